@@ -123,6 +123,20 @@ CLI::Option* add_number_into(CLI::App& app, const std::string& name, Number& num
   return app.add_option(name, take, help);
 }
 
+/// "--set epochs 5" is two words to CLI11, and the second one belongs to nothing. Also as -u wrote it: "--set epochs
+/// --set 5". Throws: UsageError with the assignment that was meant.
+void require_assignments(const CLI::App& app, const std::vector<std::string>& arguments) {
+  constexpr std::string_view kSet = "--set";
+  const auto is_value = [](const std::string& word) { return !word.starts_with("-") && word.find('=') == word.npos; };
+  for (std::size_t i = 0; i + 2 < arguments.size() && arguments[i] != "--"; ++i) {
+    if (arguments[i] != kSet || !is_value(arguments[i + 1])) continue;
+    const std::size_t next = arguments[i + 2] == kSet ? i + 3 : i + 2;
+    if (next >= arguments.size() || !is_value(arguments[next])) continue;
+    throw UsageError(fmt::format("{}: --set '{}' is no assignment", app.get_name(), arguments[i + 1]),
+                     fmt::format("key and value are one word: --set {}={}", arguments[i + 1], arguments[next]));
+  }
+}
+
 void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -198,6 +212,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
     reversed.insert(reversed.begin(), after_separator ? argument : with_dashes(argument));
   }
   take_last(app);
+  if (app.get_option_no_throw("--set") != nullptr) require_assignments(app, arguments);
   try {
     app.parse(reversed);
     take_wrong_variables(app);

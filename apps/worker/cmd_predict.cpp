@@ -36,11 +36,14 @@ struct PredictArguments {
 
 bool parse(PredictArguments& predict, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep predict",
-                     .description = "Run a trained model on files, and print a line with its answer for each.",
-                     .examples = {"lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png",
-                                  "lockstep predict detection --checkpoint runs/scenes data/test --pictures drawn",
-                                  "lockstep predict detection --checkpoint runs/scenes video --threshold 0.3 --json"}});
+  cli::prepare(app,
+               {.name = "lockstep predict",
+                .description = "Run a trained model on files, and print a line with its answer for each.\n\nThe figure "
+                               "at the end of a line is the confidence: that of the least sure letter or box, or "
+                               "the mean over pixels or words.",
+                .examples = {"lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png",
+                             "lockstep predict detection --checkpoint runs/scenes data/test --pictures drawn",
+                             "lockstep predict detection --checkpoint runs/scenes video --threshold 0.3 --json"}});
   app.add_option("RECIPE", predict.recipe, kTrainedHelp)->required();
   app.add_option("FILE", predict.files, "the files to read, or folders of images, in the order of their numbers")
       ->required();
@@ -72,7 +75,8 @@ void print(const Prediction& prediction, bool json) {
                                 text::json_quote(prediction.file), text::json_quote(prediction.text),
                                 sure ? text::json_number(*sure, 4) : "null", more, took));
   } else {
-    const std::string percent = sure ? fmt::format("  {:.1f} %", *sure * 100) : "";
+    const std::string of = prediction.sure_of.empty() ? "" : prediction.sure_of + " ";
+    const std::string percent = sure ? fmt::format("  {}{:.1f} %", of, *sure * 100) : "";
     cli::print(fmt::format("{}  {}{}\n", prediction.file, prediction.text, percent));
   }
 }

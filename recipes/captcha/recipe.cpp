@@ -2,11 +2,13 @@
 // What the command line knows of the captcha recogniser: its presets and how it reads files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
 #include "captcha/presets.h"
 #include "captcha/task.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -26,12 +28,24 @@ class CaptchaRecipe final : public Recipe {
                                                 const std::vector<std::filesystem::path>& files) const override;
 };
 
+// The last layer has a weight for each place of the picture.
+std::string other_size_remedy(const std::filesystem::path& file, const Labels& labels) {
+  return fmt::format(
+      "scale the image: convert {} -resize '{}x{}!' scaled.png; or train a model of its size: lockstep "
+      "train captcha --set data.train=FOLDER",
+      file.string(), labels.width, labels.height);
+}
+
 // The characters of one image, and the smallest of their probabilities: a string is as sure as its least sure letter.
 Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const auto& labels = task.config().labels;
+  const Image image = read_image(file, ColorMode::kGray);
+  if (image.size != ImageSize{labels.width, labels.height}) {
+    throw other_size(file, image.size, labels, other_size_remedy(file, labels));
+  }
   Batch batch;
   batch.data = at::empty({1, 1, labels.height, labels.width}, at::kFloat);
-  read_image_into(file, image_options(task.config().labels), batch.data.data_ptr<float>());
+  to_float_chw(image, batch.data.data_ptr<float>());
   const auto classes = static_cast<std::int64_t>(task.characters().size());
   const at::Tensor scores_LC = task.forward(model, batch).to(at::kFloat).view({labels.length, classes}).softmax(1);
   const auto [confidence_L, read_L] = scores_LC.max(1);

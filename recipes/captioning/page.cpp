@@ -94,6 +94,16 @@ void write_words(Image& page, const Words& words, const common::Lettering& lette
   }
 }
 
+/// What does not fit into a narrow page is left out.
+void write_legend(Image& page, const common::Lettering& letters, std::int64_t top) {
+  std::int64_t left = kMargin;
+  for (const auto& [words, ink] : {std::pair{"CIDEr-D", kScoreInk}, std::pair{"what the model says", kSaidInk},
+                                   std::pair{"what a person says", kReferenceInk}}) {
+    letters.write(page, {left, top}, words, ink);
+    left += letters.width(words) + 2 * kMargin;
+  }
+}
+
 PageCell cell_for(const CaptionedPicture& picture, const common::Lettering& letters, std::int64_t longest) {
   const ImageSize size = picture.picture.size;
   const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
@@ -128,7 +138,9 @@ Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOpti
     }
     tops.push_back(tops.back() + height + kMargin);
   }
-  Image page = blank_page({kMargin + columns * (options.cell + kMargin), tops.back()});
+  const std::int64_t below = options.legend ? letters.line_height() + kMargin : 0;
+  Image page = blank_page({kMargin + columns * (options.cell + kMargin), tops.back() + below});
+  if (options.legend) write_legend(page, letters, tops.back());
   for (std::int64_t i = 0; i < count; ++i) {
     const PageCell& cell = cells[static_cast<std::size_t>(i)];
     const std::int64_t left = kMargin + i % columns * (options.cell + kMargin);

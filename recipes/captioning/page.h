@@ -22,6 +22,7 @@ struct CaptionedPicture {
 struct PageOptions {
   std::int64_t columns = 4;
   std::int64_t cell = 240;  ///< pixels that a picture's longer side gets
+  bool legend = false;      ///< a line below all says which words are whose
 };
 
 /// A grid of pictures, below each its caption (white) and its reference (grey), broken at spaces. Without FreeType's

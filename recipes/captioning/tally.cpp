@@ -144,7 +144,7 @@ std::vector<std::filesystem::path> CaptionTally::draw(const std::filesystem::pat
     if (std::ssize(pictures) == shown) break;
   }
   const auto path = folder / "captions.png";
-  write_png(caption_page(pictures), path);
+  write_png(caption_page(pictures, {.legend = true}), path);
   return {path};
 }
 

@@ -3,7 +3,9 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <any>
+#include <cmath>
 #include <utility>
 
 #include "detection/aliases.h"
@@ -54,8 +56,18 @@ struct Looked {
   std::string file;
   ImageSize size;
   std::vector<FoundObject> found;
+  std::optional<FoundObject> guess;  ///< the most certain one where nothing was found
   double seconds = 0;
 };
+
+Looked looked_at(const std::filesystem::path& file, ImageSize size, std::vector<FoundObject> found, double least) {
+  for (FoundObject& object : found) object.box = cut_at_edges(object.box, size);
+  Looked looked{.file = file.string(), .size = size, .found = {}, .guess = std::nullopt};
+  if (!found.empty() && found.front().score < least) looked.guess = found.front();
+  std::erase_if(found, [least](const FoundObject& object) { return object.score < least; });
+  looked.found = std::move(found);
+  return looked;
+}
 
 /// Runs the model over files in batches; `take` gets each file. Blocks: until all are read.
 void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
@@ -74,8 +86,9 @@ void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<st
     auto found = found_objects(task.run(model, batch), targets);
     const double seconds = Seconds(SystemClock::instance().now() - begin).count() / static_cast<double>(found.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
-      std::erase_if(found[i], [least](const FoundObject& object) { return object.score < least; });
-      take({files[done++].string(), targets[i].size, std::move(found[i]), seconds});
+      Looked looked = looked_at(files[done++], targets[i].size, std::move(found[i]), least);
+      looked.seconds = seconds;
+      take(std::move(looked));
     }
   }
 }
@@ -102,33 +115,60 @@ std::string json_of(const DetectionTask& task, const Looked& looked) {
                      text::join(names));
 }
 
-/// Twice as large, with a frame around each detection.
-Image picture_of(const DetectionTask& task, const Looked& looked) {
-  std::vector<BoxMark> marks;
-  for (const FoundObject& object : looked.found) {
-    const auto x = static_cast<float>(object.box.x);
-    const auto y = static_cast<float>(object.box.y);
-    marks.push_back({.box = {x, y, x + static_cast<float>(object.box.width), y + static_cast<float>(object.box.height)},
-                     .ink = mark_ink(object.label),
-                     .thick = 2,
-                     .text = fmt::format("{} {:.2f}", task.class_name(object.label), object.score)});
-  }
-  const Image image = read_image(looked.file, ColorMode::kRgb);
-  return draw_boxes(view_of(image), {2 * image.size.width, 2 * image.size.height}, marks);
+/// "circle 0.93", with a doubt where it is only a guess.
+std::string name_and_score(const DetectionTask& task, const FoundObject& object, const char* doubt = "") {
+  return fmt::format("{}{} {:.2f}", task.class_name(object.label), doubt, object.score);
 }
 
-/// "circle 0.93 at 12, 30 (40 x 20 px); ring ..."
+BoxMark mark_of(const FoundObject& object, std::int64_t thick, std::string text) {
+  const auto x = static_cast<float>(object.box.x);
+  const auto y = static_cast<float>(object.box.y);
+  return {.box = {x, y, x + static_cast<float>(object.box.width), y + static_cast<float>(object.box.height)},
+          .ink = mark_ink(object.label),
+          .thick = thick,
+          .text = std::move(text)};
+}
+
+/// Twice as large, but with at most kMostDrawn pixels a side: letters and lines have their own size in pixels.
+ImageSize drawn_size(ImageSize size) {
+  constexpr double kMostDrawn = 1920;
+  const double by = std::min(2.0, kMostDrawn / static_cast<double>(std::max(size.width, size.height)));
+  const auto side = [by](std::int64_t of) {
+    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  };
+  return {side(size.width), side(size.height)};
+}
+
+/// Enlarged, with a frame around each detection; a thin one around the best guess where there is none.
+Image picture_of(const DetectionTask& task, const Looked& looked) {
+  std::vector<BoxMark> marks;
+  for (const FoundObject& object : looked.found) marks.push_back(mark_of(object, 2, name_and_score(task, object)));
+  if (looked.guess) marks.push_back(mark_of(*looked.guess, 1, name_and_score(task, *looked.guess, "?")));
+  const Image image = read_image(looked.file, ColorMode::kRgb);
+  return draw_boxes(view_of(image), drawn_size(image.size), marks);
+}
+
+/// "circle 0.93 at 12, 30 (40 x 20 px)"
+std::string words_of(const DetectionTask& task, const FoundObject& object) {
+  return fmt::format("{} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", name_and_score(task, object), object.box.x,
+                     object.box.y, object.box.width, object.box.height);
+}
+
+/// All that was found, and the score of the least sure one as the confidence of the whole.
 Prediction prediction_of(const DetectionTask& task, const Looked& looked, const PredictOptions& options) {
   Prediction prediction{.file = looked.file, .text = "", .confidence = std::nullopt};
   std::vector<std::string> words;
   for (const FoundObject& object : looked.found) {
-    prediction.confidence = object.score;
-    words.push_back(fmt::format("{} {:.2f} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", task.class_name(object.label),
-                                object.score, object.box.x, object.box.y, object.box.width, object.box.height));
+    prediction.confidence = std::min(prediction.confidence.value_or(1), object.score);
+    words.push_back(words_of(task, object));
   }
-  prediction.text = words.empty() ? fmt::format("nothing found with a confidence of {} or more",
-                                                options.threshold.value_or(kConfident))
-                                  : text::join(words, "; ");
+  prediction.text = text::join(words, "; ");
+  if (words.empty()) {
+    prediction.text =
+        fmt::format("nothing found with a confidence of {} or more", options.threshold.value_or(kConfident));
+    if (looked.guess) prediction.text += "; the best guess: " + words_of(task, *looked.guess);
+  }
+  if (words.size() > 1) prediction.sure_of = "least sure box";
   prediction.json = json_of(task, looked);
   prediction.seconds = looked.seconds;
   if (options.pictures) prediction.picture = picture_of(task, looked);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <any>
 
 #include "detection/model/model.h"
@@ -63,6 +64,17 @@ std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, cons
   const std::vector<Found> found = decode(outputs);
   for (std::size_t i = 0; i < targets.size(); ++i) all.push_back(objects_of(found.at(i), targets[i].size));
   return all;
+}
+
+CocoBox cut_at_edges(const CocoBox& box, ImageSize size) {
+  const auto width = static_cast<double>(size.width);
+  const auto height = static_cast<double>(size.height);
+  const double left = std::clamp(box.x, 0.0, width);
+  const double top = std::clamp(box.y, 0.0, height);
+  return {.x = left,
+          .y = top,
+          .width = std::clamp(box.x + box.width, left, width) - left,
+          .height = std::clamp(box.y + box.height, top, height) - top};
 }
 
 void DetectionTally::add(const Outputs& outputs, const Batch& batch) {

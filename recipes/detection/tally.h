@@ -23,6 +23,9 @@ namespace lockstep::detection {
 /// The 100 most certain detections of each image of a batch, in pixels of the original pictures.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
+/// The part of a box that lies in the picture: a model's boxes may reach over its edge. Units: pixels.
+[[nodiscard]] CocoBox cut_at_edges(const CocoBox& box, ImageSize size);
+
 class DetectionTally final : public Tally {
  public:
   /// `class_names`: by label. `source`: what the samples were made of, by index, for pictures; none: there will be

@@ -83,7 +83,7 @@ std::string SegmentationTally::report() const {
 
 std::vector<std::filesystem::path> SegmentationTally::draw(const std::filesystem::path& folder) const {
   if (!source_) return {};
-  return draw_pictures(gallery_, *source_, folder);
+  return draw_pictures(gallery_, *source_, folder, class_names_);
 }
 
 }  // namespace lockstep::segmentation

@@ -144,7 +144,8 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
     node = YAML::Node(text);  // what is no YAML is the plain string that was typed
   }
   erase_parts(values_, key);
-  values_[key] = node.IsSequence() ? value_of(node, origin) : ConfigValue{text, origin, false};
+  const bool is_list = node.IsSequence() && text != "-";  // which is a sign here, and to YAML a list of nothing
+  values_[key] = is_list ? value_of(node, origin) : ConfigValue{text, origin, false};
 }
 
 void ConfigTree::merge(const ConfigTree& other) {

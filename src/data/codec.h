@@ -31,11 +31,13 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
 
-/// What is odd about a picture whose pixels are whole.
-enum class Oddity { kWarning, kTransparency };
+/// What is odd about a picture whose pixels are whole; kTurned is noted only, and not counted.
+enum class Oddity { kWarning, kTransparency, kTurned };
 
 /// Remembers for this thread what is odd about the picture that it decodes.
 void set_oddity(Oddity kind, std::string words);
+/// The same for a JPEG that is turned upright; another oddity of it is the one to note.
+void set_turned(std::string_view bytes);
 void forget_oddity() noexcept;
 /// Counts the picture that this thread decoded last where it is odd, and notes the first one of each kind by its name.
 void note_oddity(const std::string& name);

@@ -10,6 +10,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "data/codec.h"
+#include "data/exif.h"
 #include "data/pixel_kernel.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -27,7 +28,7 @@ constexpr std::int64_t kPixelsAByte = 100;
 constexpr std::int64_t kShareOfEmpty = 4;  // divisor of max_pixels() for such a file
 
 std::atomic<std::int64_t> odd_count{0};
-std::array<std::atomic<bool>, 2> noted{};  // by Oddity
+std::array<std::atomic<bool>, 3> noted{};  // by Oddity
 
 struct OddPicture {
   bool is_odd = false;
@@ -46,11 +47,17 @@ void set_oddity(Oddity kind, std::string words) { odd_picture() = {true, kind, s
 
 void forget_oddity() noexcept { odd_picture().is_odd = false; }
 
+void set_turned(std::string_view bytes) {
+  if (odd_picture().is_odd) return;
+  set_oddity(Oddity::kTurned,
+             fmt::format("it is turned upright, as its EXIF orientation ({}) says", exif_orientation(bytes)));
+}
+
 void note_oddity(const std::string& name) {
   OddPicture& odd = odd_picture();
   if (!odd.is_odd) return;
   odd.is_odd = false;
-  ++odd_count;
+  if (odd.kind != Oddity::kTurned) ++odd_count;
   if (noted[static_cast<std::size_t>(odd.kind)].exchange(true)) return;
   log::note("{}: {}; others like it are read alike and only counted (lockstep inspect data)", name, odd.words);
 }
@@ -73,6 +80,23 @@ Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::siz
   return ImageSize{width, height};
 }
 
+Result<Image> decode_stored(std::string_view bytes, ColorMode mode) {
+  forget_oddity();
+  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (is_png(bytes)) return decode_png(bytes, mode);
+  if (is_jpeg(bytes)) return decode_jpeg(bytes, mode);
+  constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
+  if (bytes.size() < kPngStart.size() && kPngStart.starts_with(bytes)) return Failure{"truncated PNG"};
+  return Failure{"neither a PNG nor a JPEG file"};
+}
+
+Result<ImageSize> stored_size(std::string_view bytes) {
+  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (is_png(bytes)) return png_size(bytes);
+  if (is_jpeg(bytes)) return jpeg_size(bytes);
+  return Failure{"neither a PNG nor a JPEG file"};
+}
+
 }  // namespace data
 
 void set_max_pixels(std::int64_t pixels) {
@@ -85,20 +109,16 @@ std::int64_t max_pixels() noexcept { return data::most_pixels; }
 std::int64_t odd_pictures() noexcept { return data::odd_count; }
 
 Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
-  data::forget_oddity();
-  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
-  if (data::is_png(bytes)) return data::decode_png(bytes, mode);
-  if (data::is_jpeg(bytes)) return data::decode_jpeg(bytes, mode);
-  constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
-  if (bytes.size() < kPngStart.size() && kPngStart.starts_with(bytes)) return Failure{"truncated PNG"};
-  return Failure{"neither a PNG nor a JPEG file"};
+  Result<Image> image = data::decode_stored(bytes, mode);
+  const data::Turn turn = data::turn_of_file(bytes);
+  if (!image || !turn.any()) return image;
+  data::set_turned(bytes);
+  return data::upright(std::move(image).value(), turn);
 }
 
 Result<ImageSize> image_size(std::string_view bytes) {
-  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
-  if (data::is_png(bytes)) return data::png_size(bytes);
-  if (data::is_jpeg(bytes)) return data::jpeg_size(bytes);
-  return Failure{"neither a PNG nor a JPEG file"};
+  const Result<ImageSize> size = data::stored_size(bytes);
+  return size ? data::upright(size.value(), data::turn_of_file(bytes)) : size;
 }
 
 Image read_image(const std::filesystem::path& path, ColorMode mode) {

@@ -38,8 +38,10 @@ FileList list_files(const fs::path& folder, const std::vector<std::string>& exte
   std::error_code fault;
   for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
     const std::string extension = lower(entry->path().extension().string());
+    const bool hidden = entry->path().filename().string().starts_with('.');
     std::error_code broken_link;
-    if (std::ranges::find(extensions, extension) != extensions.end() && entry->is_regular_file(broken_link)) {
+    if (!hidden && std::ranges::find(extensions, extension) != extensions.end() &&
+        entry->is_regular_file(broken_link)) {
       list.paths.push_back(entry->path());
     } else {
       ++list.ignored;
@@ -51,7 +53,7 @@ FileList list_files(const fs::path& folder, const std::vector<std::string>& exte
                                 text::join(extensions, " or "), list.ignored));
   }
   if (list.ignored > 0) {
-    log::note("{}: {} of {} entries ignored, they are no {} files", folder.string(), list.ignored,
+    log::note("{}: {} of {} entries ignored, they are hidden or no {} files", folder.string(), list.ignored,
               list.ignored + static_cast<std::int64_t>(list.paths.size()), text::join(extensions, " or "));
   }
   std::ranges::sort(list.paths);

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "data/codec.h"
+#include "data/exif.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -49,16 +52,30 @@ ImageSize Pixels::size() const {
   if (const auto* image = std::get_if<Image>(&state_)) return image->size;
   if (const auto* view = std::get_if<PixelView>(&state_)) return view->size;
   const auto& encoded = std::get<EncodedImage>(state_);
-  const Result<ImageSize> size = image_size(encoded.bytes);
+  const Result<ImageSize> size = encoded.as_stored ? data::stored_size(encoded.bytes) : image_size(encoded.bytes);
   if (!size) throw unreadable(encoded, size.error());
   return size.value();
+}
+
+void Pixels::fit_to(ImageSize annotated) {
+  auto* encoded = std::get_if<EncodedImage>(&state_);
+  if (encoded == nullptr || !data::turn_of_file(encoded->bytes).swap) return;
+  const Result<ImageSize> stored = data::stored_size(encoded->bytes);
+  encoded->as_stored = stored && stored.value() == annotated && annotated.width != annotated.height;
+  static std::atomic<bool> noted{false};
+  if (!encoded->as_stored || noted.exchange(true)) return;
+  log::note(
+      "{}: its EXIF orientation ({}) is not applied: its annotations are of the {} x {} pixels that are stored; "
+      "others like it are read alike and only counted (lockstep inspect data)",
+      encoded->name, data::exif_orientation(encoded->bytes), annotated.width, annotated.height);
 }
 
 Image& Pixels::decoded(ColorMode mode) {
   if (const auto* view = std::get_if<PixelView>(&state_)) {
     state_ = copied(*view);
   } else if (const auto* encoded = std::get_if<EncodedImage>(&state_)) {
-    Result<Image> image = decode_image(encoded->bytes, mode);
+    Result<Image> image =
+        encoded->as_stored ? data::decode_stored(encoded->bytes, mode) : decode_image(encoded->bytes, mode);
     if (!image) throw unreadable(*encoded, image.error());
     data::note_oddity(encoded->name);
     state_ = std::move(image).value();
@@ -75,11 +92,15 @@ Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   check_inside(region, size());
   const auto* encoded = std::get_if<EncodedImage>(&state_);
   if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
-    Result<data::ImagePart> part = data::decode_jpeg_region(encoded->bytes, mode, region, wanted);
+    const data::Turn turn = encoded->as_stored ? data::Turn{} : data::turn_of_file(encoded->bytes);
+    const ImageSize stored = data::upright(size(), turn);  // which also leads back
+    Result<data::ImagePart> part = data::decode_jpeg_region(
+        encoded->bytes, mode, data::stored_region(region, stored, turn), data::upright(wanted, turn));
     if (!part) throw unreadable(*encoded, part.error());
+    if (turn.any()) data::set_turned(encoded->bytes);
     data::note_oddity(encoded->name);
-    const Box where = part->where;
-    state_ = std::move(std::move(part).value().image);
+    const Box where = data::upright(part->where, part->image.size, turn);
+    state_ = data::upright(std::move(std::move(part).value().image), turn);
     return where;
   }
   if (const auto* view = std::get_if<PixelView>(&state_)) {

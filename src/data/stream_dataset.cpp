@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include "data/deal.h"
+#include "data/shard_classes.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sampler.h"
 
 namespace lockstep {
 namespace {
 
-/// One shard after another.
+/// One shard after another; their classes are the same.
 class ShardReader {
  public:
   ShardReader(std::vector<std::string> shards, const TarOptions& options)
@@ -20,7 +21,9 @@ class ShardReader {
     while (true) {
       if (!open_ && at_ == shards_.size()) return std::nullopt;
       if (!open_) open_.emplace(shards_[at_++], options_);
-      if (std::optional<AnnotatedImage> picture = open_->next()) return picture;
+      std::optional<AnnotatedImage> picture = open_->next();
+      classes_.add(open_->class_names(), shards_[at_ - 1]);
+      if (picture) return picture;
       open_.reset();
     }
   }
@@ -29,6 +32,7 @@ class ShardReader {
   std::vector<std::string> shards_;
   TarOptions options_;
   std::size_t at_ = 0;
+  data::ShardClasses classes_;
   std::optional<TarStream> open_;
 };
 

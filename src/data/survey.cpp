@@ -4,6 +4,7 @@
 #include <array>
 
 #include "data/codec.h"
+#include "data/exif.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/decode.h"
 
@@ -43,6 +44,9 @@ std::int64_t png_channels(std::string_view bytes) {
 /// Format and channels, before the pixels are decoded.
 void count_format(const AnnotatedImage& image, Survey& survey) {
   const EncodedImage* encoded = image.pixels.encoded_image();
+  if (encoded != nullptr && data::turn_of_file(encoded->bytes).any()) {
+    ++(encoded->as_stored ? survey.as_stored : survey.turned);
+  }
   if (encoded == nullptr) {
     ++survey.formats["decoded"];
   } else if (data::is_png(encoded->bytes)) {

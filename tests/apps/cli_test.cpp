@@ -105,6 +105,27 @@ TEST(Cli, AnOptionThatIsTypedTwiceCountsTheLastTimeAndAListTakesAll) {
   EXPECT_THAT(sets, ::testing::ElementsAre("a=1", "b=2"));
 }
 
+TEST(Cli, ASettingInTwoWordsIsShownAsOne) {
+  for (const auto& words : {std::vector<std::string>{"--set", "epochs", "5"},
+                            {"a", "--set", "epochs", "5", "--seed", "1"},
+                            {"--set", "a=1", "--set", "epochs", "--set", "5"}}) {
+    CLI::App app;
+    prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {}});
+    std::vector<std::string> sets;
+    std::string text;
+    app.add_option("--set", sets, "settings")->allow_extra_args(false);
+    app.add_option("FILE", text, "a file");
+    app.add_option("--seed", text, "the seed");
+    try {
+      (void)parse(app, words);
+      ADD_FAILURE() << "no error";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.message(), HasSubstr("--set 'epochs' is no assignment"));
+      EXPECT_THAT(error.hint(), HasSubstr("--set epochs=5"));
+    }
+  }
+}
+
 TEST(Cli, AllThatIsMissingIsNamedAtOnceWithAnExample) {
   const auto missing_of = [](const std::vector<std::string>& words) {
     CLI::App app;

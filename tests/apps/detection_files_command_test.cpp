@@ -242,12 +242,23 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
     EXPECT_EQ(row.at("labels").at(0), 0);
     EXPECT_EQ(row.at("scores").size(), row.at("boxes").size());
     EXPECT_GT(row.at("ms"), 0);
+    for (const json& box : row.at("boxes")) {
+      EXPECT_GE(box.at(0), 0) << "a box ends at the picture's edge";
+      EXPECT_GE(box.at(1), 0);
+      EXPECT_LE(box.at(2), row.at("width"));
+      EXPECT_LE(box.at(3), row.at("height"));
+    }
+    EXPECT_EQ(row.at("confidence"), *std::ranges::min_element(row.at("scores")));
+    EXPECT_THAT(row.at("text").get<std::string>(), Not(HasSubstr(" at -")));
   }
+  const ProcessResult words =
+      lockstep({"predict", "detection", "--checkpoint", "run", "film/frame_8.png", "--threshold", "0"}, home.path());
+  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "which figure stands at the end";
   EXPECT_EQ(frame, 11);
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
   const ProcessResult none =
       lockstep({"predict", "detection", "--checkpoint", "run", "film", "--threshold", "1"}, home.path());
-  EXPECT_THAT(none.out, HasSubstr("nothing found with a confidence of 1 or more"));
+  EXPECT_THAT(none.out, HasSubstr("nothing found with a confidence of 1 or more; the best guess: mug 0."));
 }
 
 TEST(DetectionFiles, BloodCellsTrainAndAreFoundWithTheirNames) {

@@ -52,6 +52,19 @@ TEST(SurveyReport, ShowsWhatMasksHold) {
   EXPECT_EQ(nlohmann::json::parse(survey_json("cells", survey, {"ground"}))["pixels"]["ground"], 300);
 }
 
+TEST(SurveyReport, EndsWithRemarksAndCountsTurnedPictures) {
+  Survey survey = blood();
+  survey.turned = 4;
+  survey.as_stored = 2;
+  const std::string text = survey_text("bccd", survey, {}, {"3 of 9 labels do not fit"});
+  EXPECT_THAT(text, HasSubstr("4 images turned upright"));
+  EXPECT_THAT(text, HasSubstr("2 images left lying"));
+  EXPECT_TRUE(text.ends_with("\n3 of 9 labels do not fit\n")) << text;
+  const auto json = nlohmann::json::parse(survey_json("bccd", survey, {}, {"a remark"}));
+  EXPECT_EQ(json["turned"], 4);
+  EXPECT_EQ(json["remarks"][0], "a remark");
+}
+
 TEST(SurveyReport, SaysTheSameAsJson) {
   const auto json = nlohmann::json::parse(survey_json("bccd", blood(), {"RBC"}));
   EXPECT_EQ(json["pictures"], 3);

@@ -275,6 +275,22 @@ TEST(Config, KeysThatAreWantedKeepTheirOrigins) {
   EXPECT_EQ(tree.values().size(), 2U);
 }
 
+TEST(Config, ASignIsAssignedAsItIsTyped) {
+  for (const std::string sign : {"-", "_", "#", "?", ":", "."}) {
+    std::string end;
+    ConfigFields fields;
+    fields.add("end", &end, "a sign");
+    ConfigTree tree;
+    tree.set("end=" + sign, "--set");
+    fields.bind(tree);
+    EXPECT_EQ(end, sign);
+    ConfigFields again;
+    again.add("end", &end, "a sign");
+    again.bind(ConfigTree::from_text(fields.to_yaml(), "config.yml"));
+    EXPECT_EQ(end, sign) << fields.to_yaml();
+  }
+}
+
 TEST(Config, AnAssignmentWithoutEqualsIsAUsageError) {
   ConfigTree tree;
   EXPECT_THROW(tree.set("epochs", "--set"), UsageError);

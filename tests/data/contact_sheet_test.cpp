@@ -9,6 +9,7 @@
 #include "data/draw/canvas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/draw_boxes.h"
 #include "lockstep/data/survey.h"
 #include "support/temp_dir.h"
 
@@ -87,6 +88,42 @@ TEST(ContactSheet, NamesClassesInALegendAndNotOnThePicture) {
   EXPECT_TRUE(swatch) << "the colour of its frame is explained";
   const Image other = contact_sheet({marked}, {.cell = 200, .class_names = {"WBC", "Platelets"}});
   EXPECT_NE(sheet.pixels, other.pixels);
+}
+
+TEST(DrawBoxes, WordsOfOneBoxLeaveThoseOfAnotherToBeRead) {
+  if (data::Pen(11).width("x") == 0) GTEST_SKIP() << "fonts-dejavu-core is not installed";
+  const Image picture{{100, 100}, 1, std::vector<std::uint8_t>(10'000, 100)};
+  const BoxMark one{.box = {30, 30, 70, 70}, .ink = {1, 200, 2}, .text = "one", .plate = true};
+  BoxMark other = one;
+  other.ink = {200, 1, 2};
+  const Image drawn = draw_boxes(view_of(picture), picture.size, {one, other});
+  EXPECT_EQ(pixel(drawn, 31, 18), (data::Ink{200, 1, 2})) << "above: the last one is drawn over the others";
+  EXPECT_EQ(pixel(drawn, 31, 71), (data::Ink{1, 200, 2})) << "below";
+}
+
+TEST(ContactSheet, AFrameEndsAtItsPicturesEdge) {
+  AnnotatedImage marked = gray(0);
+  marked.objects = {{.box = {-9, -9, 90, 90}, .label = 1, .points = {{50, 5}}}};
+  const Image sheet = contact_sheet({marked, gray(0)}, {.columns = 2, .cell = 40});
+  EXPECT_EQ(pixel(sheet, 6, 6), data::ink_of(1));
+  EXPECT_EQ(pixel(sheet, 45, 25), data::ink_of(1));
+  for (std::int64_t y = 6; y < 26; ++y) {
+    for (std::int64_t x = 46; x < 92; ++x) EXPECT_NE(pixel(sheet, x, y), data::ink_of(1)) << x << ", " << y;
+  }
+}
+
+TEST(ContactSheet, ExplainsFramesInItsLegend) {
+  if (data::Pen(12).width("x") == 0) GTEST_SKIP() << "fonts-dejavu-core is not installed";
+  const data::Ink ink{1, 200, 2};
+  const BoxMark missed{.ink = ink, .thick = 3, .corners = true, .text = "missed"};
+  const Image plain = contact_sheet({gray(0)}, {.cell = 200});
+  const Image sheet = contact_sheet({gray(0)}, {.cell = 200, .legend = {missed}});
+  EXPECT_GT(sheet.size.height, plain.size.height);
+  std::int64_t of_ink = 0;
+  for (std::int64_t y = plain.size.height - 6; y < sheet.size.height; ++y) {
+    for (std::int64_t x = 0; x < 40; ++x) of_ink += pixel(sheet, x, y) == ink ? 1 : 0;
+  }
+  EXPECT_EQ(of_ink, 4 * (3 * 6)) << "four corners of 6 x 3 pixels";
 }
 
 TEST(ContactSheet, IsWrittenAsAPngThatReadsBack) {

@@ -285,6 +285,35 @@ TEST_F(Shards, AreSplitBySizeAndReadBackByTheirFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "out/half.tar"));
 }
 
+/// A shard of one picture with these classes.
+void put_shard(const fs::path& file, const std::vector<std::string>& classes) {
+  fs::create_directories(file.parent_path());
+  TarWriter writer(file, {.class_names = classes});
+  writer.add(marked_picture());
+  writer.finish();
+}
+
+TEST_F(Shards, WithOtherClassesThanTheFirstAreRefusedByTheirNames) {
+  put_shard(folder_ / "c/a.tar", {});
+  put_shard(folder_ / "c/b.tar", {"cat", "dog"});
+  put_shard(folder_ / "c/c.tar", {"cat", "dog"});
+  EXPECT_THAT(open_source({.path = (folder_ / "c").string()})->class_names(), ElementsAre("cat", "dog"));
+  for (const std::vector<std::string>& other : {std::vector<std::string>{"dog", "cat"}, {"cat"}, {"cat", "dog", "x"}}) {
+    put_shard(folder_ / "c/d.tar", other);
+    const std::string fault = fault_of<DataError>([&] { (void)open_source({.path = (folder_ / "c").string()}); });
+    EXPECT_THAT(fault, AllOf(HasSubstr("b.tar"), HasSubstr("d.tar"), HasSubstr("cat, dog"), HasSubstr("classes")));
+  }
+}
+
+TEST_F(Shards, WithManyClassesAreToldApartByTheFirstThatDiffers) {
+  std::vector<std::string> classes(1000, "a");
+  put_shard(folder_ / "m/a.tar", classes);
+  classes[700] = "b";
+  put_shard(folder_ / "m/b.tar", classes);
+  const std::string fault = fault_of<DataError>([&] { (void)open_source({.path = (folder_ / "m").string()}); });
+  EXPECT_THAT(fault, HasSubstr("1000 | 1000, the first that differs is class 700: a | b"));
+}
+
 TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
   const Image mask{{3, 2}, 1, {0, 1, 1, 1, 1, 0}};  // down the columns: 0 1 1 1 1 0
   EXPECT_EQ(data::runs_of(mask), (data::RunLengths{1, 4, 1}));

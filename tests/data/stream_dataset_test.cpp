@@ -16,6 +16,7 @@
 namespace lockstep {
 namespace stream_dataset_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Five shards of three pictures; picture n is n bright.
@@ -97,6 +98,29 @@ TEST(StreamDataset, TellsOfACommandThatFails) {
     FAIL() << "no error";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("7"));
+  }
+}
+
+TEST(StreamDataset, RefusesShardsWithOtherClassesByTheirNames) {
+  const test::TempDir folder;
+  std::vector<std::string> shards;
+  const std::vector<std::vector<std::string>> classes = {{"cat", "dog"}, {}, {"cat", "dog"}, {"dog", "cat"}};
+  for (const auto& names : classes) {
+    shards.push_back((folder.path() / ("s" + std::to_string(shards.size()) + ".tar")).string());
+    TarWriter writer(shards.back(), {.class_names = names});
+    AnnotatedImage picture{.pixels = Image{{1, 1}, 1, {0}}};
+    picture.label = 0;
+    writer.add(std::move(picture));
+    writer.finish();
+  }
+  DataLoader good(stream_dataset({shards[0], shards[1], shards[2]}, FirstPixel{}), {.batch_size = 1});
+  EXPECT_EQ(labels(good).size(), 3U);
+  DataLoader bad(stream_dataset(shards, FirstPixel{}), {.batch_size = 1});
+  try {
+    (void)labels(bad);
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("s0.tar"), HasSubstr("s3.tar"), HasSubstr("cat, dog")));
   }
 }
 

@@ -66,6 +66,13 @@ TEST(Arguments, AreThoseOfLockstepTrain) {
   EXPECT_EQ(parsed.options.max_time.count(), 5400);
 }
 
+TEST(Arguments, ASettingInTwoWordsIsShownAsOne) {
+  const std::string fault = error_of({"--set", "optimizer.lr", "0.5"});
+  EXPECT_THAT(fault,
+              ::testing::AllOf(HasSubstr("'optimizer.lr' is no assignment"), HasSubstr("--set optimizer.lr=0.5")));
+  EXPECT_THAT(error_of({"--set", "optimizer.lr"}), HasSubstr("is no assignment"));
+}
+
 TEST(Arguments, SetWinsOverFilesAndTheLastFileOverTheFirst) {
   const test::TempDir folder;
   const std::string one = (folder / "one.yml").string();

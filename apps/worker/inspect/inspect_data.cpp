@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "captcha/config.h"
-#include "captcha/data/dataset.h"
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -17,6 +15,7 @@
 #include "lockstep/data/decode.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/view/progress.h"
+#include "worker/inspect/recipe_pictures.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
 
@@ -41,34 +40,12 @@ struct InspectWords {
   bool json = false;
 };
 
-/// Captchas and the texts in them.
-class CaptchaPictures final : public ImageSource {
- public:
-  CaptchaPictures(std::shared_ptr<ImageSource> files, const captcha::CaptchaConfig& config)
-      : files_(std::move(files)), config_(config), characters_(config.characters()) {}
-
-  [[nodiscard]] std::int64_t size() const override { return files_->size(); }
-  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
-    AnnotatedImage image = files_->get(index);
-    std::string text;
-    for (const std::int64_t letter : captcha::label_of(image.name, config_.labels, characters_)) {
-      text += characters_[static_cast<std::size_t>(letter)];
-    }
-    image.captions = {text};
-    return image;
-  }
-
- private:
-  std::shared_ptr<ImageSource> files_;
-  const captcha::CaptchaConfig& config_;
-  std::string characters_;
-};
-
 /// What a word names: a recipe with its settings, or a path.
 struct Opened {
   std::string name;
   std::unique_ptr<Settings> settings;  ///< outlives the source
   std::shared_ptr<ImageSource> source;
+  std::vector<std::string> remarks = {};
 };
 
 bool is_recipe(const std::string& word) {
@@ -103,11 +80,10 @@ Opened open(const std::string& word, InspectWords words) {
   if (path.empty()) {
     throw UsageError(fmt::format("{} names no training data", word), "add --set data.train=FOLDER");
   }
-  opened.source = open_path(path, words);
+  RecipePictures pictures = as_recipe_reads(open_path(path, words), opened.settings->config());
+  opened.source = std::move(pictures.source);
+  opened.remarks = std::move(pictures.remarks);
   opened.name = fmt::format("{}, {}", word, path);
-  if (const auto* config = dynamic_cast<const captcha::CaptchaConfig*>(&opened.settings->config())) {
-    opened.source = std::make_shared<CaptchaPictures>(std::move(opened.source), *config);
-  }
   return opened;
 }
 
@@ -135,14 +111,15 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Pictures that cannot be read were told before, and are left out.
-std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words) {
+/// Pictures that cannot be read were told before, and are left out. `all_values`: 255 in a mask is one to show.
+std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));
   std::vector<AnnotatedImage> pictures;
   for (const std::int64_t index : chosen(source.size(), words)) {
     try {
       AnnotatedImage image = source.get(index);
+      if (all_values) show_all_values(image);
       SampleContext context(words.seed, words.epoch, index);
       chain(image, context);
       (void)image.pixels.view();
@@ -170,16 +147,18 @@ std::filesystem::path sheet_path(const InspectWords& words, std::size_t number) 
 }
 
 void show(const std::string& word, const InspectWords& words, std::size_t number) {
-  const Opened opened = open(word, words);
+  Opened opened = open(word, words);
   const std::vector<std::string>& names = opened.source->class_names();
   const Survey survey = survey_with_progress(*opened.source, word);
+  const std::string on_masks = remark_on_masks(survey);
+  if (!on_masks.empty()) opened.remarks.push_back(on_masks);
   if (words.json) {
-    cli::print_json(survey_json(opened.name, survey, names) + "\n");
+    cli::print_json(survey_json(opened.name, survey, names, opened.remarks) + "\n");
   } else {
-    cli::print(survey_text(opened.name, survey, names));
+    cli::print(survey_text(opened.name, survey, names, opened.remarks));
   }
   if (words.samples <= 0) return;
-  std::vector<AnnotatedImage> pictures = some_pictures(*opened.source, words);
+  std::vector<AnnotatedImage> pictures = some_pictures(*opened.source, words, !on_masks.empty());
   if (pictures.empty()) throw DataError(fmt::format("{}: none of the images can be read", opened.name));
   const std::size_t count = pictures.size();
   const auto path = sheet_path(words, number);

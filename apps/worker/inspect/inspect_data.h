@@ -12,13 +12,15 @@ namespace lockstep::worker {
 
 int inspect_data(const Arguments& arguments);
 
-/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, what cannot be read. Pure
-/// function.
+/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, what cannot be read, and
+/// remarks. Pure function.
 [[nodiscard]] std::string survey_text(const std::string& name, const Survey& survey,
-                                      const std::vector<std::string>& class_names);
+                                      const std::vector<std::string>& class_names,
+                                      const std::vector<std::string>& remarks = {});
 
 /// The same as one JSON object. Pure function.
 [[nodiscard]] std::string survey_json(const std::string& name, const Survey& survey,
-                                      const std::vector<std::string>& class_names);
+                                      const std::vector<std::string>& class_names,
+                                      const std::vector<std::string>& remarks = {});
 
 }  // namespace lockstep::worker

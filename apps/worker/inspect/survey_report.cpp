@@ -118,6 +118,8 @@ std::string facts(const Survey& survey) {
   add(survey.maps, "label maps");
   add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
   add(survey.odd, "images with a fault that leaves them whole");
+  add(survey.turned, "images turned upright, as their EXIF orientation says");
+  add(survey.as_stored, "images left lying in spite of their EXIF orientation: their annotations are of that size");
   if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
   return lines;
 }
@@ -147,16 +149,20 @@ std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
 
 }  // namespace
 
-std::string survey_text(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names) {
+std::string survey_text(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names,
+                        const std::vector<std::string>& remarks) {
+  std::string end;
+  for (const std::string& remark : remarks) end += "\n" + remark + "\n";
   const std::size_t bad = survey.unreadable.size();
   return fmt::format("{}: {} image{}, {}\n", name, text::thousands(survey.pictures), survey.pictures == 1 ? "" : "s",
                      bad == 0 ? "all readable" : fmt::format("{} unreadable", bad)) +
          size_table(survey) + facts(survey) + class_table("images", survey.classes, class_names) +
          class_table("objects", survey.objects, class_names) + pixel_table(survey, class_names) +
-         unreadable_list(survey);
+         unreadable_list(survey) + end;
 }
 
-std::string survey_json(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names) {
+std::string survey_json(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names,
+                        const std::vector<std::string>& remarks) {
   nlohmann::ordered_json all{{"name", name}, {"pictures", survey.pictures}};
   for (const auto& [title, key, spread] : measures_of(survey)) {
     all[key] = {{"min", spread.least}, {"median", spread.median}, {"max", spread.most}};
@@ -172,10 +178,13 @@ std::string survey_json(const std::string& name, const Survey& survey, const std
   all["maps"] = survey.maps;
   all["captions"] = survey.captions;
   all["odd"] = survey.odd;
+  all["turned"] = survey.turned;
+  all["as_stored"] = survey.as_stored;
   all["unreadable"] = nlohmann::ordered_json::array();
   for (const UnreadablePicture& one : survey.unreadable) {
     all["unreadable"].push_back({{"name", one.name}, {"reason", one.reason}});
   }
+  all["remarks"] = remarks;
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

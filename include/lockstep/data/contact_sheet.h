@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/draw_boxes.h"
 #include "lockstep/data/picture.h"
 
 #pragma GCC visibility push(default)
@@ -17,6 +18,7 @@ struct ContactSheetOptions {
   std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
   std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller ones are enlarged
   std::vector<std::string> class_names = {};  ///< by label; a label without a name shows its number
+  std::vector<BoxMark> legend = {};           ///< what frames in the pictures mean: a text and its look each; no box
 };
 
 /// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.

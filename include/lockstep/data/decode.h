@@ -52,13 +52,14 @@ void set_max_pixels(std::int64_t pixels);
 /// transparency. The first of each kind is noted by its name. Thread-safe: yes.
 [[nodiscard]] std::int64_t odd_pictures() noexcept;
 
-/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which. Transparency is passed over, except where all
-/// pixels have one colour: such a picture is put on white, on black where its colour is light.
+/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which. A JPEG is turned upright as its EXIF
+/// orientation says (Pillow's ImageOps.exif_transpose), and the first such file is noted. Transparency is passed over,
+/// except where all pixels have one colour: such a picture is put on white, on black where its colour is light.
 /// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
-/// Returns the size that the header of a PNG or JPEG file states. Thread-safe: yes. Cost: no pixel is decoded; limits
-/// as above.
+/// Returns the size that the header of a PNG or JPEG file states, upright as decode_image() returns it. Thread-safe:
+/// yes. Cost: no pixel is decoded; limits as above.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes);
 
 /// Reads and decodes a file.

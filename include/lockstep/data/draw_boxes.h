@@ -15,11 +15,13 @@ namespace lockstep {
 
 /// A frame and the text above it.
 struct BoxMark {
-  Box box;                                         ///< pixels of the original picture
+  Box box;                                         ///< pixels of the original picture; it is drawn up to its edge
   std::array<std::uint8_t, 3> ink{255, 255, 255};  ///< colour of the lines
   std::int64_t thick = 1;                          ///< pixels of the drawn picture
-  bool dashed = false;                             ///< dashed lines, as for what is only a guess
+  bool dashed = false;                             ///< dashed lines, as for a false answer
+  bool corners = false;                            ///< only the corners of the frame, as for what was not found
   std::string text = {};                           ///< what stands at the box; empty: nothing
+  bool plate = false;                              ///< the text is dark, on a plate of the ink
 };
 
 /// Returns a colour for a number, such as a class; neighbouring numbers have colours that are easy to distinguish.

@@ -18,7 +18,7 @@ namespace lockstep {
 /// The files of a folder with one of the wanted extensions.
 struct FileList {
   std::vector<std::filesystem::path> paths;  ///< sorted by name
-  std::int64_t ignored = 0;                  ///< number of entries with other extensions, or that are not regular files
+  std::int64_t ignored = 0;  ///< number of other entries: other extensions, no regular files, names with a dot first
 };
 
 /// Lists `folder` itself, not the folders in it; ".png" also finds ".PNG". Ignored entries are counted in a note.

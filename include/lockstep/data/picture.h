@@ -72,6 +72,7 @@ struct EncodedImage {
   std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   std::string_view bytes;             ///< of the file
   std::string name;                   ///< for messages: the file, or its place in another file
+  bool as_stored = false;             ///< its EXIF orientation is not applied: Pixels::fit_to()
 };
 
 /// Decoded pixels in memory that belongs to another object, such as a mapped file: rows from the top, channels
@@ -104,9 +105,13 @@ class Pixels {
   Pixels(EncodedImage encoded) : state_(std::move(encoded)) {}  // NOLINT(google-explicit-constructor)
   Pixels(PixelView view) : state_(std::move(view)) {}           // NOLINT(google-explicit-constructor)
 
-  /// Returns the size; for encoded pixels it reads only the header.
+  /// Returns the size of the upright picture; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
+  /// Leaves encoded pixels as they are stored, without the turn of their EXIF orientation, where annotations are of
+  /// that size and not of the upright picture's; the first such file is noted.
+  void fit_to(ImageSize annotated);
+
   /// Returns true while the pixels are still a file's bytes, not decoded.
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
   /// Returns the file's bytes; nullptr where the pixels are decoded.

@@ -37,6 +37,8 @@ struct Survey {
   std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
   std::int64_t captions = 0;                      ///< number of captions
   std::int64_t odd = 0;                           ///< number of pictures with a fault that leaves them whole
+  std::int64_t turned = 0;                        ///< number of pictures that their EXIF orientation turns upright
+  std::int64_t as_stored = 0;                     ///< number of pictures left lying, as their annotations are
   std::vector<UnreadablePicture> unreadable;      ///< pictures that cannot be read
 };
 

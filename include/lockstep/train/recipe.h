@@ -28,6 +28,7 @@ struct Prediction {
   std::string json = {};               ///< more of it for --json: fields of an object, such as "\"labels\": [0, 2]"
   std::optional<double> seconds = {};  ///< what the model took for it; none where nobody measured
   std::optional<Image> picture = {};   ///< what was found, drawn; where it was asked for
+  std::string sure_of = {};            ///< what `confidence` is of, where the text has several: "least sure box"
 };
 
 /// How files are read with a trained model.

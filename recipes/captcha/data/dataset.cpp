@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -14,6 +16,18 @@ namespace {
 std::string label_text(const std::filesystem::path& file, const std::string& label_end) {
   const std::string stem = file.stem().string();
   return label_end.empty() ? stem : stem.substr(0, stem.find(label_end));
+}
+
+/// What a label is, and the setting that would fit this one: another sign at its end, or another length.
+std::string length_hint(const std::string& label, const Labels& labels) {
+  const std::string end = labels.label_end.empty() ? "the extension" : fmt::format("'{}'", labels.label_end);
+  const auto length = static_cast<std::size_t>(labels.length);
+  const bool has_sign = label.size() > length && std::isalnum(static_cast<unsigned char>(label[length])) == 0;
+  return fmt::format(
+      "a file's label is its name up to {} (data.label_end), of {} characters (data.length){}", end, labels.length,
+      has_sign        ? fmt::format(": --set data.label_end='{}'", label[length])
+      : label.empty() ? ""
+                      : fmt::format(": where all have another length, --set data.length={}", label.size()));
 }
 
 }  // namespace
@@ -24,7 +38,7 @@ std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labe
   if (static_cast<std::int64_t>(label.size()) != labels.length) {
     throw DataError(
         fmt::format("{}: its label '{}' has {} characters, not {}", file.string(), label, label.size(), labels.length),
-        "see data.length and data.label_end");
+        length_hint(label, labels));
   }
   std::vector<std::int64_t> classes;
   for (const char c : label) {
@@ -32,7 +46,7 @@ std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labe
     if (at == std::string::npos) {
       throw DataError(
           fmt::format("{}: '{}' of its label '{}' is not in the charset {}", file.string(), c, label, labels.charset),
-          "see data.charset");
+          fmt::format("the characters are {} (data.charset)", labels.charset));
     }
     classes.push_back(static_cast<std::int64_t>(at));
   }
@@ -43,11 +57,29 @@ ImageFolderOptions image_options(const Labels& labels) {
   return {.color = ColorMode::kGray, .size = {labels.width, labels.height}};
 }
 
+DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels, const std::string& how) {
+  return DataError(fmt::format("image {} is {} x {} pixels, and the model reads {} x {}", file.string(), size.width,
+                               size.height, labels.width, labels.height),
+                   fmt::format("{} --set data.width={} --set data.height={}", how, size.width, size.height));
+}
+
+namespace {
+
+/// All pictures of a set have one size; a first file that cannot be read is told when it is its turn.
+void require_size(const std::filesystem::path& file, const Labels& labels) {
+  const Result<ImageSize> size = image_size(FileSystem::system().read(file));
+  if (!size || size.value() == ImageSize{labels.width, labels.height}) return;
+  throw other_size(file, size.value(), labels, "the model takes the size of its images, which is one for all: add");
+}
+
+}  // namespace
+
 std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
                                       const std::string& characters) {
   const FileList files = list_files(folder);
   auto classes_of = std::make_shared<std::unordered_map<std::string, std::vector<std::int64_t>>>();
   for (const auto& path : files.paths) classes_of->emplace(path.string(), label_of(path, labels, characters));
+  require_size(files.paths.front(), labels);
   ImageFolderOptions options = image_options(labels);
   options.target = {.shape = {labels.length},
                     .type = c10::ScalarType::Long,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "captcha/data/labels.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/image_folder.h"
 
 namespace lockstep::captcha {
@@ -18,11 +19,15 @@ namespace lockstep::captcha {
 [[nodiscard]] std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labels& labels,
                                                  const std::string& characters);
 
-/// All .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. Every label is read at once, so that
-/// a bad name is an error before training starts. Throws: DataError as list_files(), label_of(); from get: where an
-/// image is torn or has another size.
+/// All .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. Every label is read at once, and the
+/// size of the first image, so that what is wrong with all is an error before training starts. Throws: DataError as
+/// list_files(), label_of(); where the first image has another size; from get: where an image is torn or has one.
 [[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
                                                     const std::string& characters);
+
+/// An image of another size than the model reads; `how` says what to do with the settings that would fit it.
+[[nodiscard]] DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels,
+                                   const std::string& how);
 
 /// The options with which the recipe reads any image.
 [[nodiscard]] ImageFolderOptions image_options(const Labels& labels);

@@ -87,6 +87,12 @@ bool is_folder(const fs::path& path) {
   return is_there(path) && fs::is_directory(path, fault);
 }
 
+bool is_json(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return ending == ".json";
+}
+
 /// The file of captions that `path` means, and the folder it belongs to.
 fs::path find_caption_file(const fs::path& path) {
   if (!is_folder(path)) {
@@ -100,8 +106,8 @@ fs::path find_caption_file(const fs::path& path) {
   std::vector<fs::path> nlvr;
   for (const std::string& name : FileSystem::system().list(path)) {
     std::error_code broken_link;
-    const bool is_json = name.ends_with(".json") && fs::is_regular_file(path / name, broken_link);
-    if (is_json && is_nlvr(path / name)) nlvr.push_back(path / name);
+    const bool may_be = is_json(name) && !name.starts_with('.') && fs::is_regular_file(path / name, broken_link);
+    if (may_be && is_nlvr(path / name)) nlvr.push_back(path / name);
   }
   if (nlvr.size() == 1) return nlvr.front();
   throw DataError(nlvr.empty()
@@ -111,7 +117,7 @@ fs::path find_caption_file(const fs::path& path) {
 }
 
 CaptionTable read_table(const fs::path& file, const SetOptions& options) {
-  if (file.extension() != ".json") {
+  if (!is_json(file)) {
     if (options.split.empty()) return read_caption_text(file);
     throw UsageError(fmt::format("{} has no split '{}'", file.string(), options.split),
                      "captions as text have no splits: use two folders, or lists of ids");

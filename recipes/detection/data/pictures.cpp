@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -29,6 +28,16 @@ std::string class_text(std::int64_t label, const DrawOptions& options) {
   const bool named = label >= 0 && label < std::ssize(options.class_names);
   return named ? options.class_names[static_cast<std::size_t>(label)] : fmt::format("{}", label);
 }
+
+/// What each kind of frame means, in the order in which they are drawn.
+BoxMark found_mark() { return {.ink = kFoundInk, .text = "object that was found"}; }
+BoxMark missed_mark() { return {.ink = kMissedInk, .thick = 3, .corners = true, .text = "missed", .plate = true}; }
+BoxMark crowd_mark() { return {.ink = kCrowdInk, .thick = 2, .dashed = true, .text = "group, not counted"}; }
+BoxMark guess_mark() { return {.ink = mark_ink(0), .text = fmt::format("best guess below {}", kConfident)}; }
+BoxMark answer_mark() {
+  return {.ink = mark_ink(0), .thick = 2, .text = "answer, in its class's colour, with its percent"};
+}
+BoxMark false_mark() { return {.ink = mark_ink(0), .thick = 2, .dashed = true, .text = "false answer"}; }
 
 Box corners(const CocoBox& box) {
   return {static_cast<float>(box.x), static_cast<float>(box.y), static_cast<float>(box.x + box.width),
@@ -62,32 +71,66 @@ Pairs pairs_of(const JudgedImage& judged) {
   return pairs;
 }
 
+/// `of` at a box, with a text of its own.
+BoxMark placed(BoxMark of, const CocoBox& box, std::string text) {
+  of.box = corners(box);
+  of.text = std::move(text);
+  return of;
+}
+
+BoxMark truth_mark(const TruthObject& object, bool found, const DrawOptions& options) {
+  if (object.crowd) return placed(crowd_mark(), object.box, "");
+  if (found) return placed(found_mark(), object.box, "");
+  return placed(missed_mark(), object.box, "missed: " + class_text(object.label, options));
+}
+
+/// A detection in the colour of its class. A guess is one that nobody would be given for an answer.
+BoxMark detection_mark(const BoxMark& of, const FoundObject& one, const DrawOptions& options) {
+  const char* doubt = one.score < kConfident ? "?" : "";
+  BoxMark mark =
+      placed(of, one.box, fmt::format("{}{} {:.0f} %", class_text(one.label, options), doubt, 100 * one.score));
+  mark.ink = mark_ink(one.label);
+  return mark;
+}
+
 std::vector<BoxMark> marks_of(const JudgedImage& judged, const DrawOptions& options) {
   const Pairs pairs = pairs_of(judged);
   std::vector<BoxMark> marks;
+  for (const FoundObject& guess : judged.guesses) marks.push_back(detection_mark(guess_mark(), guess, options));
   for (std::size_t k = 0; k < judged.truth.objects.size(); ++k) {
-    const TruthObject& object = judged.truth.objects[k];
-    BoxMark mark{.box = corners(object.box), .ink = kFoundInk};
-    if (object.crowd) {
-      mark.ink = kCrowdInk;
-      mark.thick = 2;
-      mark.dashed = true;
-    } else if (!pairs.truths[k]) {
-      mark.ink = kMissedInk;
-      mark.thick = 3;
-      mark.text = class_text(object.label, options) + "?";
-    }
-    marks.push_back(std::move(mark));
+    marks.push_back(truth_mark(judged.truth.objects[k], pairs.truths[k], options));
   }
   for (std::size_t i = 0; i < judged.found.size(); ++i) {
-    const FoundObject& one = judged.found[i];
-    marks.push_back({.box = corners(one.box),
-                     .ink = mark_ink(one.label),
-                     .thick = 2,
-                     .dashed = !pairs.found[i],
-                     .text = fmt::format("{} {:.0f}", class_text(one.label, options), 100 * one.score)});
+    marks.push_back(detection_mark(pairs.found[i] ? answer_mark() : false_mark(), judged.found[i], options));
   }
   return marks;
+}
+
+/// Of `unsure`, for each missed object the one that lies on it, of its class where there is one, and the most certain
+/// of these; in an image without any answer at least the most certain of all.
+std::vector<FoundObject> guesses_of(const JudgedImage& judged, const std::vector<FoundObject>& unsure) {
+  const Pairs pairs = pairs_of(judged);
+  std::vector<bool> used(unsure.size());
+  std::vector<FoundObject> guesses;
+  for (std::size_t k = 0; k < pairs.truths.size(); ++k) {
+    const TruthObject& object = judged.truth.objects[k];
+    if (pairs.truths[k] || object.crowd) continue;
+    std::tuple<bool, double> best{false, -1};
+    std::size_t match = unsure.size();
+    for (std::size_t i = 0; i < unsure.size(); ++i) {
+      const std::tuple<bool, double> fit{unsure[i].label == object.label, unsure[i].score};
+      if (used[i] || fit <= best || box_overlap(unsure[i].box, object.box, false) < overlap_thresholds()[0]) continue;
+      best = fit;
+      match = i;
+    }
+    if (match == unsure.size()) continue;
+    used[match] = true;
+    guesses.push_back(unsure[match]);
+  }
+  if (guesses.empty() && judged.found.empty() && !judged.truth.objects.empty() && !unsure.empty()) {
+    guesses.push_back(*std::ranges::max_element(unsure, {}, &FoundObject::score));
+  }
+  return guesses;
 }
 
 std::string caption_of(const JudgedImage& judged, const std::string& name) {
@@ -97,8 +140,8 @@ std::string caption_of(const JudgedImage& judged, const std::string& name) {
   for (std::size_t k = 0; k < pairs.truths.size(); ++k) {
     missed += !pairs.truths[k] && !judged.truth.objects[k].crowd ? 1 : 0;
   }
-  return fmt::format("{}: {:.2f}, {} found, {} false, {} missed", fs::path(name).filename().string(), judged.quality,
-                     std::ssize(pairs.found) - false_ones, false_ones, missed);
+  return fmt::format("{}: quality {:.2f}, {} found, {} false, {} missed", fs::path(name).filename().string(),
+                     judged.quality, std::ssize(pairs.found) - false_ones, false_ones, missed);
 }
 
 ImageSize enlarged(ImageSize size, std::int64_t longest) {
@@ -119,7 +162,9 @@ fs::path write_sheet(const std::vector<JudgedImage>& images, const ImageSource& 
     cell.pixels = draw_result(std::move(picture), judged, options);
     cells.push_back(std::move(cell));
   }
-  write_png(contact_sheet(std::move(cells), {.cell = options.side}), path);
+  const std::vector<BoxMark> legend = {answer_mark(), false_mark(), found_mark(),
+                                       missed_mark(), guess_mark(), crowd_mark()};
+  write_png(contact_sheet(std::move(cells), {.cell = options.side, .legend = legend}), path);
   return path;
 }
 
@@ -149,6 +194,15 @@ CocoBox take_box(ByteReader& reader) {
   return box;
 }
 
+void append_found(std::string& bytes, const std::vector<FoundObject>& found) {
+  append_bytes(bytes, static_cast<std::uint32_t>(found.size()));
+  for (const FoundObject& one : found) {
+    append_box(bytes, one.box);
+    append_bytes(bytes, one.label);
+    append_bytes(bytes, one.score);
+  }
+}
+
 void append_image(std::string& bytes, const JudgedImage& image) {
   append_bytes(bytes, image.index);
   append_bytes(bytes, image.quality);
@@ -160,12 +214,19 @@ void append_image(std::string& bytes, const JudgedImage& image) {
     append_bytes(bytes, object.area);
     append_bytes(bytes, object.crowd);
   }
-  append_bytes(bytes, static_cast<std::uint32_t>(image.found.size()));
-  for (const FoundObject& one : image.found) {
-    append_box(bytes, one.box);
-    append_bytes(bytes, one.label);
-    append_bytes(bytes, one.score);
+  append_found(bytes, image.found);
+  append_found(bytes, image.guesses);
+}
+
+std::vector<FoundObject> take_found(ByteReader& reader) {
+  std::vector<FoundObject> found;
+  for (auto left = reader.take<std::uint32_t>(); left > 0; --left) {
+    FoundObject& one = found.emplace_back();
+    one.box = take_box(reader);
+    one.label = reader.take<std::int64_t>();
+    one.score = reader.take<double>();
   }
+  return found;
 }
 
 JudgedImage take_image(ByteReader& reader) {
@@ -180,12 +241,8 @@ JudgedImage take_image(ByteReader& reader) {
     object.area = reader.take<double>();
     object.crowd = reader.take<bool>();
   }
-  for (auto left = reader.take<std::uint32_t>(); left > 0; --left) {
-    FoundObject& one = image.found.emplace_back();
-    one.box = take_box(reader);
-    one.label = reader.take<std::int64_t>();
-    one.score = reader.take<double>();
-  }
+  image.found = take_found(reader);
+  image.guesses = take_found(reader);
   return image;
 }
 
@@ -202,9 +259,10 @@ void Gallery::keep(const JudgedImage& image) {
 void Gallery::add(std::int64_t index, const ImageTruth& truth, const std::vector<FoundObject>& found,
                   const ImageResult& result) {
   JudgedImage image{.index = index, .quality = image_quality(result), .truth = truth, .found = {}};
-  std::ranges::copy_if(found, std::back_inserter(image.found),
-                       [](const FoundObject& one) { return one.score >= kConfident; });
+  std::vector<FoundObject> unsure;
+  for (const FoundObject& one : found) (one.score >= kConfident ? image.found : unsure).push_back(one);
   std::ranges::stable_sort(image.found, std::greater<>(), &FoundObject::score);
+  image.guesses = guesses_of(image, unsure);
   keep(image);
 }
 

@@ -19,7 +19,8 @@ struct JudgedImage {
   std::int64_t index = 0;  ///< in the source
   double quality = 0;      ///< image_quality()
   ImageTruth truth;
-  std::vector<FoundObject> found;  ///< the confident ones
+  std::vector<FoundObject> found;         ///< the confident ones
+  std::vector<FoundObject> guesses = {};  ///< less certain ones: what comes nearest to each missed object
 };
 
 /// Keeps the worst and the best images of all that it sees. Images without objects only count among the worst.
@@ -51,14 +52,14 @@ struct DrawOptions {
   std::vector<std::string> class_names = {};  ///< by label; without one its number is written
 };
 
-/// One image enlarged: objects that were found with a thin white frame, missed ones with a thick red one and their
-/// class, crowds dashed in gray; detections of kConfident in the colour of their class, with class and score, false
-/// ones dashed.
+/// One image enlarged: detections of kConfident in the colour of their class, with class and score, false ones dashed;
+/// objects that were found with a thin white frame; of missed ones only red corners and "missed: CLASS", with the best
+/// guess below kConfident in a thin line of its class's colour; crowds dashed in gray.
 /// Throws: DataError where the picture cannot be decoded.
 [[nodiscard]] Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options = {});
 
-/// Writes worst.png and best.png into `folder`. Returns: the files; none where the gallery is empty.
-/// Throws: DataError naming a picture that cannot be decoded; IoError.
+/// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns: the files; none where the
+/// gallery is empty. Throws: DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_results(const Gallery& gallery, const ImageSource& source,
                                                               const std::filesystem::path& folder,
                                                               const DrawOptions& options = {});

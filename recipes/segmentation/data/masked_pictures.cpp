@@ -54,11 +54,12 @@ MaskedPictures::MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesO
 
 AnnotatedImage MaskedPictures::read(std::int64_t index, SeenValues* seen) const {
   AnnotatedImage picture = pictures_.get(index);
-  const ImageSize size = picture.pixels.size();
   const SampleFiles& files = sample(index);
   for (std::size_t i = 0; i < files.maps.size(); ++i) {
     const MapMeaning meaning = options_.meanings[i];
     LabelMap map{read_map(files.maps[i], meaning), meaning == MapMeaning::kWeights ? std::uint8_t{0} : kUnlabelled};
+    if (i == 0) picture.pixels.fit_to(map.image.size);
+    const ImageSize size = picture.pixels.size();
     if (map.image.size != size) {
       throw DataError(
           fmt::format("map {} is {} x {} pixels, and picture {} is {} x {}", files.maps[i].string(),

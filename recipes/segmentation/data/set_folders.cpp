@@ -196,7 +196,7 @@ std::string picture_name(const fs::path& file) {
 NamedFiles named_files(const fs::path& folder, FileKind kind) {
   NamedFiles named{folder, {}};
   for (const std::string& file : FileSystem::system().list(folder)) {
-    if (!is_a(kind, file)) continue;
+    if (file.starts_with('.') || !is_a(kind, file)) continue;  // no file of the set: left behind by a program
     const std::string name = picture_name(file);
     if (!named.files.try_emplace(name, file).second) named.twins.try_emplace(name, file);
   }

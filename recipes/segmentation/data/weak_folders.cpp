@@ -15,6 +15,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sources/image_files.h"
 #include "segmentation/data/label_file.h"
 #include "segmentation/data/set_folders.h"
 #include "segmentation/synthetic/generate.h"
@@ -62,6 +63,13 @@ Numbers numbers_in(const fs::path& folder) { return holds_instances(folder) ? Nu
 NumberMap checked_mask(const fs::path& file, Numbers meaning) {
   if (meaning == Numbers::kClasses) return numbers_of(read_map(file, MapMeaning::kClasses));
   return read_numbers(file);
+}
+
+/// A picture, upright or lying as its map of this size is.
+Image picture_of_size(const fs::path& file, ImageSize size) {
+  AnnotatedImage picture = ImageFiles::of({file}).get(0);
+  picture.pixels.fit_to(size);
+  return std::move(picture.pixels.decoded());
 }
 
 /// Maps of one folder become maps of another. `make`: (file, index) -> Image.
@@ -153,8 +161,8 @@ MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const WritePro
   return write_all(maps_of_folder(options.scribbles), options.out, options.threads, progress,
                    [&](const fs::path& file, std::int64_t) {
                      const fs::path picture = picture_beside(pictures, file);
-                     const Image pixels = read_image(picture, ColorMode::kRgb);
                      const Image scribbles = read_map(file, MapMeaning::kClasses);
+                     const Image pixels = picture_of_size(picture, scribbles.size);
                      if (pixels.size != scribbles.size) {
                        throw DataError(fmt::format("scribbles {} are {} x {} pixels, and picture {} is {} x {}",
                                                    file.string(), scribbles.size.width, scribbles.size.height,
@@ -206,7 +214,8 @@ class FullSet {
     std::set<std::string> found;
     for (const char* kind : {"Segmentation", "SegmentationAug"}) {
       for (const std::string& name : FileSystem::system().list(options_.from / "ImageSets" / kind)) {
-        if (fs::path(name).extension() == ".txt") found.insert(fs::path(name).stem().string());
+        if (fs::path(name).extension() == ".txt" && !name.starts_with('.'))
+          found.insert(fs::path(name).stem().string());
       }
     }
     std::vector<std::string> lists(found.begin(), found.end());
@@ -276,8 +285,8 @@ class FullSet {
 /// Maps of one picture, written; and what they are worth.
 void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::int64_t index, WeakSet& counts) {
   const VocFolders folders{options.out};
-  const Image picture = read_image(file.picture, ColorMode::kRgb);
   const NumberMap mask = checked_mask(file.mask, file.meaning);
+  const Image picture = picture_of_size(file.picture, mask.size);
   if (picture.size != mask.size) {
     throw DataError(fmt::format("mask {} is {} x {} pixels, and picture {} is {} x {}", file.mask.string(),
                                 mask.size.width, mask.size.height, file.picture.string(), picture.size.width,

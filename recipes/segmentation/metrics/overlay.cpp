@@ -82,22 +82,41 @@ Image side_by_side(const std::vector<Image>& pictures) {
   return row;
 }
 
-fs::path write_page(const std::vector<JudgedPicture>& pictures, const ImageSource& source, const fs::path& path) {
+/// The colours of the classes that some pixel has.
+std::vector<BoxMark> legend_of(const std::array<bool, 256>& shown, const std::vector<std::string>& class_names) {
+  constexpr std::int64_t kFilled = 6;  // pixels: a frame without a middle
+  std::vector<BoxMark> legend;
+  for (std::size_t label = 0; label < shown.size(); ++label) {
+    if (!shown[label] || label == 0 || label == kUnlabelled) continue;
+    const std::string name = label < class_names.size() ? class_names[label] : fmt::format("class {}", label);
+    legend.push_back({.ink = class_color(static_cast<std::int64_t>(label)), .thick = kFilled, .text = name});
+  }
+  const std::string first = class_names.empty() ? "class 0" : class_names.front();
+  legend.push_back({.ink = {90, 90, 90}, .text = "no colour: " + first + ", or no class at all"});
+  return legend;
+}
+
+fs::path write_page(const std::vector<JudgedPicture>& pictures, const ImageSource& source, const fs::path& path,
+                    const std::vector<std::string>& class_names) {
   std::vector<AnnotatedImage> cells;
+  std::array<bool, 256> shown{};
   for (const JudgedPicture& judged : pictures) {
     AnnotatedImage picture = source.get(judged.index);
     const PixelView view = picture.pixels.view();
     std::vector<Image> thrice = {resample(view, fitted(view.size))};
     for (const Image* classes : std::initializer_list<const Image*>{&picture.maps.at(0).image, &judged.classes}) {
+      for (const std::uint8_t label : classes->pixels) shown[label] = true;
       const Image drawn = overlay(view, *classes);
       thrice.push_back(resample(view_of(drawn), fitted(view.size)));
     }
     AnnotatedImage cell;
-    cell.captions = {fmt::format("{}: mean IoU {:.3f}", fs::path(picture.name).filename().string(), judged.quality)};
+    cell.captions = {fmt::format("{}: mean IoU {:.3f} (picture | labels | answer)",
+                                 fs::path(picture.name).filename().string(), judged.quality)};
     cell.pixels = side_by_side(thrice);
     cells.push_back(std::move(cell));
   }
-  write_png(contact_sheet(std::move(cells), {.columns = 1, .cell = 3 * kCell}), path);
+  write_png(contact_sheet(std::move(cells), {.columns = 1, .cell = 3 * kCell, .legend = legend_of(shown, class_names)}),
+            path);
   return path;
 }
 
@@ -170,10 +189,11 @@ void Gallery::merge(std::string_view bytes) {
   }
 }
 
-std::vector<fs::path> draw_pictures(const Gallery& gallery, const ImageSource& source, const fs::path& folder) {
+std::vector<fs::path> draw_pictures(const Gallery& gallery, const ImageSource& source, const fs::path& folder,
+                                    const std::vector<std::string>& class_names) {
   std::vector<fs::path> files;
-  if (!gallery.worst().empty()) files.push_back(write_page(gallery.worst(), source, folder / "worst.png"));
-  if (!gallery.best().empty()) files.push_back(write_page(gallery.best(), source, folder / "best.png"));
+  if (!gallery.worst().empty()) files.push_back(write_page(gallery.worst(), source, folder / "worst.png", class_names));
+  if (!gallery.best().empty()) files.push_back(write_page(gallery.best(), source, folder / "best.png", class_names));
   return files;
 }
 

@@ -56,9 +56,10 @@ class Gallery {
 };
 
 /// Writes worst.png and best.png: each picture thrice, plain, with its mask (maps[0] of the source), with what was
-/// predicted. Returns: the files; none where the gallery is empty.
+/// predicted, and a legend of the classes on it, by `class_names`. Returns: the files; none where the gallery is empty.
 /// Throws: DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const Gallery& gallery, const ImageSource& source,
-                                                               const std::filesystem::path& folder);
+                                                               const std::filesystem::path& folder,
+                                                               const std::vector<std::string>& class_names = {});
 
 }  // namespace lockstep::segmentation

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "data/draw/canvas.h"
+#include "data/draw/frame.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/resample.h"
@@ -28,6 +28,7 @@ constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
 constexpr std::int64_t kWords = 18;     // pixels below a picture, and of a line of the legend
 constexpr std::int64_t kSwatch = 10;    // pixels of a colour in the legend
+constexpr ImageSize kFrame{24, 12};     // pixels of a frame in the legend
 constexpr float kShareOfMasks = 0.45F;  // share of the colour over a mask's pixels
 
 /// A picture scaled into its place.
@@ -38,10 +39,13 @@ struct Cell {
   float x_scale = 1;
   float y_scale = 1;
 
+  [[nodiscard]] Region place() const noexcept { return {left, top, image.size}; }
+  /// As far as it lies in the picture.
   [[nodiscard]] Box box(const Box& of) const {
     const auto x = static_cast<float>(left);
     const auto y = static_cast<float>(top);
-    return {x + of.x1 * x_scale, y + of.y1 * y_scale, x + of.x2 * x_scale, y + of.y2 * y_scale};
+    return data::cut_at_edges({x + of.x1 * x_scale, y + of.y1 * y_scale, x + of.x2 * x_scale, y + of.y2 * y_scale},
+                              place());
   }
 };
 
@@ -62,6 +66,9 @@ std::string class_text(std::int64_t label, const ContactSheetOptions& options) {
 struct Word {
   std::string text;
   Ink ink = kInk;
+  const BoxMark* frame = nullptr;  ///< in the legend: its look, where it is no plain colour
+
+  [[nodiscard]] std::int64_t swatch() const noexcept { return frame == nullptr ? kSwatch : kFrame.width; }
 };
 
 /// What a picture shows: its class, its captions, or how many objects of which class, in the colours of their frames.
@@ -104,6 +111,7 @@ std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const C
     words.push_back({only && masks ? "object" : class_text(label, options), data::ink_of(label)});
   }
   if (masks) words.push_back({"each mask has a colour of its own", kPaper});
+  for (const BoxMark& mark : options.legend) words.push_back({mark.text, mark.ink, &mark});
   return words;
 }
 
@@ -125,8 +133,11 @@ void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
   canvas.frame(cell.box(object.box), ink, 1);
   for (const Point& point : object.points) {
     if (!point.visible) continue;
-    const Box at = cell.box({point.x, point.y, point.x, point.y});
-    canvas.fill({static_cast<std::int64_t>(at.x1) - 1, static_cast<std::int64_t>(at.y1) - 1, {3, 3}}, ink);
+    const float x = std::floor(static_cast<float>(cell.left) + point.x * cell.x_scale) - 1;
+    const float y = std::floor(static_cast<float>(cell.top) + point.y * cell.y_scale) - 1;
+    const Box dot = data::cut_at_edges({x, y, x + 3, y + 3}, cell.place());
+    const ImageSize size{static_cast<std::int64_t>(dot.width()), static_cast<std::int64_t>(dot.height())};
+    canvas.fill({static_cast<std::int64_t>(dot.x1), static_cast<std::int64_t>(dot.y1), size}, ink);
   }
 }
 
@@ -173,7 +184,7 @@ Legend lay_out(std::vector<Word> words, const Pen& pen, std::int64_t width) {
   std::int64_t left = kGap;
   std::int64_t top = kGap;
   for (const Word& word : legend.words) {
-    const std::int64_t wide = kSwatch + kGap + pen.width(word.text) + 2 * kGap;
+    const std::int64_t wide = word.swatch() + kGap + pen.width(word.text) + 2 * kGap;
     if (left > kGap && left + wide > width) {
       left = kGap;
       top += kWords;
@@ -188,8 +199,16 @@ Legend lay_out(std::vector<Word> words, const Pen& pen, std::int64_t width) {
 void draw_legend(Canvas& canvas, const Pen& pen, const Legend& legend, std::int64_t top) {
   for (std::size_t i = 0; i < legend.words.size(); ++i) {
     const Region& place = legend.places[i];
-    canvas.fill({place.left, top + place.top + 3, {kSwatch, kSwatch}}, legend.words[i].ink);
-    pen.write(canvas, {place.left + kSwatch + kGap, top + place.top, place.size}, legend.words[i].text, kInk);
+    const Word& word = legend.words[i];
+    if (word.frame == nullptr) {
+      canvas.fill({place.left, top + place.top + 3, {kSwatch, kSwatch}}, word.ink);
+    } else {
+      const auto x = static_cast<float>(place.left);
+      const auto y = static_cast<float>(top + place.top + 2);
+      const Box box{x, y, x + static_cast<float>(kFrame.width), y + static_cast<float>(kFrame.height)};
+      data::draw_frame(canvas, box, *word.frame);
+    }
+    pen.write(canvas, {place.left + word.swatch() + kGap, top + place.top, place.size}, word.text, kInk);
   }
 }
 

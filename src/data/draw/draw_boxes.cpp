@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/draw/canvas.h"
+#include "data/draw/frame.h"
 #include "lockstep/data/resample.h"
 
 namespace lockstep {
@@ -15,7 +15,8 @@ using data::Pen;
 
 constexpr int kMarkLetters = 11;   // pixels
 constexpr std::int64_t kDash = 4;  // pixels
-constexpr Ink kBehindWords{16, 16, 16};
+constexpr Ink kDark{16, 16, 16};
+constexpr std::int64_t kMostOfCorner = 16;  // pixels
 
 /// Every second piece of the frame.
 void dash(Canvas& canvas, const Box& box, const BoxMark& mark) {
@@ -35,20 +36,87 @@ void dash(Canvas& canvas, const Box& box, const BoxMark& mark) {
   }
 }
 
-/// Above the box, or at its upper edge where there is no room.
-void write(Canvas& canvas, const Pen& pen, const Box& box, const BoxMark& mark) {
+/// The quarter of each side next to its ends.
+void draw_corners(Canvas& canvas, const Box& box, const BoxMark& mark) {
+  const auto left = static_cast<std::int64_t>(box.x1);
+  const auto top = static_cast<std::int64_t>(box.y1);
+  const auto right = std::max(static_cast<std::int64_t>(box.x2), left + mark.thick);
+  const auto bottom = std::max(static_cast<std::int64_t>(box.y2), top + mark.thick);
+  const std::int64_t width = std::clamp((right - left) / 4, mark.thick, kMostOfCorner);
+  const std::int64_t height = std::clamp((bottom - top) / 4, mark.thick, kMostOfCorner);
+  for (const std::int64_t y : {top, bottom - mark.thick}) {
+    for (const std::int64_t x : {left, right - width}) canvas.fill({x, y, {width, mark.thick}}, mark.ink);
+  }
+  for (const std::int64_t x : {left, right - mark.thick}) {
+    for (const std::int64_t y : {top, bottom - height}) canvas.fill({x, y, {mark.thick, height}}, mark.ink);
+  }
+}
+
+bool overlap(const Region& a, const Region& b) {
+  return a.left < b.left + b.size.width && b.left < a.left + a.size.width && a.top < b.top + b.size.height &&
+         b.top < a.top + a.size.height;
+}
+
+/// Above the box, else below it, or inside at one of these edges: the first place where no words are yet, and above it
+/// where there are some everywhere.
+Region place_of_words(const Box& box, ImageSize words, ImageSize picture, const std::vector<Region>& taken) {
+  const auto inside = [](float at, std::int64_t length, std::int64_t whole) {
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(at), 0, std::max<std::int64_t>(whole - length, 0));
+  };
+  const std::int64_t left = inside(box.x1, words.width, picture.width);
+  const auto height = static_cast<float>(words.height);
+  const auto at = [&](float top) { return Region{left, inside(top, words.height, picture.height), words}; };
+  for (const float top : {box.y1 - height, box.y2, box.y1, box.y2 - height}) {
+    const Region place = at(top);
+    if (std::ranges::none_of(taken, [&](const Region& other) { return overlap(place, other); })) return place;
+  }
+  return at(box.y1 - height);
+}
+
+void write(Canvas& canvas, const Pen& pen, const Region& place, const BoxMark& mark) {
   if (mark.text.empty()) return;
-  const ImageSize size = canvas.image().size;
-  const std::int64_t width = pen.width(mark.text) + 2;
-  const std::int64_t height = kMarkLetters + 2;
-  const std::int64_t left =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(box.x1), 0, std::max<std::int64_t>(size.width - width, 0));
-  const std::int64_t top = std::max<std::int64_t>(static_cast<std::int64_t>(box.y1) - height, 0);
-  canvas.fill({left, top, {width, height}}, kBehindWords);
-  pen.write(canvas, {left + 1, top - 1, {width, kMarkLetters}}, mark.text, mark.ink);
+  canvas.fill(place, mark.plate ? mark.ink : kDark);
+  const Region letters{place.left + 1, place.top - 1, {place.size.width, kMarkLetters}};
+  pen.write(canvas, letters, mark.text, mark.plate ? kDark : mark.ink);
+}
+
+/// The last mark, which is drawn over the others, is the first to have a place for its words.
+std::vector<Region> places_of_words(const std::vector<BoxMark>& marks, const std::vector<Box>& boxes, const Pen& pen,
+                                    ImageSize picture) {
+  std::vector<Region> places(marks.size());
+  std::vector<Region> taken;
+  for (std::size_t i = marks.size(); i-- > 0;) {
+    if (marks[i].text.empty()) continue;
+    places[i] = place_of_words(boxes[i], {pen.width(marks[i].text) + 2, kMarkLetters + 2}, picture, taken);
+    taken.push_back(places[i]);
+  }
+  return places;
 }
 
 }  // namespace
+
+namespace data {
+
+Box cut_at_edges(const Box& box, const Region& region) noexcept {
+  const auto left = static_cast<float>(region.left);
+  const auto top = static_cast<float>(region.top);
+  const float right = left + static_cast<float>(region.size.width);
+  const float bottom = top + static_cast<float>(region.size.height);
+  return {std::clamp(box.x1, left, right), std::clamp(box.y1, top, bottom), std::clamp(box.x2, left, right),
+          std::clamp(box.y2, top, bottom)};
+}
+
+void draw_frame(Canvas& canvas, const Box& box, const BoxMark& mark) {
+  if (mark.corners) {
+    draw_corners(canvas, box, mark);
+  } else if (mark.dashed) {
+    dash(canvas, box, mark);
+  } else {
+    canvas.frame(box, mark.ink, mark.thick);
+  }
+}
+
+}  // namespace data
 
 std::array<std::uint8_t, 3> mark_ink(std::int64_t number) { return data::ink_of(number); }
 
@@ -58,17 +126,15 @@ Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<Box
   const Pen pen(kMarkLetters);
   const float x = static_cast<float>(size.width) / static_cast<float>(picture.size.width);
   const float y = static_cast<float>(size.height) / static_cast<float>(picture.size.height);
-  const auto scaled = [&](const Box& box) { return Box{box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y}; };
+  std::vector<Box> boxes;
   for (const BoxMark& mark : marks) {
-    const Box box = scaled(mark.box);
-    if (mark.dashed) {
-      dash(canvas, box, mark);
-    } else {
-      canvas.frame(box, mark.ink, mark.thick);
-    }
+    const Box& box = mark.box;
+    boxes.push_back(data::cut_at_edges({box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y}, {0, 0, size}));
   }
+  for (std::size_t i = 0; i < marks.size(); ++i) data::draw_frame(canvas, boxes[i], marks[i]);
   // Words last: no frame runs through them.
-  for (const BoxMark& mark : marks) write(canvas, pen, scaled(mark.box), mark);
+  const std::vector<Region> places = places_of_words(marks, boxes, pen, size);
+  for (std::size_t i = 0; i < marks.size(); ++i) write(canvas, pen, places[i], marks[i]);
   return canvas.image();
 }
 

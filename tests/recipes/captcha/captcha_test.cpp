@@ -60,9 +60,21 @@ TEST(CaptchaLabel, ACharacterOutsideTheCharsetNamesFileAndCharacter) {
   }
 }
 
-TEST(CaptchaLabel, AWrongLengthNamesBothLengths) {
+TEST(CaptchaLabel, AWrongLengthNamesBothLengthsAndTheSettingThatWouldFit) {
   const CaptchaConfig config;
-  EXPECT_THROW((void)label_of("012_1.png", config.labels, config.characters()), DataError);
+  const auto fault_of = [&](const char* file) {
+    try {
+      (void)label_of(file, config.labels, config.characters());
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(fault_of("012345_1.png"),
+              ::testing::AllOf(HasSubstr("its label '012345' has 6 characters, not 4"),
+                               HasSubstr("up to '_' (data.label_end)"), HasSubstr("--set data.length=6")));
+  EXPECT_THAT(fault_of("0123-1.png"), HasSubstr("--set data.label_end='-'"));
+  EXPECT_THAT(fault_of("_1.png"), ::testing::Not(HasSubstr("--set")));
 }
 
 TEST(CaptchaScores, CountStringsCharactersAndConfusions) {

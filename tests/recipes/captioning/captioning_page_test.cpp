@@ -111,6 +111,16 @@ TEST_F(CaptioningPage, ShowsTheScoreInItsOwnColour) {
   EXPECT_THAT(strongest, ElementsAre(Gt(220), Gt(160), Lt(120)));
 }
 
+TEST_F(CaptioningPage, SaysInALegendWhoseWordsAreWhose) {
+  const CaptionedPicture plain{
+      .picture = plain_picture({40, 40}, {0, 0, 0}), .caption = "", .reference = {}, .cider_d = {}};
+  const Image without = caption_page({plain}, {.columns = 1});
+  const Image page = caption_page({plain}, {.columns = 1, .legend = true});
+  const std::int64_t below = page.size.height - without.size.height;
+  EXPECT_EQ(below, common::Lettering(13).line_height() + 8);
+  EXPECT_GT(bright(page, 8, without.size.height, {page.size.width - 8, below}), 100);
+}
+
 TEST_F(CaptioningPage, OfOnePictureIsThePictureWithItsCaptionBelow) {
   const CaptionedPicture small{
       .picture = plain_picture({100, 50}, {9}), .caption = "a dog", .reference = {}, .cider_d = {}};

@@ -109,8 +109,9 @@ TEST(DrawResult, TellsFoundMissedFalseAndCrowdApart) {
   EXPECT_EQ(drawn.size, (ImageSize{200, 160}));
   EXPECT_EQ(pixel(drawn, 20, 100), (Ink{255, 255, 255})) << "left edge of the found object";
   EXPECT_EQ(pixel(drawn, 28, 100), mark_ink(0)) << "and of its detection";
-  EXPECT_EQ(pixel(drawn, 120, 100), (Ink{255, 40, 40})) << "the missed one";
-  EXPECT_EQ(pixel(drawn, 122, 100), (Ink{255, 40, 40})) << "which is thick";
+  EXPECT_EQ(pixel(drawn, 120, 82), (Ink{255, 40, 40})) << "the missed one";
+  EXPECT_EQ(pixel(drawn, 122, 82), (Ink{255, 40, 40})) << "which is thick";
+  EXPECT_EQ(pixel(drawn, 120, 100), (Ink{100, 100, 100})) << "and has corners only, unlike any answer";
   std::set<Ink> bottom;
   for (std::int64_t x = 84; x < 106; ++x) bottom.insert(pixel(drawn, x, 149));
   EXPECT_THAT(bottom, ElementsAre(Ink{100, 100, 100}, mark_ink(3))) << "the false one is dashed";
@@ -120,6 +121,55 @@ TEST(DrawResult, TellsFoundMissedFalseAndCrowdApart) {
   std::set<Ink> on_crowd;
   for (std::int64_t x = 12; x < 24; ++x) on_crowd.insert(pixel(drawn, x, 25));
   EXPECT_THAT(on_crowd, ElementsAre(mark_ink(2))) << "on a crowd nothing is false";
+}
+
+/// One object at (10, 10) and what a model found.
+JudgedImage judged_by(const std::vector<FoundObject>& found) {
+  const ImageTruth truth{1, {{{10, 10, 20, 20}, 0, 400, false}}};
+  Gallery gallery;
+  gallery.add(0, truth, found, evaluate_image(truth, found));
+  return gallery.worst().at(0);
+}
+
+TEST(Gallery, KeepsTheBestGuessAtEachMissedObject) {
+  const FoundObject near{{11, 10, 20, 20}, 0, 0.3};
+  const FoundObject nearer{{10, 10, 20, 20}, 0, 0.2};
+  const FoundObject of_another_class{{10, 10, 20, 20}, 1, 0.4};
+  const FoundObject elsewhere{{60, 60, 9, 9}, 0, 0.45};
+  EXPECT_EQ(judged_by({elsewhere, of_another_class, near, nearer}).guesses.at(0).score, 0.3);
+  EXPECT_EQ(judged_by({elsewhere, of_another_class}).guesses.at(0).label, 1);
+  EXPECT_EQ(judged_by({elsewhere}).guesses.at(0).score, 0.45) << "there is no answer at all";
+  EXPECT_THAT(judged_by({elsewhere, {{80, 60, 9, 9}, 0, 0.9}}).guesses, IsEmpty());
+  EXPECT_THAT(judged_by({near, {{10, 10, 20, 20}, 0, 0.8}}).guesses, IsEmpty()) << "it was found";
+  EXPECT_THAT(judged_by({}).guesses, IsEmpty());
+  Gallery merged;
+  const ImageTruth truth{1, {{{10, 10, 20, 20}, 0, 400, false}}};
+  Gallery one;
+  one.add(0, truth, {near}, evaluate_image(truth, {near}));
+  merged.merge(one.bytes());
+  EXPECT_EQ(merged.worst().at(0).guesses.at(0).box.x, 11);
+}
+
+TEST(DrawResult, AGuessIsAThinLineAndAMissedObjectHasAPlate) {
+  JudgedImage judged;
+  judged.truth = {1, {{{20, 30, 40, 40}, 0, 1600, false}}};
+  judged.guesses = {{{24, 30, 40, 40}, 0, 0.3}};
+  const Image drawn = draw_result(GraySource().get(0), judged, {.side = 200, .class_names = {"raccoon"}});
+  EXPECT_EQ(pixel(drawn, 48, 100), mark_ink(0));
+  EXPECT_EQ(pixel(drawn, 49, 100), (Ink{100, 100, 100})) << "one pixel thick";
+  std::int64_t red = 0;
+  for (std::int64_t x = 40; x < 100; ++x) red += pixel(drawn, x, 48) == Ink{255, 40, 40} ? 1 : 0;
+  EXPECT_GT(red, 30) << "the words 'missed: raccoon' stand on red, an answer's on black";
+}
+
+TEST(DrawResult, FramesEndAtThePicturesEdge) {
+  JudgedImage judged;
+  judged.truth = {1, {}};
+  judged.found = {{{-20, -20, 200, 200}, 0, 0.9}};
+  const Image drawn = draw_result(GraySource().get(0), judged, {.side = 200});
+  EXPECT_EQ(pixel(drawn, 0, 98), mark_ink(0)) << "on a dash: it is a false one";
+  EXPECT_EQ(pixel(drawn, 199, 98), mark_ink(0));
+  EXPECT_EQ(pixel(drawn, 98, 159), mark_ink(0));
 }
 
 TEST(DrawResults, WritesASheetOfEach) {
@@ -133,6 +183,11 @@ TEST(DrawResults, WritesASheetOfEach) {
     const Image sheet = read_image(file, ColorMode::kRgb);
     EXPECT_GE(sheet.size.width, 200);
     EXPECT_GE(sheet.size.height, 160);
+    std::int64_t red = 0;
+    for (std::int64_t y = sheet.size.height - 60; y < sheet.size.height; ++y) {
+      for (std::int64_t x = 0; x < sheet.size.width; ++x) red += pixel(sheet, x, y) == Ink{255, 40, 40} ? 1 : 0;
+    }
+    EXPECT_GT(red, 20) << "a legend below shows how a missed object looks";
   }
 }
 

@@ -300,6 +300,19 @@ TEST(DetectionRun, ALossThatIsNotFiniteEndsItAndKeepsTheBatchWithItsBoxes) {
   }
 }
 
+TEST(DetectionTally, BoxesForPeopleEndAtThePicturesEdges) {
+  const ImageSize size{100, 50};
+  for (const auto& [box, cut] : {std::pair<CocoBox, CocoBox>{{-5, 10, 20, 20}, {0, 10, 15, 20}},
+                                 {{90, 40, 20, 20}, {90, 40, 10, 10}},
+                                 {{-5, -5, 200, 200}, {0, 0, 100, 50}},
+                                 {{10, 10, 20, 20}, {10, 10, 20, 20}},
+                                 {{120, 60, 9, 9}, {100, 50, 0, 0}},
+                                 {{-20, -20, 9, 9}, {0, 0, 0, 0}}}) {
+    const CocoBox got = cut_at_edges(box, size);
+    EXPECT_EQ((std::array{got.x, got.y, got.width, got.height}), (std::array{cut.x, cut.y, cut.width, cut.height}));
+  }
+}
+
 TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
   const DetectionConfig config = small_config();
   DetectionTask task(config);

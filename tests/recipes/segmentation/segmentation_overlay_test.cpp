@@ -142,7 +142,15 @@ TEST(SegmentationGallery, DrawsItsPages) {
   const auto files = draw_pictures(gallery, OnePicture(), folder.path());
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0].filename(), "worst.png");
-  EXPECT_GE(read_image(files[0], ColorMode::kRgb).size.width, 3 * 256);
+  const Image page = read_image(files[0], ColorMode::kRgb);
+  EXPECT_GE(page.size.width, 3 * 256);
+  const auto color = class_color(1);
+  bool legend = false;
+  for (std::size_t i = page.pixels.size() - static_cast<std::size_t>(3 * 12 * page.size.width); i < page.pixels.size();
+       i += 3) {
+    legend = legend || std::equal(color.begin(), color.end(), page.pixels.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  EXPECT_TRUE(legend) << "the colour of class 1 is explained below";
   EXPECT_TRUE(draw_pictures(Gallery(), OnePicture(), folder.path()).empty());
 }
 

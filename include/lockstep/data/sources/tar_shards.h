@@ -37,14 +37,15 @@ struct TarOptions {
 /// Thread-safe: yes.
 class TarShards final : public ImageSource {
  public:
-  /// Throws: DataError naming the shard and the byte offset of the damage; IoError.
+  /// Throws: DataError naming the shard and the byte offset of the damage, or two shards with different class names;
+  ///         IoError.
   explicit TarShards(const std::vector<std::string>& shards, const TarOptions& options = {});
   /// Opens all shards of a pattern. Throws: UsageError for a command, which needs a TarStream.
   explicit TarShards(const std::string& pattern, const TarOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
-  /// Returns the class names; they are known where TarWriter wrote the first shard.
+  /// Returns the class names: those of the first shard that has some, as the first of TarWriter's has.
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
  private:
@@ -65,6 +66,8 @@ class TarStream {
   /// Blocks: yes. Throws: DataError naming the shard and offset; also where the command failed, with its status;
   ///         IoError.
   [[nodiscard]] std::optional<AnnotatedImage> next();
+  /// Returns the class names, where what was read so far has some.
+  [[nodiscard]] const std::vector<std::string>& class_names() const noexcept;
 
  private:
   std::unique_ptr<data::TarPipe> pipe_;

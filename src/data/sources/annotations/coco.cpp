@@ -64,6 +64,7 @@ ImageSize CocoImages::stated_size(std::int64_t index) const {
 AnnotatedImage CocoImages::get(std::int64_t index) const {
   const data::CocoImage& image = coco_->images[static_cast<std::size_t>(index)];
   AnnotatedImage picture = data::picture_of(options_.images / image.file, image.id);
+  picture.pixels.fit_to(image.size);
   picture.objects = image.objects;
   picture.captions = image.captions;
   if (!options_.masks || image.objects.empty()) return picture;

@@ -22,7 +22,9 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> listed_masks(const fs::path& folder, const MaskFoldersOptions& options) {
   const auto mask_of = [&](const std::string& name) {
-    return folder / (name_inside(folder, name, options.list, options.allow_outside) + ".png");
+    const std::string inside = name_inside(folder, name, options.list, options.allow_outside);
+    const fs::path found = data::file_of_name(folder, inside, {".png"});
+    return found.empty() ? folder / (inside + ".png") : found;
   };
   const auto exists = [&](const std::string& name) { return FileSystem::system().exists(mask_of(name)); };
   std::vector<fs::path> masks;
@@ -31,10 +33,8 @@ std::vector<fs::path> listed_masks(const fs::path& folder, const MaskFoldersOpti
 }
 
 fs::path picture_of_mask(const fs::path& folder, const fs::path& mask) {
-  for (const char* extension : {".png", ".jpg", ".jpeg"}) {
-    fs::path path = folder / (mask.stem().string() + extension);
-    if (FileSystem::system().exists(path)) return path;
-  }
+  const fs::path path = data::file_of_name(folder, mask.stem().string(), {".png", ".jpg", ".jpeg"});
+  if (!path.empty()) return path;
   throw DataError(fmt::format("mask {} has no picture in {}", mask.string(), folder.string()));
 }
 
@@ -134,6 +134,7 @@ AnnotatedImage MaskFolders::get(std::int64_t index) const {
   AnnotatedImage picture = data::picture_of(pictures_[at], index);
   const Result<data::NumberMap> numbers = data::decode_numbers(FileSystem::system().read(masks_[at]));
   if (!numbers) throw bad_mask(masks_[at], numbers.error());
+  picture.pixels.fit_to(numbers->size);
   if (const ImageSize size = picture.pixels.size(); size != numbers->size) {
     throw bad_mask(masks_[at], fmt::format("{} x {} pixels for a picture of {} x {}", numbers->size.width,
                                            numbers->size.height, size.width, size.height));

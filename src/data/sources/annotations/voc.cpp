@@ -76,7 +76,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
     return name_inside(folders.pictures, name, path, options.allow_outside);
   };
   const auto exists = [&](const std::string& name) {
-    return FileSystem::system().exists(folders.annotations / (inside(name) + ".xml"));
+    return !file_of_name(folders.annotations, inside(name), {".xml"}).empty();
   };
   std::vector<std::string> names = without_flags(read_names(path), exists);
   if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
@@ -84,10 +84,12 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
   return names;
 }
 
+const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
+
 /// The picture of an XML file: by the file's own name, else by the name that stands in it.
 fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
-  if (fs::path path = picture_of_name(folder, name); !path.empty()) return path;
-  const bool is_picture = has_extension(in_xml, {".jpg", ".jpeg", ".png"});
+  if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
+  const bool is_picture = has_extension(in_xml, kVocPictures);
   if (is_picture && FileSystem::system().exists(folder / in_xml)) return folder / in_xml;
   throw DataError(
       fmt::format("{} does not exist, and no other picture of that name", (folder / (name + ".jpg")).string()));
@@ -156,7 +158,8 @@ class VocReader {
   }
 
   void add(const std::string& name) {
-    const fs::path path = folders_.annotations / (name + ".xml");
+    fs::path path = file_of_name(folders_.annotations, name, {".xml"});
+    if (path.empty()) path = folders_.annotations / (name + ".xml");  // the file that is missing
     const VocPicture picture = read_voc(path);
     VocEntry entry{picture_path(folders_.pictures, name, picture.file_name), picture.size, {}};
     std::int64_t empty = 0;
@@ -211,6 +214,7 @@ ImageSize VocImages::stated_size(std::int64_t index) const {
 AnnotatedImage VocImages::get(std::int64_t index) const {
   const data::VocEntry& entry = set_->entries[static_cast<std::size_t>(index)];
   AnnotatedImage picture = data::picture_of(entry.picture, index);
+  picture.pixels.fit_to(entry.size);
   picture.objects = entry.objects;
   return picture;
 }

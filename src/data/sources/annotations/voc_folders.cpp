@@ -38,12 +38,4 @@ std::optional<VocFolders> find_voc(const fs::path& root) {
   return folders;
 }
 
-fs::path picture_of_name(const fs::path& folder, const std::string& name) {
-  for (const char* extension : {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG"}) {
-    fs::path path = folder / (name + extension);
-    if (FileSystem::system().exists(path)) return path;
-  }
-  return {};
-}
-
 }  // namespace lockstep::data

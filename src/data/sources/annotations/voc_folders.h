@@ -19,8 +19,4 @@ struct VocFolders {
 /// their pictures in `root` itself. None where there is neither a folder Annotations nor an XML file. Throws: IoError.
 [[nodiscard]] std::optional<VocFolders> find_voc(const std::filesystem::path& root);
 
-/// The picture `name` (without its extension) in `folder`, in any usual spelling of the extension; empty: there is
-/// none.
-[[nodiscard]] std::filesystem::path picture_of_name(const std::filesystem::path& folder, const std::string& name);
-
 }  // namespace lockstep::data

@@ -155,6 +155,7 @@ Result<bool> read_tar_marks(const std::vector<TarContent>& contents, AnnotatedIm
     if (content.extension.starts_with("seg") && content.extension.ends_with(".png")) {
       Result<Image> map = decode_image(content.bytes, ColorMode::kGray);
       if (!map) return Failure{fmt::format(".{}: {}", content.extension, map.error())};
+      picture.pixels.fit_to(map->size);
       picture.maps.push_back({std::move(map).value()});
     }
   }

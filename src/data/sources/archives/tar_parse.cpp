@@ -74,16 +74,6 @@ bool all_zero(std::string_view bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0; });
 }
 
-std::vector<std::string> lines(std::string_view text) {
-  std::vector<std::string> all;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    all.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return all;
-}
-
 std::string add_part(TarIndex& index, const std::string& name, std::uint64_t offset, std::uint64_t size) {
   TarName split = split_tar_name(name);
   if (split.extension.empty()) return "";
@@ -146,6 +136,16 @@ Result<bool> TarScanner::text(std::string_view content) {
   return true;
 }
 
+std::vector<std::string> tar_class_names(std::string_view content) {
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at < content.size();) {
+    const std::size_t end = std::min(content.find('\n', at), content.size());
+    all.emplace_back(content.substr(at, end - at));
+    at = end + 1;
+  }
+  return all;
+}
+
 TarName split_tar_name(const std::string& name) {
   std::string_view rest = name;
   while (rest.starts_with("./")) rest.remove_prefix(2);
@@ -183,7 +183,7 @@ Result<TarIndex> parse_tar(std::string_view file) {
       if (const Result<bool> good = scanner.text(content); !good) return fail(good.error());
     }
     if (step->what == TarScanner::What::kFile) {
-      if (step->name == kTarClassNames) index.classes = lines(content);
+      if (step->name == kTarClassNames) index.classes = tar_class_names(content);
       if (step->size > kMaxTarFile)
         return fail(fmt::format("'{}' has {} bytes, more than 1 GiB", step->name, step->size));
       if (const std::string why = add_part(index, step->name, begin, step->size); !why.empty()) return fail(why);

@@ -66,6 +66,8 @@ struct TarName {
 
 /// The file in which TarWriter leaves the class names; WebDataset passes over names of this kind.
 inline constexpr std::string_view kTarClassNames = "__classes__";
+/// The names in it, a line each.
+[[nodiscard]] std::vector<std::string> tar_class_names(std::string_view content);
 
 struct TarIndex {
   std::vector<TarSample> samples;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "data/shard_classes.h"
 #include "data/sources/archives/tar_marks_json.h"
 #include "data/sources/archives/tar_parse.h"
 #include "data/sources/files/mapped_file.h"
@@ -35,7 +36,7 @@ class TarSet {
   }
 
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(places_); }
-  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return named_.classes(); }
 
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const {
     const auto& [shard_index, sample_index] = places_[static_cast<std::size_t>(index)];
@@ -73,7 +74,7 @@ class TarSet {
     auto file = std::make_shared<const MappedFile>(path);
     Result<TarIndex> index = parse_tar(file->bytes());
     if (!index) throw DataError(fmt::format("cannot read the shard {}: {}", path, index.error()));
-    if (shards_.empty()) classes_ = std::move(index->classes);
+    named_.add(std::move(index->classes), path);
     for (std::size_t i = 0; i < index->samples.size(); ++i) {
       if (picture_of_sample(index->samples[i]) != nullptr) {
         places_.emplace_back(shards_.size(), i);
@@ -90,7 +91,7 @@ class TarSet {
 
   std::vector<Shard> shards_;
   std::vector<std::pair<std::size_t, std::size_t>> places_;
-  std::vector<std::string> classes_;
+  ShardClasses named_;
   std::int64_t left_out_ = 0;
 };
 

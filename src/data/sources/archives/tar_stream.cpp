@@ -36,6 +36,8 @@ class TarPipe {
   TarPipe(const std::string& shard, const TarOptions& options)
       : stream_(open_shard(shard, options)), options_(options) {}
 
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+
   std::optional<AnnotatedImage> next() {
     for (;;) {
       std::vector<File> files = next_files();
@@ -102,6 +104,7 @@ class TarPipe {
         fail(offset, fmt::format("'{}' has {} bytes, more than 1 GiB", step->name, step->size));
       std::string content = take(step->size);
       (void)take(tar_padded(step->size) - step->size);
+      if (step->what == TarScanner::What::kFile && step->name == kTarClassNames) classes_ = tar_class_names(content);
       if (step->what == TarScanner::What::kFile) return File{split_tar_name(step->name), std::move(content), offset};
       if (step->what == TarScanner::What::kText) {
         if (const Result<bool> good = scanner_.text(content); !good) fail(offset, good.error());
@@ -149,6 +152,7 @@ class TarPipe {
   TarOptions options_;
   TarScanner scanner_;
   std::optional<File> ahead_;
+  std::vector<std::string> classes_;
   std::uint64_t at_ = 0;
   std::int64_t count_ = 0;
   std::int64_t left_out_ = 0;
@@ -164,5 +168,6 @@ TarStream::TarStream(TarStream&&) noexcept = default;
 TarStream& TarStream::operator=(TarStream&&) noexcept = default;
 
 std::optional<AnnotatedImage> TarStream::next() { return pipe_->next(); }
+const std::vector<std::string>& TarStream::class_names() const noexcept { return pipe_->classes(); }
 
 }  // namespace lockstep

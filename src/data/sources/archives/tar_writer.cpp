@@ -90,7 +90,8 @@ std::string TarWriter::prepare(AnnotatedImage picture, std::int64_t index) {
   const std::string key = fmt::format("{:08}", index);
   std::string bytes;
   (void)picture.pixels.size();  // a file whose header is bad is told now, not in training
-  if (const EncodedImage* encoded = picture.pixels.encoded_image()) {
+  const EncodedImage* encoded = picture.pixels.encoded_image();
+  if (encoded != nullptr && !encoded->as_stored) {
     bytes = data::tar_member(key + (data::is_png(encoded->bytes) ? ".png" : ".jpg"), encoded->bytes);
   } else {
     bytes = data::tar_member(key + ".png", encode_png(picture.pixels.view()));

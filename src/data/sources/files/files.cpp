@@ -49,6 +49,31 @@ bool has_extension(const fs::path& path, const std::vector<std::string>& extensi
   return std::ranges::find(extensions, lower_case(path.extension().string())) != extensions.end();
 }
 
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+fs::path file_of_name(const fs::path& folder, const std::string& name, const std::vector<std::string>& extensions) {
+  const auto spelled = [](std::string ending, std::size_t capitals) {
+    for (std::size_t i = 1; i < ending.size(); ++i) {
+      if ((capitals >> (i - 1) & 1U) != 0)
+        ending[i] = static_cast<char>(std::toupper(static_cast<unsigned char>(ending[i])));
+    }
+    return ending;
+  };
+  // The usual spellings of all endings come first: other ones are looked for only where a file has none of these.
+  constexpr std::size_t kMostSpellings = 16;  // of four letters
+  for (const std::size_t capitals : {std::size_t{0}, kMostSpellings - 1}) {
+    for (const std::string& ending : extensions) {
+      if (fs::path path = folder / (name + spelled(ending, capitals)); FileSystem::system().exists(path)) return path;
+    }
+  }
+  for (const std::string& ending : extensions) {
+    for (std::size_t capitals = 1; capitals + 1 < std::size_t{1} << (ending.size() - 1); ++capitals) {
+      if (fs::path path = folder / (name + spelled(ending, capitals)); FileSystem::system().exists(path)) return path;
+    }
+  }
+  return {};
+}
+
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes) {
   const auto is_number = [](const std::string& name) {
     return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
@@ -74,7 +99,8 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::vector<std::st
   std::error_code fault;
   for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
     std::error_code broken_link;
-    if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) paths.push_back(entry->path());
+    if (is_hidden(entry->path()) || !has_extension(entry->path(), extensions)) continue;
+    if (entry->is_regular_file(broken_link)) paths.push_back(entry->path());
   }
   if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
   std::ranges::sort(paths);
@@ -87,7 +113,9 @@ std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std:
   fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, fault);
   for (const fs::recursive_directory_iterator end; !fault && entry != end; entry.increment(fault)) {
     std::error_code broken_link;
-    if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) {
+    if (is_hidden(entry->path())) {
+      entry.disable_recursion_pending();
+    } else if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) {
       found.emplace_back(entry->path().parent_path().string(), entry->path().filename().string());
     }
   }
@@ -104,7 +132,8 @@ std::vector<std::string> folders_in(const fs::path& folder) {
   std::error_code fault;
   for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
     std::error_code broken_link;
-    if (entry->is_directory(broken_link)) names.push_back(entry->path().filename().string());
+    if (!is_hidden(entry->path()) && entry->is_directory(broken_link))
+      names.push_back(entry->path().filename().string());
   }
   if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
   std::ranges::sort(names);

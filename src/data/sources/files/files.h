@@ -26,6 +26,15 @@ namespace lockstep::data {
 [[nodiscard]] std::string lower_case(std::string text);
 [[nodiscard]] bool has_extension(const std::filesystem::path& path, const std::vector<std::string>& extensions);
 
+/// Whether the name begins with a dot: programs leave such files and folders behind (.ipynb_checkpoints, ._a.png), and
+/// no listing below has them.
+[[nodiscard]] bool is_hidden(const std::filesystem::path& path);
+
+/// The file `name` with one of these endings, which are in lower case, in any case of letters: the first that is there.
+/// Empty: there is none. `name` may lead into a folder in `folder`.
+[[nodiscard]] std::filesystem::path file_of_name(const std::filesystem::path& folder, const std::string& name,
+                                                 const std::vector<std::string>& extensions);
+
 /// Notes where all names of classes are numbers and some label is another number than its name: names are sorted as
 /// text. `where` is the set.
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);

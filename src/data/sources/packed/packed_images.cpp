@@ -86,6 +86,7 @@ AnnotatedImage PackedImages::get(std::int64_t index) const {
   if (entry.encoded == 1) {
     picture.pixels =
         EncodedImage{file_, pixels, fmt::format("{} (sample {} of {})", picture.name, index, file_->path().string())};
+    picture.pixels.fit_to(size);  // marks of an older file are of the pixels that are stored
   } else {
     PixelView view;
     view.owner = file_;

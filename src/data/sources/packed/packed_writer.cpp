@@ -108,7 +108,8 @@ PackedWriter::PackedWriter(fs::path path, PackedOptions options) : options_(std:
 PackedWriter::~PackedWriter() = default;
 
 PackedSample PackedWriter::prepare(AnnotatedImage picture) const {
-  if (!options_.encoded) {
+  const EncodedImage* encoded = picture.pixels.encoded_image();
+  if (!options_.encoded || (encoded != nullptr && encoded->as_stored)) {  // whoever reads a file turns it
     (void)picture.pixels.decoded(options_.color);
     if (options_.max_side > 0) data::shrink(picture, options_.max_side, options_.color);
   } else {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames of marks, on pictures and in legends.
+#pragma once
+
+#include "data/draw/canvas.h"
+#include "lockstep/data/draw_boxes.h"
+
+namespace lockstep::data {
+
+/// The part of a box inside the region: a frame around it has all its sides there.
+[[nodiscard]] Box cut_at_edges(const Box& box, const Region& region) noexcept;
+
+/// The mark's frame around `box`, in pixels of the canvas; its text is not written.
+void draw_frame(Canvas& canvas, const Box& box, const BoxMark& mark);
+
+}  // namespace lockstep::data
