@@ -46,6 +46,15 @@ struct Placed {
   bool in_crowd = false;
 };
 
+Shape any_shape(double area, std::size_t kinds, SampleRandom& random) {
+  Shape shape;
+  shape.kind = static_cast<ShapeKind>(random.below(kinds));
+  shape.area = area;
+  shape.degrees = random.uniform(0, 360);
+  shape.stretch = std::exp(random.uniform(-0.15, 0.15));
+  return shape;
+}
+
 class Layout {
  public:
   Layout(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random)
@@ -65,7 +74,6 @@ class Layout {
   enum class Which { kAll, kOwned };
 
   [[nodiscard]] std::vector<double> draw_areas(std::int64_t count);
-  [[nodiscard]] Shape any_shape(double area, std::size_t kinds = kShapeNames.size());
   [[nodiscard]] Paint any_paint(const Shape& shape, std::optional<std::size_t> over);
   [[nodiscard]] bool is_inside(const Extent& extent) const;
   [[nodiscard]] bool is_free(const Outline& outline) const;
@@ -122,15 +130,6 @@ std::vector<double> Layout::draw_areas(std::int64_t count) {
   std::ranges::sort(keyed, std::greater<>());
   std::ranges::transform(keyed, areas.begin(), [](const auto& pair) { return pair.second; });
   return areas;
-}
-
-Shape Layout::any_shape(double area, std::size_t kinds) {
-  Shape shape;
-  shape.kind = static_cast<ShapeKind>(random_.below(kinds));
-  shape.area = area;
-  shape.degrees = random_.uniform(0, 360);
-  shape.stretch = std::exp(random_.uniform(-0.15, 0.15));
-  return shape;
 }
 
 Paint Layout::any_paint(const Shape& shape, std::optional<std::size_t> over) {
@@ -231,7 +230,7 @@ void Layout::place(const Shape& shape, Outline outline, std::optional<std::size_
 }
 
 void Layout::add_object(double area) {
-  Shape shape = any_shape(area);
+  Shape shape = any_shape(area, kShapeNames.size(), random_);
   if (random_.chance(kOverlap)) {
     const auto target = choose_target(area);
     auto outline = target ? find_over(shape, *target) : std::nullopt;
@@ -251,7 +250,7 @@ void Layout::add_objects(std::int64_t count) {
 
 void Layout::add_few() {
   for (std::int64_t left = random_.between(1, 3); left > 0; --left) {
-    Shape shape = any_shape(random_.uniform(kLeastOfFew, kMostOfFew) * pixels_, kKindsOfFew);
+    Shape shape = any_shape(random_.uniform(kLeastOfFew, kMostOfFew) * pixels_, kKindsOfFew, random_);
     if (auto outline = find_free(shape)) place(shape, *std::move(outline), std::nullopt);
   }
 }
@@ -265,7 +264,7 @@ void Layout::add_crowd() {
   constexpr double kFar = 1e9;
   SceneObject crowd{.kind = kind, .box = {kFar, kFar, -kFar, -kFar}, .crowd = true};
   for (std::int64_t i = 0; i < members; ++i) {
-    Shape shape = any_shape(random_.uniform(kLeastArea, 2 * kLeastArea));
+    Shape shape = any_shape(random_.uniform(kLeastArea, 2 * kLeastArea), kShapeNames.size(), random_);
     shape.kind = kind;
     shape.x = x + random_.uniform(0.1, 0.9) * side;
     shape.y = y + random_.uniform(0.1, 0.9) * side;
