@@ -25,10 +25,8 @@ int train(lockstep::Job& job) {
       optimizer.zero_grad();
     }
     job.group().all_reduce(loss.detach(), {.op = lockstep::ReduceOp::kMean}).wait();
-    // Each sample of the test set counts once, on one of the ranks.
-    const auto found = lockstep::evaluate_sharded(
-        job, model, make_data("test"), {.batch_size = kBatchSize},
-        [&](const lockstep::Batch& batch) { return model(batch.data).argmax(1).eq(batch.target).sum(); });
+    const auto right = [&](auto& batch) { return model(batch.data).argmax(1).eq(batch.target).sum(); };
+    const auto found = lockstep::evaluate_sharded(job, model, make_data("test"), {.batch_size = kBatchSize}, right);
     job.print("epoch {}  loss {:.4f}  accuracy {:.4f}  on {} ranks", epoch + 1, loss.item<float>(), found.mean(),
               job.world_size());
   }
