@@ -111,21 +111,24 @@ std::vector<Metric> DetectionTally::metrics(const std::vector<std::string>& part
   if (all.empty()) throw DataError("there is no sample to evaluate");
   numbers_ = accumulate(std::move(all));
   const HitCounts& hits = numbers_.confident;
-  return {{"ap", numbers_.ap},
-          {"ap50", numbers_.ap50},
-          {"f1", hits.f1()},
-          {.name = "ap75", .value = numbers_.ap75, .in_table = false},
-          {.name = "ap_small", .value = numbers_.ap_small, .in_table = false},
-          {.name = "ap_medium", .value = numbers_.ap_medium, .in_table = false},
-          {.name = "ap_large", .value = numbers_.ap_large, .in_table = false},
-          {.name = "ar1", .value = numbers_.ar1, .in_table = false},
-          {.name = "ar10", .value = numbers_.ar10, .in_table = false},
-          {.name = "ar100", .value = numbers_.ar100, .in_table = false},
-          {.name = "ar_small", .value = numbers_.ar_small, .in_table = false},
-          {.name = "ar_medium", .value = numbers_.ar_medium, .in_table = false},
-          {.name = "ar_large", .value = numbers_.ar_large, .in_table = false},
-          {.name = "precision", .value = hits.precision(), .in_table = false},
-          {.name = "recall", .value = hits.recall(), .in_table = false}};
+  std::vector<Metric> metrics{{"ap", numbers_.ap}, {"ap50", numbers_.ap50}, {"f1", hits.f1()}};
+  const auto add = [&](const char* name, double value) {
+    // COCO's -1: the set has no object of that size. A curve of it would say nothing.
+    if (value != -1) metrics.push_back({.name = name, .value = value, .in_table = false});
+  };
+  add("ap75", numbers_.ap75);
+  add("ap_small", numbers_.ap_small);
+  add("ap_medium", numbers_.ap_medium);
+  add("ap_large", numbers_.ap_large);
+  add("ar1", numbers_.ar1);
+  add("ar10", numbers_.ar10);
+  add("ar100", numbers_.ar100);
+  add("ar_small", numbers_.ar_small);
+  add("ar_medium", numbers_.ar_medium);
+  add("ar_large", numbers_.ar_large);
+  add("precision", hits.precision());
+  add("recall", hits.recall());
+  return metrics;
 }
 
 std::string DetectionTally::report() const {
