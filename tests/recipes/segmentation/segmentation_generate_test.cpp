@@ -128,6 +128,25 @@ TEST(MaskedScenes, InMemoryAreThoseOnDisk) {
   }
 }
 
+TEST(MaskedScenes, OfFewObjectsHaveOneColourForEachClass) {
+  std::map<int, std::array<double, 4>> sums;  // red, green, blue, how many pixels
+  for (std::int64_t i = 0; i < 40; ++i) {
+    const Scene scene = make_scene(2, i, {64, 64}, SceneObjects::kFew);
+    for (std::size_t at = 0; at < scene.mask.pixels.size(); ++at) {
+      auto& sum = sums[scene.mask.pixels[at]];
+      for (std::size_t channel = 0; channel < 3; ++channel) sum[channel] += scene.picture.pixels[3 * at + channel];
+      ++sum[3];
+    }
+  }
+  ASSERT_EQ(sums.size(), kSceneClasses.size());
+  const auto mean = [&](int kind, std::size_t channel) { return sums[kind][channel] / sums[kind][3]; };
+  EXPECT_LT(mean(0, 0), 70) << "the ground is dark";
+  EXPECT_GT(mean(1, 0), mean(1, 1) + 80) << "a disc is red";
+  EXPECT_GT(mean(2, 1), mean(2, 0) + 80) << "a square is green";
+  EXPECT_GT(mean(3, 2), mean(3, 0) + 80) << "a triangle is blue";
+  EXPECT_GT(mean(4, 1), mean(4, 2) + 80) << "a ring is yellow";
+}
+
 TEST(MaskedScenes, AreNamedByCountAndSeed) {
   const auto open = [](const std::string& path) {
     return fault_of<UsageError>([&] { (void)open_test_set({.path = path, .classes = 5, .scene_side = 32}); });
