@@ -115,7 +115,7 @@ std::string json_of(const DetectionTask& task, const Looked& looked) {
                      text::join(names));
 }
 
-/// "circle 0.93", with a doubt where it is only a guess.
+/// "circle 0.93"; a guess has a question mark.
 std::string name_and_score(const DetectionTask& task, const FoundObject& object, const char* doubt = "") {
   return fmt::format("{}{} {:.2f}", task.class_name(object.label), doubt, object.score);
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep::launch {
 
-/// The "cause" of an attempt whose ranks left as they were told, by a signal or --max-time: none of them failed.
+/// The "cause" of an attempt whose ranks stopped on request, by a signal or --max-time: none of them failed.
 inline constexpr const char* kToldToLeave = "told";
 
 /// Returns the file's text, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host", "exit_code" (0: the

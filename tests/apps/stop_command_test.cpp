@@ -109,7 +109,7 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   const ProcessResult first = lockstep(words({"--nproc-per-node", "2", "--max-time", "0.2s"}), folder_.path());
   EXPECT_EQ(first.code, 143) << first.err;
   EXPECT_THAT(first.out, HasSubstr("stopped by --max-time"));
-  EXPECT_THAT(first.err, HasSubstr("the ranks left as they were told"));
+  EXPECT_THAT(first.err, HasSubstr("the ranks stopped on request"));
   EXPECT_THAT(first.err, Not(HasSubstr("failed")));
   EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by --max-time: it saved)"));
   const ProcessResult second = lockstep(words({"--max-time", "0.2s"}), folder_.path());

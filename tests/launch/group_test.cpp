@@ -127,7 +127,7 @@ TEST_F(GroupTest, RanksThatLeaveAsTheyWereToldEndTheJobWithoutABlameAndWithoutAR
   EXPECT_EQ(last.kind, Kind::kEnd);
   EXPECT_TRUE(last.is_graceful);
   EXPECT_EQ(last.code, 143);
-  EXPECT_THAT(last.reason, HasSubstr("left as they were told"));
+  EXPECT_THAT(last.reason, HasSubstr("stopped on request"));
 }
 
 TEST_F(GroupTest, OfAFixedSizeStartsWhenEveryNodeIsThereInTheOrderOfItsNodeRanks) {

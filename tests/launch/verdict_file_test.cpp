@@ -43,7 +43,7 @@ TEST(VerdictFile, OfAHangHasTheLauncherOwnWordsAndOfARestartNoExitCode) {
 
 TEST(VerdictFile, OfRanksThatLeftAsTheyWereToldBlamesNobody) {
   const Order order{.kind = Order::Kind::kEnd,
-                    .reason = "the ranks left as they were told, rank 1 on gpu-b first",
+                    .reason = "the ranks stopped on request, rank 1 on gpu-b first",
                     .cause = FailureRecord{.kind = FailureKind::kDied, .message = "exit code 143", .rank = 1},
                     .is_graceful = true,
                     .code = 143};

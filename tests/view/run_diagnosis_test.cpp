@@ -157,19 +157,19 @@ TEST(RunDiagnosis, AStoppedRunHasSaved) {
 
 TEST(RunDiagnosis, RanksThatLeftAsTheyWereToldHaveNotFailed) {
   RunFacts facts = run_folder();
-  facts.attempts = {failed(0, "the ranks left as they were told, rank 1 on vm first", 143)};
+  facts.attempts = {failed(0, "the ranks stopped on request, rank 1 on vm first", 143)};
   facts.attempts[0].verdict->was_told = true;
   facts.log->stopped_by = "--max-time";
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
   EXPECT_EQ(diagnose(facts).text, "by --max-time: it saved after step 120 and left");
   facts.log->stopped_by.clear();  // a program of one's own, or ranks that were killed before they saved
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
-  EXPECT_EQ(diagnose(facts).text, "the ranks left as they were told, rank 1 on vm first (exit code 143)");
+  EXPECT_EQ(diagnose(facts).text, "the ranks stopped on request, rank 1 on vm first (exit code 143)");
   EXPECT_THAT(diagnose(facts).next, Contains(HasSubstr("--resume auto")));
   facts.attempts.push_back(failed(1, "rank 0 on vm failed first: killed by signal 9 (SIGKILL)", 137));
   EXPECT_EQ(diagnose(facts).state, RunState::kFailed) << "the newest attempt counts";
   EXPECT_THAT(diagnose(facts).earlier,
-              ElementsAre("attempt 0: the ranks left as they were told, rank 1 on vm first (exit code 143)"));
+              ElementsAre("attempt 0: the ranks stopped on request, rank 1 on vm first (exit code 143)"));
 }
 
 TEST(RunDiagnosis, ARunWhoseEndNobodyWroteIsLost) {

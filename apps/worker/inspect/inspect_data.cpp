@@ -111,7 +111,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Pictures that cannot be read were told before, and are left out. `all_values`: 255 in a mask is one to show.
+/// Leaves out pictures that cannot be read: the survey has named them. `all_values`: 255 in a mask is a value to show.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));

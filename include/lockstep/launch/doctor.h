@@ -28,7 +28,7 @@ struct ProcessReport {
 };
 
 /// Looks at a process and at those that it has started, eight at most. Blocks: for 1.5 s a process at most.
-/// Throws: DataError where there is no such process.
+/// Throws: DataError if there is no such process.
 [[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
 /// What read_machine() measures.

@@ -15,14 +15,14 @@
 
 namespace lockstep::view {
 
-/// The verdict of an attempt: what its launcher wrote when the attempt failed, or ended as it was told.
+/// The verdict of an attempt: what its launcher wrote when the attempt failed or was asked to end.
 struct AttemptVerdict {
   std::string text;                      ///< "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)"
   std::string hint = {};                 ///< what to do next; may be empty
   std::string then = {};                 ///< why the ranks started again, or did not
   int rank = -1;                         ///< the one to blame; -1: unknown
   int exit_code = 0;                     ///< 0: the ranks started again
-  bool was_told = false;                 ///< its ranks left as they were told (a signal, --max-time); none failed
+  bool was_told = false;                 ///< its ranks stopped on request (a signal, --max-time); none failed
   std::int64_t time_ns = 0;              ///< CLOCK_REALTIME when it was written
   std::vector<std::string> stacks = {};  ///< of the late ranks, where the launcher took them
 };

@@ -65,7 +65,7 @@ DataError other_size(const std::filesystem::path& file, ImageSize size, const La
 
 namespace {
 
-/// All pictures of a set have one size; a first file that cannot be read is told when it is its turn.
+/// All pictures of a set have one size. If the first file cannot be read, the loader reports it when it reads the file.
 void require_size(const std::filesystem::path& file, const Labels& labels) {
   const Result<ImageSize> size = image_size(FileSystem::system().read(file));
   if (!size || size.value() == ImageSize{labels.width, labels.height}) return;

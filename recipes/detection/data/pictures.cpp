@@ -84,7 +84,7 @@ BoxMark truth_mark(const TruthObject& object, bool found, const DrawOptions& opt
   return placed(missed_mark(), object.box, "missed: " + class_text(object.label, options));
 }
 
-/// A detection in the colour of its class. A guess is one that nobody would be given for an answer.
+/// A detection in the colour of its class. A guess scores below the threshold of answers.
 BoxMark detection_mark(const BoxMark& of, const FoundObject& one, const DrawOptions& options) {
   const char* doubt = one.score < kConfident ? "?" : "";
   BoxMark mark =
@@ -106,8 +106,8 @@ std::vector<BoxMark> marks_of(const JudgedImage& judged, const DrawOptions& opti
   return marks;
 }
 
-/// Of `unsure`, for each missed object the one that lies on it, of its class where there is one, and the most certain
-/// of these; in an image without any answer at least the most certain of all.
+/// Chooses from `unsure` for each missed object the most certain guess that lies on it, of its class if there is one.
+/// If the image has no answer, it chooses at least the most certain guess of all.
 std::vector<FoundObject> guesses_of(const JudgedImage& judged, const std::vector<FoundObject>& unsure) {
   const Pairs pairs = pairs_of(judged);
   std::vector<bool> used(unsure.size());

@@ -237,7 +237,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
 // All ranks leave at one step: after --max-time, or a signal that one of them got.
 Decision finish_as_told(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
-                        fmt::format("the ranks left as they were told (by a signal or --max-time), rank {} on {} first",
+                        fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
                                     first.rank, first.host),
                         first, code);
   end.is_graceful = true;

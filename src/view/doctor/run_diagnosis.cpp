@@ -30,7 +30,7 @@ std::string with_code(const AttemptVerdict& verdict) {
   return verdict.text.ends_with(code) ? verdict.text : fmt::format("{} ({})", verdict.text, code);
 }
 
-/// Its ranks left as they were told: nothing has failed.
+/// Its ranks stopped on request: nothing has failed.
 bool was_told(const AttemptFacts* attempt) {
   return attempt != nullptr && attempt->verdict && attempt->verdict->was_told;
 }

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "support/alone.h"
+#include "support/fault_of.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
@@ -112,19 +113,10 @@ TEST(EvaluateSharded, IsInEvaluationModeAndThenEachModuleHasItsOwnAgain) {
   EXPECT_FALSE(net.frozen->is_training()) << "it was frozen before";
 }
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
-
 TEST(EvaluateSharded, AnOrderOfItsOwnIsAnErrorThatNamesIt) {
   torch::nn::Linear net(1, 1);
   const auto with = [&](const DataLoaderOptions& options) {
-    return message_of([&] {
+    return test::fault_of<Error>([&] {
       (void)evaluate_sharded(alone(), *net, numbers(3), options, [](const Batch&) { return at::ones({1}); });
     });
   };
@@ -140,13 +132,13 @@ TEST(EvaluateSharded, AnEmptySetAndOtherNumbersOfCountsAreErrors) {
   EXPECT_THROW((void)evaluate_sharded(alone(), *net, numbers(0), {}, one), DataError);
   int batches = 0;
   const auto more_each_time = [&](const Batch&) { return at::ones({++batches}); };
-  EXPECT_THAT(message_of([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, more_each_time); }),
+  EXPECT_THAT(test::fault_of<Error>([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, more_each_time); }),
               HasSubstr("numbers of one batch and"));
   const auto none = [](const Batch&) { return at::Tensor(); };
-  EXPECT_THAT(message_of([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, none); }),
+  EXPECT_THAT(test::fault_of<Error>([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, none); }),
               HasSubstr("returned no tensor"));
   const auto found = evaluate_sharded(alone(), *net, numbers(3), {}, one);
-  EXPECT_THAT(message_of([&] { (void)found.mean(1); }), HasSubstr("no number 1"));
+  EXPECT_THAT(test::fault_of<Error>([&] { (void)found.mean(1); }), HasSubstr("no number 1"));
 }
 
 TEST(EvaluateSharded, ASampleThatIsLeftOutCountsNowhere) {
