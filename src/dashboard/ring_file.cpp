@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dashboard/ring_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -29,22 +27,18 @@ bool RingFile::is_link() const {
 bool RingFile::map() {
   std::error_code problem;
   const fs::path link = fs::read_symlink(file_, problem);
-  const std::string target = problem ? "" : fs::read_symlink(link, problem).string();
-  if (target.find("memfd:lockstep-flight") == std::string::npos) {
-    unmap();
+  if (ring_ != nullptr && target_ == link.string() && fs::exists(link, problem)) return true;
+  unmap();
+  try {
+    const UniqueFd memory = flight::open_ring_file(file_);
+    void* at = ::mmap(nullptr, sizeof(flight::Ring), PROT_READ, MAP_SHARED, memory.get(), 0);
+    if (at == MAP_FAILED) return false;
+    ring_ = static_cast<const flight::Ring*>(at);
+    target_ = link.string();
+    return true;
+  } catch (const Error&) {  // the launcher is gone, or the link leads elsewhere
     return false;
   }
-  if (ring_ != nullptr && target_ == link.string()) return true;
-  unmap();
-  const UniqueFd file(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0) return false;
-  if (static_cast<std::size_t>(status.st_size) < sizeof(flight::Ring)) return false;
-  void* memory = ::mmap(nullptr, sizeof(flight::Ring), PROT_READ, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return false;
-  ring_ = static_cast<const flight::Ring*>(memory);
-  target_ = link.string();
-  return true;
 }
 
 std::optional<flight::Snapshot> RingFile::state() {

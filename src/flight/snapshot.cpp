@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/flight/snapshot.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "flight/packed_kind.h"
-#include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep::flight {
@@ -118,13 +114,6 @@ std::optional<Snapshot> read_ring(std::span<const std::byte> bytes) {
   std::memcpy(static_cast<void*>(ring.get()), bytes.data(), sizeof(Ring));
   if (ring->magic.load() != kMagic) return std::nullopt;
   return copy_ring(*ring);
-}
-
-Snapshot read_ring_file(const std::filesystem::path& file) {
-  const std::string bytes = FileSystem::system().read(file);
-  const auto ring = read_ring(std::as_bytes(std::span(bytes)));
-  if (!ring) throw DataError(fmt::format("{} is no flight ring of this version of Lockstep", file.string()));
-  return *ring;
 }
 
 }  // namespace lockstep::flight

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/flight/ring.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -229,6 +231,59 @@ TEST(RingFile, ThatIsNoneOrDamagedIsRefusedOrReadAsFarAsItGoes) {
     for (int i = 0; i < 20; ++i) broken[8 + draw() % (sizeof(Ring) - 8)] = static_cast<char>(draw());
     EXPECT_TRUE(read_ring(std::as_bytes(std::span(broken))).has_value());
   }
+}
+
+std::string what_is_wrong_with(const std::filesystem::path& file) {
+  try {
+    (void)read_ring_file(file);
+  } catch (const DataError& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.ring";
+  const auto pipe = folder.path() / "memfd:lockstep-flight";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  // A link to a link whose text has the name of the launcher's memory; a name in /proc that is none of its.
+  std::filesystem::create_symlink("memfd:lockstep-flight", folder.path() / "middle");
+  for (const std::string target :
+       {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
+        std::string("/proc/self/maps"), std::string("/proc/1/fd/../../self/fd/0")}) {
+    std::filesystem::create_symlink(target, file);
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is a link, and not one to the memory of a launcher")) << target;
+    std::filesystem::remove(file);
+  }
+  std::filesystem::rename(pipe, file);
+  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("named pipe"));
+}
+
+TEST(RingFile, IsReadAtItsOwnSizeAlone) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.ring";
+  auto ring = std::make_unique<Ring>();
+  Writer writer(*ring, {1, 0, 1, "host"});
+  std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(ring.get()), sizeof(Ring));
+  EXPECT_EQ(what_is_wrong_with(file), "");
+  for (const std::uintmax_t size : {std::uintmax_t{8} << 30, std::uintmax_t{sizeof(Ring) - 1}}) {
+    std::filesystem::resize_file(file, size);
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is no flight ring")) << size;
+  }
+}
+
+TEST(RingFile, OfALauncherThatLivesIsItsSealedMemory) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.ring";
+  auto ring = std::make_unique<Ring>();
+  Writer writer(*ring, {1, 0, 1, "host"});
+  const UniqueFd memory(::memfd_create("lockstep-flight", MFD_ALLOW_SEALING));
+  ASSERT_EQ(::write(memory.get(), ring.get(), sizeof(Ring)), static_cast<ssize_t>(sizeof(Ring)));
+  std::filesystem::create_symlink("/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get()), file);
+  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("not one to the memory")) << "it could become smaller";
+  ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(read_ring_file(file).pid, 1);
 }
 
 }  // namespace ring_test

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/file_system.h"
 #include "lockstep/flight/ring.h"
 
 #pragma GCC visibility push(default)
@@ -88,7 +89,12 @@ struct Snapshot {
 /// The same without the events, which takes microseconds.
 [[nodiscard]] Snapshot copy_state(const Ring& ring);
 
-/// Throws: DataError where the file cannot be read or is no ring.
+/// Opens a ring file that somebody else may have put there: a regular file, or while the launcher lives a link to its
+/// memory, which can be mapped, since it cannot become smaller. Another link, a pipe and a file of another size are
+/// refused at once. Throws: DataError.
+[[nodiscard]] UniqueFd open_ring_file(const std::filesystem::path& file);
+
+/// Reads what open_ring_file() opens. Throws: DataError where the file cannot be read or is no ring.
 [[nodiscard]] Snapshot read_ring_file(const std::filesystem::path& file);
 
 }  // namespace lockstep::flight
