@@ -17,6 +17,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/whole_number.h"
 #include "worker_verbs.h"
@@ -55,7 +56,7 @@ std::string output_of(std::vector<std::string> command) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   pid_t pid = 0;
-  const int problem = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  const int problem = ::posix_spawn(&pid, words[0], &actions, ChildSignals().attributes(), words.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) throw_cannot(fmt::format("start {}", command[0]), problem);
   writer = UniqueFd();

@@ -15,6 +15,7 @@
 
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -69,7 +70,8 @@ nlohmann::json verify_checkpoint(const std::filesystem::path& checkpoint) {
   UniqueFd in(ends[1]);
   const ToPipe actions(in.get());
   pid_t child = 0;
-  const int problem = ::posix_spawn(&child, program.c_str(), actions.get(), nullptr, arguments.data(), environ);
+  const int problem =
+      ::posix_spawn(&child, program.c_str(), actions.get(), ChildSignals().attributes(), arguments.data(), environ);
   if (problem != 0) {
     return {{"whole", false}, {"text", fmt::format("cannot execute {}: {}", program, std::strerror(problem))}};
   }

@@ -10,6 +10,7 @@
 #include "data/sources/archives/tar_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/pack.h"
@@ -207,6 +208,13 @@ TEST_F(Shards, ACommandThatFailsIsAnErrorWithItsStatus) {
   EXPECT_THAT(fault_of<DataError>([&] { drain("pipe:kill -9 $$"); }), HasSubstr("signal 9"));
   EXPECT_THAT(fault_of<DataError>([&] { drain("pipe:head -c 600 " + file); }), HasSubstr("byte 600: cut short"));
   EXPECT_THAT(fault_of<DataError>([&] { drain(file + ".none"); }), HasSubstr("does not exist"));
+}
+
+TEST_F(Shards, ACommandTakesSignalsWhateverItsThreadBlocks) {
+  const SignalGuard all_are_blocked;  // as in a worker of a loader
+  const std::string say = "pipe:grep -q 'SigBlk:.0*$' /proc/self/status && kill -TERM $$; sleep 5; exit 3";
+  TarStream stream(say, {.allow_commands = true});
+  EXPECT_THAT(fault_of<DataError>([&] { (void)stream.next(); }), HasSubstr("signal 15"));
 }
 
 TEST_F(Shards, AStreamThatIsGivenUpEndsItsCommand) {

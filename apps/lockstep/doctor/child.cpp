@@ -14,6 +14,7 @@
 
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::apps {
 namespace {
@@ -45,7 +46,7 @@ pid_t spawn_child(std::vector<std::string>& command, const Pipe& out, const Pipe
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   pid_t pid = 0;
-  const int problem = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  const int problem = ::posix_spawn(&pid, words[0], &actions, ChildSignals().attributes(), words.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) throw_cannot(fmt::format("start {}", command[0]), problem);
   return pid;

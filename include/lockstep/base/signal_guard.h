@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 
 #pragma GCC visibility push(default)
 
@@ -23,6 +24,31 @@ class [[nodiscard]] SignalGuard {
 
  private:
   sigset_t before_{};
+};
+
+/// What posix_spawn() needs for a program that takes signals as one that a shell starts: none is blocked, and SIGPIPE
+/// ends it, whatever the calling thread has. Python's subprocess restores the same.
+class ChildSignals {
+ public:
+  ChildSignals() noexcept {
+    sigset_t none;
+    sigemptyset(&none);
+    sigset_t pipe = none;
+    sigaddset(&pipe, SIGPIPE);
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &pipe);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~ChildSignals() { posix_spawnattr_destroy(&attributes_); }
+  ChildSignals(const ChildSignals&) = delete;
+  ChildSignals& operator=(const ChildSignals&) = delete;
+
+  /// Lives as long as this object.
+  [[nodiscard]] const posix_spawnattr_t* attributes() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
 };
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,7 +23,7 @@ std::string run_scontrol(const std::string& job) {
   std::string which = job;
   char* words[] = {program.data(), verb.data(), which.data(), nullptr};
   pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, nullptr, words, environ);
+  const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, ChildSignals().attributes(), words, environ);
   if (failed != 0) return std::strerror(failed);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0) {

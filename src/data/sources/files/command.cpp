@@ -15,6 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::data {
 namespace {
@@ -45,7 +46,7 @@ ByteStream ByteStream::run_command(const std::string& command) {
   std::string copy = command;
   const std::array<char*, 4> words = {shell.data(), flag.data(), copy.data(), nullptr};
   pid_t child = -1;
-  const int code = ::posix_spawn(&child, shell.c_str(), &actions, nullptr, words.data(), environ);
+  const int code = ::posix_spawn(&child, shell.c_str(), &actions, ChildSignals().attributes(), words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (code != 0) throw_cannot("start " + name, code);
   return {std::move(name), std::move(reader), child};
