@@ -58,10 +58,14 @@ TEST(InspectEnv, ListsWhatIsReadAndWhatIsSetOfTheLibraries) {
   EXPECT_THAT(variables.at("CUDA_LAUNCH_BLOCKING").meaning, HasSubstr("waits for every kernel"));
 }
 
-TEST(InspectEnv, ShowsNoToken) {
-  const auto variables = by_name({"LOCKSTEP_TOKEN=sesame", "LOCKSTEP_STORE_TOKEN=sesame"});
-  EXPECT_EQ(variables.at("LOCKSTEP_TOKEN").value, "(set, not shown)");
-  EXPECT_EQ(variables.at("LOCKSTEP_STORE_TOKEN").value, "(set, not shown)");
+TEST(InspectEnv, ShowsNoSecret) {
+  for (const std::string name : {"LOCKSTEP_TOKEN", "LOCKSTEP_STORE_TOKEN", "SLURM_JWT", "TORCH_HUB_TOKEN",
+                                 "NCCL_PASSWORD", "SLURM_API_KEY", "LOCKSTEP_SECRET"}) {
+    EXPECT_EQ(by_name({name + "=sesame"}).at(name).value, "(set, not shown)") << name;
+  }
+  EXPECT_EQ(by_name({"LOCKSTEP_TLS_KEY=/etc/job.key"}).at("LOCKSTEP_TLS_KEY").value, "/etc/job.key") << "a file's name";
+  EXPECT_EQ(by_name({"TORCH_URL=https://me:sesame@host/a?key=sesame"}).at("TORCH_URL").value,
+            "https://***@host/a?key=***");
 }
 
 // The names that a source which reads the environment has in quotes: those given to a reading function, and those that

@@ -6,6 +6,8 @@
 #include <map>
 #include <string_view>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep::worker {
 namespace {
 
@@ -112,8 +114,10 @@ constexpr std::array kKnown = {
 constexpr std::array<std::string_view, 9> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",     "NCCL_",
                                                        "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_"};
 
-// Whoever reads them may join the job, so they are not shown.
-constexpr std::array<std::string_view, 2> kSecret = {"LOCKSTEP_STORE_TOKEN", "LOCKSTEP_TOKEN"};
+// Parts of the names of variables whose values open something: a job, Slurm's REST service, an account. People send
+// what `inspect env` prints to others.
+constexpr std::array<std::string_view, 8> kSecret = {"TOKEN",      "SECRET", "PASSW",   "PASSPHRASE",
+                                                     "CREDENTIAL", "JWT",    "API_KEY", "ACCESS_KEY"};
 
 const Known* find(std::string_view name) {
   const auto found = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& known) { return known.name == name; });
@@ -124,7 +128,9 @@ bool is_of_a_family(std::string_view name) {
   return std::any_of(kFamilies.begin(), kFamilies.end(), [&](auto prefix) { return name.starts_with(prefix); });
 }
 
-bool is_secret(const std::string& name) { return std::find(kSecret.begin(), kSecret.end(), name) != kSecret.end(); }
+bool is_secret(const std::string& name) {
+  return std::any_of(kSecret.begin(), kSecret.end(), [&](auto part) { return name.find(part) != std::string::npos; });
+}
 
 }  // namespace
 
@@ -140,7 +146,7 @@ std::vector<Variable> all_variables(const std::vector<std::string>& environment)
     if (find(name) == nullptr && !is_of_a_family(name)) continue;
     Variable& variable = variables[name];
     variable.name = name;
-    variable.value = is_secret(name) ? "(set, not shown)" : entry.substr(equals + 1);
+    variable.value = is_secret(name) ? "(set, not shown)" : text::without_secrets(entry.substr(equals + 1));
   }
   std::vector<Variable> list;
   for (auto& [name, variable] : variables) list.push_back(std::move(variable));
