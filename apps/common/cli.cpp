@@ -113,6 +113,20 @@ void take_wrong_variables(CLI::App& app) {
   }
 }
 
+/// An empty word is mostly a shell's variable that was never set: as if the option had not been typed, the run would go
+/// on without its hosts or its certificate.
+void require_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool needs_value = option->get_expected_min() > 0 && option->count() > 0;
+    const std::vector<std::string> words = needs_value ? option->results() : std::vector<std::string>{};
+    const bool has_empty = std::find(words.begin(), words.end(), "") != words.end();
+    if (has_empty && !option->check_lname("log-line-prefix-template")) {
+      throw UsageError(fmt::format("{}: the value of {} is empty", app.get_name(), option->get_name()),
+                       fmt::format("leave it out, or give {}", option->get_type_name()));
+    }
+  }
+}
+
 template <class Number>
 CLI::Option* add_number_into(CLI::App& app, const std::string& name, Number& number, const std::string& help) {
   const CLI::callback_t take = [&number](const CLI::results_t& words) {
@@ -216,6 +230,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     app.parse(reversed);
     take_wrong_variables(app);
+    require_values(app);
     return true;
   } catch (const CLI::CallForHelp&) {
     print(app.help());

@@ -288,6 +288,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
       value = *(at + 1);
       arguments.erase(at, at + 2);
     }
+    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "leave it out, or give one");
   }
   return value;
 }

@@ -10,7 +10,7 @@
 namespace lockstep::apps {
 
 /// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last one counts. Words after "--"
-/// stay. Throws: UsageError where the value is missing.
+/// stay. Throws: UsageError where the value is missing or empty.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
 /// `lockstep train`: ranks of lockstep-worker under the agent, with their logs in the run folder.
