@@ -67,6 +67,24 @@ TEST(Links, AStrangerIsTurnedAwayAndAnEarlierHostWaits) {
   EXPECT_LE(::read(stranger.get(), &byte, 1), 0);
 }
 
+TEST(Links, StrangersThatSayNothingKeepNoHostWaiting) {
+  LinkListener listener("127.0.0.1");
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 200; ++i) {
+    LinkAddress silent = listener.address();
+    silent.password = i % 2 == 0 ? "" : std::string(50, '0');  // and 8 digits: never a whole greeting
+    strangers.push_back(connect_link(silent, 1));
+    // Like a flood, they are heard of while the host is waited for.
+    if (i % 50 == 49) {
+      EXPECT_FALSE(listener.accept_from(1, std::chrono::milliseconds(1)).valid());
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const UniqueFd host = connect_link(listener.address(), 1);
+  EXPECT_TRUE(listener.accept_from(1, std::chrono::seconds(10)).valid());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
 TEST(Links, NobodyThereIsAnErrorWithTheSystemsWords) {
   LinkAddress address;
   {

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -22,7 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/whole_number.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
@@ -33,6 +34,8 @@ using LinkTime = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t kPasswordLetters = 64;
 constexpr std::size_t kPlaceDigits = 8;
+constexpr std::size_t kGreetingLetters = kPasswordLetters + kPlaceDigits;
+constexpr std::size_t kMostGuests = 64;  // who shows nothing goes for the newest
 constexpr std::size_t kPingBytes = 64;
 constexpr std::size_t kPieceBytes = 256U << 10U;
 constexpr int kPings = 200;
@@ -193,31 +196,52 @@ LinkListener::LinkListener(const std::string& address) : address_{address, 0, ma
   address_.port = bound_port(fd_.get());
 }
 
-void LinkListener::take_one() {
-  UniqueFd connection(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!connection.valid()) return;
-  set_limits(connection.get(), kGreetingTime);
-  std::array<char, kPasswordLetters + kPlaceDigits> words{};
-  if (!receive_all(connection.get(), words.data(), words.size())) return;
-  const char* digits = words.data() + kPasswordLetters;
-  int place = -1;
-  const auto read = std::from_chars(digits, digits + kPlaceDigits, place);
-  if (std::memcmp(words.data(), address_.password.data(), kPasswordLetters) != 0) return;
-  if (read.ec == std::errc()) waiting_[place] = std::move(connection);
+void LinkListener::take_guests() {
+  for (;;) {
+    UniqueFd connection(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.valid()) return;
+    guests_.push_back({std::move(connection), "", AwakeClock::instance().now() + kGreetingTime});
+    if (guests_.size() > kMostGuests) guests_.pop_front();
+  }
+}
+
+bool LinkListener::hear(Guest& guest) {
+  std::array<char, kGreetingLetters> letters{};
+  const ssize_t count = ::recv(guest.fd.get(), letters.data(), kGreetingLetters - guest.greeting.size(), 0);
+  if (count < 0) return (errno == EAGAIN || errno == EINTR) && AwakeClock::instance().now() < guest.end;
+  guest.greeting.append(letters.data(), static_cast<std::size_t>(count));
+  if (count == 0) return false;
+  if (guest.greeting.size() < kGreetingLetters) return AwakeClock::instance().now() < guest.end;
+  const std::string_view place = std::string_view(guest.greeting).substr(kPasswordLetters);
+  const auto number = parse_whole(place, {});
+  if (!guest.greeting.starts_with(address_.password) || !number) return false;
+  ::fcntl(guest.fd.get(), F_SETFL, ::fcntl(guest.fd.get(), F_GETFL) & ~O_NONBLOCK);
+  waiting_[static_cast<int>(*number)] = std::move(guest.fd);
+  return false;
+}
+
+void LinkListener::listen_until(TimePoint end) {
+  std::vector<pollfd> entries{{fd_.get(), POLLIN, 0}};
+  for (const Guest& guest : guests_) {
+    entries.push_back({guest.fd.get(), POLLIN, 0});
+    end = std::min(end, guest.end);
+  }
+  const auto left = std::chrono::ceil<milliseconds>(end - AwakeClock::instance().now()).count();
+  (void)::poll(entries.data(), entries.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
 }
 
 UniqueFd LinkListener::accept_from(int from, milliseconds patience) {
-  const LinkTime end = now() + patience;
+  const TimePoint end = AwakeClock::instance().now() + patience;
   for (;;) {
+    take_guests();
+    std::erase_if(guests_, [this](Guest& guest) { return !hear(guest); });
     if (const auto found = waiting_.find(from); found != waiting_.end()) {
       UniqueFd connection = std::move(found->second);
       waiting_.erase(found);
       return connection;
     }
-    const auto left = std::chrono::ceil<milliseconds>(end - now()).count();
-    pollfd entry{fd_.get(), POLLIN, 0};
-    if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) < 0) return UniqueFd();
-    if (entry.revents != 0) take_one();
+    if (AwakeClock::instance().now() >= end) return UniqueFd();
+    listen_until(end);
   }
 }
 

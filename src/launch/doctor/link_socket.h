@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A TCP connection between two hosts of a job, on which `lockstep doctor` measures. Whoever does not show the
-// listener's password, which the store tells the ranks alone, is turned away.
+// listener's password, which the store gives to the ranks alone, is turned away, and keeps no host waiting meanwhile.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::launch {
@@ -35,10 +37,22 @@ class LinkListener {
   [[nodiscard]] UniqueFd accept_from(int from, std::chrono::milliseconds patience);
 
  private:
-  void take_one();
+  /// A connection that has not shown the password yet.
+  struct Guest {
+    UniqueFd fd;
+    std::string greeting;  ///< as far as it has come
+    TimePoint end;         ///< when it is turned away
+  };
+
+  void take_guests();
+  /// Returns false where the guest's connection is of no more use here.
+  [[nodiscard]] bool hear(Guest& guest);
+  /// Blocks until something may have come, or `end`.
+  void listen_until(TimePoint end);
 
   UniqueFd fd_;
   LinkAddress address_;
+  std::deque<Guest> guests_;  ///< oldest first
   std::map<int, UniqueFd> waiting_;
 };
 
