@@ -129,8 +129,8 @@ void add_host_options(CLI::App& app, RunOptions& options) {
       ->type_name("COMMAND")
       ->default_str("ssh, without passwords")
       ->group(kHosts);
-  app.add_flag("--orders-on-input", options.has_orders_on_input,
-               "read the secret and then signals from standard input, and end with it: what --hosts starts")
+  app.add_flag(kOrdersOnInput, options.has_orders_on_input,
+               "read the secret, variables and then signals from standard input, and end with it: what --hosts starts")
       ->group(kHosts);
 }
 
@@ -361,6 +361,9 @@ void show_page(const RunOptions& given) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
+  // They bring the environment in which the options are read.
+  std::string token;
+  if (argc > 1 && argv[1] == std::string_view(kOrdersOnInput)) token = obey_input();
   CLI::App app;
   cli::prepare(app, run_help());
   add_options(app, given);
@@ -379,7 +382,8 @@ int cmd_run(int argc, char** argv) {
   }
   AgentOptions options = agent_options(given, std::move(parts.program));
   if (given.has_orders_on_input) {
-    options.token = obey_input();
+    if (token.empty()) throw UsageError(fmt::format("{} has to be the first option", kOrdersOnInput));
+    options.token = token;
     options.tells_of_other_nodes = false;
   }
   require_token(options, {argv, argv + argc});

@@ -75,14 +75,19 @@ void require_no_contradiction(const NodeOptions& node, const AgentOptions& check
   }
 }
 
+bool names_a_place(const std::vector<std::string>& typed) {
+  return std::any_of(typed.begin(), typed.end(), [](const std::string& word) {
+    return word.starts_with("--master-addr") || word.starts_with("--rdzv-endpoint");
+  });
+}
+
 // Where the nodes meet, in the words that every launcher gets.
 std::vector<std::string> meeting_words(const NodeOptions& node, const AgentOptions& checked,
-                                       const std::vector<HostEntry>& hosts) {
+                                       const std::vector<HostEntry>& hosts, bool has_address) {
   std::vector<std::string> words;
   const auto add = [&](const std::string& name, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {name, value});
   };
-  const bool has_address = checked.master_addr != AgentOptions{}.master_addr;
   add("--nnodes", node.nodes);
   if (hosts.size() > 1) add("--master-addr", has_address ? checked.master_addr : address_of(hosts[0]));
   if (checked.master_port != 0) add("--master-port", std::to_string(checked.master_port));
@@ -153,9 +158,9 @@ HostsOptions hosts_options(const HostChoice& choice, const HostsRun& run) {
                        .shutdown_timeout = run.shutdown_timeout,
                        .signals = run.signals};
   if (node.nodes == "1") node.nodes = std::to_string(hosts.size());
-  const std::vector<std::string> meeting = meeting_words(node, checked, hosts);
+  const std::vector<std::string> meeting = meeting_words(node, checked, hosts, names_a_place(run.own));
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "run", "--orders-on-input"};
+    std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "run", kOrdersOnInput};
     words.insert(words.end(), meeting.begin(), meeting.end());
     if (!is_range) words.insert(words.end(), {"--node-rank", std::to_string(i)});
     words.insert(words.end(), own.begin(), own.end());

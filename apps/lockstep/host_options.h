@@ -10,6 +10,9 @@
 
 namespace lockstep::apps {
 
+/// The first option of a launcher that `--hosts` starts.
+inline constexpr const char* kOrdersOnInput = "--orders-on-input";
+
 struct HostChoice {
   std::string list;  ///< --hosts
   std::string file;  ///< --hostfile

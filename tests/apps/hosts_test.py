@@ -74,7 +74,8 @@ class HostsCommand(unittest.TestCase):
     def test_every_host_starts_its_ranks_and_all_print_on_one_console(self):
         code, output, errors = self.run_hosts(self.hosts("", ":2", ""), HELLO)
         self.assertEqual(code, 0, errors)
-        self.assertEqual(sorted(output.splitlines()), [f"[{rank}]: hello from {rank} of 4: it's 3" for rank in range(4)])
+        self.assertEqual(sorted(output.splitlines()), [f"{self.network.address(host)}: [{rank}]: hello from {rank} of 4: it's 3"
+                                                       for rank, host in enumerate([0, 1, 1, 2])])
         self.assert_nothing_is_left()
 
     def test_a_hostfile_does_the_same(self):
@@ -138,7 +139,7 @@ class HostsCommand(unittest.TestCase):
         begin = time.monotonic()
         code, output, errors = self.run_hosts(self.hosts("", ":2", ""), [BIN / "lockstep", "doctor", "--json"])
         self.assertEqual(code, 0, errors)
-        links = [json.loads(line.removeprefix("[0]: ")) for line in output.splitlines()]
+        links = [json.loads(line.removeprefix(f"{self.network.address(0)}: [0]: ")) for line in output.splitlines()]
         addresses = [self.network.address(i) for i in range(3)]
         self.assertEqual([(link["from"], link["to"]) for link in links],
                          [(a, b) for i, a in enumerate(addresses) for b in addresses[i + 1:]], output)

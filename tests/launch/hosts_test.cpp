@@ -85,17 +85,21 @@ TEST(HostCommand, IsOneTextThatTheHostsShellReadsAsItWas) {
   const HostsOptions options = options_of_two();
   EXPECT_THAT(start_command(options, options.launchers[0], false),
               ElementsAre("ssh", "-o", "BatchMode=yes", "me@a",
-                          "cd '/home/me/my work' && exec env OMP_NUM_THREADS=2 /opt/lockstep run -- ./train --name "
+                          "cd '/home/me/my work' && exec /opt/lockstep run -- ./train --name "
                           "'it'\\''s me'"));
   EXPECT_THAT(start_command(options, options.launchers[1], true),
-              ElementsAre("/bin/sh", "-c", "cd '/home/me/my work' && exec env OMP_NUM_THREADS=2 /opt/lockstep"));
+              ElementsAre("/bin/sh", "-c", "cd '/home/me/my work' && exec /opt/lockstep"));
 }
 
-TEST(HostCommand, DoesNotShowTheSecret) {
-  const HostsOptions options = options_of_two();
+TEST(HostCommand, ShowsNeitherTheSecretNorTheEnvironment) {
+  HostsOptions options = options_of_two();
+  options.environment.emplace_back("NCCL_NOTE", "a=b\\n\nand more");
   for (const std::string& word : start_command(options, options.launchers[0], false)) {
     EXPECT_THAT(word, Not(HasSubstr("sesame")));
+    EXPECT_THAT(word, Not(HasSubstr("NCCL_NOTE")));
+    EXPECT_THAT(word, Not(HasSubstr("OMP_NUM_THREADS")));
   }
+  EXPECT_EQ(first_orders(options), "sesame-sesame-sesame\nOMP_NUM_THREADS=2\nNCCL_NOTE=a=b\\\\n\\nand more\n\n");
 }
 
 TEST(HostEnd, TellsAFailureFromAHostThatIsNotReached) {
@@ -116,12 +120,12 @@ class Screen {
   HostLines lines;
 };
 
-TEST(HostLines, ARanksLinePassesAndALaunchersGetsItsHost) {
+TEST(HostLines, EachLineGetsTheHostThatItCameFrom) {
   Screen screen;
   screen.lines.feed(1, 0, "[2]: hel");
   screen.lines.feed(0, 0, "[0]: other\n");
   screen.lines.feed(1, 0, "lo\nlockstep: a note\n");
-  EXPECT_EQ(screen.take(), "[0]: other\n[2]: hello\nb: lockstep: a note\n");
+  EXPECT_EQ(screen.take(), "a: [0]: other\nb: [2]: hello\nb: lockstep: a note\n");
   screen.lines.feed(0, 1, "no newline");
   screen.lines.finish(0, 1);
   EXPECT_EQ(screen.take(), "a: no newline\n");
@@ -131,7 +135,15 @@ TEST(HostLines, TheLinesOfOneReadingAreOnePiece) {
   std::vector<std::string> pieces;
   HostLines lines({"a"}, [&](int, std::string_view bytes) { pieces.emplace_back(bytes); });
   lines.feed(0, 0, "[0]: x\n[1]: y\nnote\n");
-  EXPECT_EQ(pieces, (std::vector<std::string>{"[0]: x\n[1]: y\na: note\n"}));
+  EXPECT_EQ(pieces, (std::vector<std::string>{"a: [0]: x\na: [1]: y\na: note\n"}));
+}
+
+TEST(HostLines, AHostCanNeitherSpeakForARankOfAnotherNorSteerTheTerminal) {
+  Screen screen;
+  screen.lines.feed(1, 0, "[0]: loss 0.1\n\033[2J\033]0;title\a\u009b31m\033[31m[0]:\033[0m red\n");
+  EXPECT_EQ(screen.take(), "b: [0]: loss 0.1\nb: \\x1b[2J\\x1b]0;title\\x07\\xc2\\x9b31m[0]: red\n");
+  screen.lines.feed(1, 1, "a: error: it was a\ra: overwritten\n");
+  EXPECT_EQ(screen.take(), "b: a: overwritten\n");
 }
 
 TEST(HostLines, WhatBothLaunchersSayIsShownOnceForEachTime) {

@@ -40,7 +40,7 @@ struct HostsOptions {
   std::vector<std::string> ssh;         ///< the program that reaches a host, with its options; host and command follow
   int min_hosts = 0;                    ///< fewer end the run
   std::filesystem::path folder;         ///< where each launcher starts
-  std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for each launcher
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< each launcher reads it after the token
   std::string token;                                                  ///< the first line that each launcher reads
   std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL
   std::vector<int> signals;                                           ///< passed on to every launcher
@@ -48,18 +48,20 @@ struct HostsOptions {
 
 /// Starts a launcher on every host, joins what they print, passes signals on, and returns the run's exit code: that of
 /// the first launcher that failed, 75 where hosts were only lost, 128 + n after signal n. A host that is this machine
-/// needs no ssh. What a launcher says itself stands behind its host's name, and once where several say the same; the
-/// ranks' lines have their own prefix.
+/// needs no ssh. Each line is shown with the name of its host before it; what several launchers say themselves is shown
+/// once.
 ///
 /// Blocks:      until every launcher has ended. No launcher outlives it: each ends with its standard input.
 /// Thread-safe: no; call it from one thread.
-/// Throws:      UsageError where ssh is not found; ResourceError where no process can be started.
+/// Throws:      UsageError where ssh is not found, or where `environment` is larger than a pipe; ResourceError where no
+///              process can be started.
 [[nodiscard]] int run_hosts(const HostsOptions& options);
 
-/// For a launcher that run_hosts() started: reads the token, the first line of standard input, and from then on sends
-/// this process the signals whose names follow line by line, and SIGTERM at the end of the input. Standard input
-/// becomes /dev/null. Call it once, before other threads start. Blocks: until the token has come.
-/// Throws: UsageError where the input ends before.
+/// For a launcher that run_hosts() started: reads the token, the first line of standard input, then NAME=VALUE lines,
+/// which it puts into the environment, up to an empty line. From then on it sends this process the signals whose names
+/// follow line by line, and SIGTERM at the end of the input. Standard input becomes /dev/null. Call it once, before
+/// anything reads the environment and before other threads start. Returns the token. Blocks: until the empty line has
+/// come. Throws: UsageError where the input ends before.
 [[nodiscard]] std::string obey_input();
 
 }  // namespace lockstep

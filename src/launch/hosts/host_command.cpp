@@ -16,7 +16,20 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
+// One line, whatever the value has: obey_input() turns it back.
+std::string on_one_line(const std::string& value) {
+  std::string line;
+  for (const char c : value) line += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);
+  return line;
+}
+
 }  // namespace
+
+std::string first_orders(const HostsOptions& options) {
+  std::string orders = options.token + "\n";
+  for (const auto& [name, value] : options.environment) orders += name + "=" + on_one_line(value) + "\n";
+  return orders + "\n";
+}
 
 std::string shell_text(const std::vector<std::string>& words) {
   std::string text;
@@ -25,11 +38,7 @@ std::string shell_text(const std::vector<std::string>& words) {
 }
 
 std::string shell_command(const HostsOptions& options, const HostLauncher& launcher) {
-  std::vector<std::string> words;
-  if (!options.environment.empty()) words.emplace_back("env");
-  for (const auto& [name, value] : options.environment) words.push_back(name + "=" + value);
-  words.insert(words.end(), launcher.words.begin(), launcher.words.end());
-  return fmt::format("cd {} && exec {}", quoted(options.folder.string()), shell_text(words));
+  return fmt::format("cd {} && exec {}", quoted(options.folder.string()), shell_text(launcher.words));
 }
 
 std::vector<std::string> start_command(const HostsOptions& options, const HostLauncher& launcher, bool is_here) {

@@ -12,7 +12,11 @@ namespace lockstep::launch {
 /// The words in the form in which a shell reads them as they are.
 [[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
 
-/// What a shell on the host runs: it goes to the folder, sets the environment and becomes the launcher.
+/// The token, the environment, one NAME=VALUE a line, and an empty line: what obey_input() of the launcher reads first.
+/// Other users of a host can read a command line.
+[[nodiscard]] std::string first_orders(const HostsOptions& options);
+
+/// What a shell on the host runs: it goes to the folder and becomes the launcher.
 [[nodiscard]] std::string shell_command(const HostsOptions& options, const HostLauncher& launcher);
 
 /// Program and arguments that this machine starts: ssh, or for a host that `is_here` a shell.

@@ -21,6 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -50,10 +51,21 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// A pipe has room for all that is ever said: some bytes for each signal.
+// A pipe has room for all that is said later: some bytes for each signal.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
+}
+
+// The launcher reads them later, so that they have to fit into the pipe.
+void write_first_orders(int fd, const std::string& orders) {
+  constexpr int kRoomForSignals = 8 << 10;
+  (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
+  if (::write(fd, orders.data(), orders.size()) == static_cast<ssize_t>(orders.size())) return;
+  throw UsageError(
+      fmt::format("the variables that go to each host have {} in all, and {} is the most that a pipe takes",
+                  text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
+      "unset those that no rank needs: lockstep inspect env lists them");
 }
 
 int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
@@ -105,7 +117,7 @@ void HostGroup::start(const HostLauncher& launcher) {
                                                       .environment = own_environment(),
                                                       .input = orders.reading.get()});
   member.orders = std::move(orders.writing);
-  write_line(member.orders.get(), options_.token);
+  write_first_orders(member.orders.get(), first_orders(options_));
   members_.push_back(std::move(member));
 }
 

@@ -2,6 +2,7 @@
 #include "launch/hosts/host_lines.h"
 
 #include "launch/output/line_mux.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::launch {
 namespace {
@@ -44,13 +45,13 @@ bool HostLines::is_repeated(int host, std::string_view line) {
 }
 
 void HostLines::show(int host, int stream, std::string_view line) {
-  const std::string plain = without_colours(line);
+  const std::string plain = text::printable(without_colours(last_piece(line)));
   const bool is_of_rank = plain.starts_with('[');
   Source& source = sources_[{host, stream}];
   if (!is_of_rank && !plain.starts_with(' ')) source.is_hidden = is_repeated(host, plain);
   if (!is_of_rank && source.is_hidden) return;
-  if (!is_of_rank) shown_.append(hosts_[static_cast<std::size_t>(host)]).append(": ");
-  shown_.append(line).append("\n");
+  // The prefix of a rank alone proves nothing: every host can write every rank's.
+  shown_.append(hosts_[static_cast<std::size_t>(host)]).append(": ").append(plain).append("\n");
 }
 
 }  // namespace lockstep::launch

@@ -11,9 +11,9 @@
 
 namespace lockstep::launch {
 
-/// A rank's line has its prefix, "[0]: ", and passes as it is. A launcher's own line gets its host's name; where
-/// several launchers say the same, it is shown once for each time that one of them says it. Indented lines belong to
-/// the line before them.
+/// Every line gets the name of the host that it came from: "gpu-a: [0]: step 5", so that no host can speak for another.
+/// What would steer the terminal is shown as "\x1b"; colours are left out. Where several launchers say the same, it is
+/// shown once for each time that one of them says it. Indented lines belong to the line before them.
 class HostLines {
  public:
   /// `sink` takes the stream (0 stdout, 1 stderr) and whole lines with their newlines, those of a feed in one piece.

@@ -5,9 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -19,7 +22,7 @@ namespace {
 
 // The next line, read byte by byte: what follows belongs to the next call. None: the input has ended.
 std::optional<std::string> read_line(int fd) {
-  constexpr std::size_t kLongest = 8192;
+  constexpr std::size_t kLongest = 1U << 20U;
   std::string line;
   for (char c = 0; line.size() < kLongest;) {
     const ssize_t got = ::read(fd, &c, 1);
@@ -29,6 +32,30 @@ std::optional<std::string> read_line(int fd) {
     line += c;
   }
   return std::nullopt;
+}
+
+// first_orders() wrote it.
+std::string value_of(std::string_view line) {
+  std::string value;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const bool is_escaped = line[at] == '\\' && at + 1 < line.size();
+    if (is_escaped) ++at;
+    value += is_escaped && line[at] == 'n' ? '\n' : line[at];
+  }
+  return value;
+}
+
+std::string take_first_orders(int fd) {
+  const auto token = read_line(fd);
+  auto line = token ? read_line(fd) : std::nullopt;
+  for (; line && !line->empty(); line = read_line(fd)) {
+    const std::size_t equals = std::min(line->find('='), line->size());
+    const std::string value = value_of(std::string_view(*line).substr(std::min(equals + 1, line->size())));
+    ::setenv(line->substr(0, equals).c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+  }
+  if (line) return *token;
+  throw UsageError("standard input ended before the token and the environment had come",
+                   "--orders-on-input is for lockstep run --hosts, which writes the orders");
 }
 
 int signal_of(const std::string& name) {
@@ -50,11 +77,7 @@ void obey(int fd) {
 
 std::string obey_input() {
   UniqueFd input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  const auto token = input.valid() ? read_line(input.get()) : std::nullopt;
-  if (!token) {
-    throw UsageError("standard input ended before the token came",
-                     "--orders-on-input is for lockstep run --hosts, which writes the orders");
-  }
+  std::string token = take_first_orders(input.get());
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (nothing.valid()) ::dup2(nothing.get(), STDIN_FILENO);
   // The signals are for the threads that wait for them.
@@ -64,7 +87,7 @@ std::string obey_input() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([fd = input.release()] { obey(fd); }).detach();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return *token;
+  return token;
 }
 
 }  // namespace lockstep
