@@ -14,6 +14,14 @@ namespace {
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 
+// A number of the ring: a foreign file may have any, and what is computed from these must not overflow. Nine years in
+// nanoseconds.
+constexpr std::int64_t kFar = std::int64_t{1} << 58;
+
+std::int64_t number_of(const std::atomic<std::int64_t>& value) {
+  return std::clamp(value.load(memory_order_relaxed), -kFar, kFar);
+}
+
 // A text of the ring: nobody knows what a foreign file has there.
 template <std::size_t Size>
 std::string text_of(const char (&text)[Size]) {
@@ -30,18 +38,18 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
   if (slot.stamp.load(memory_order_acquire) != number + 1) return std::nullopt;
   const PackedKind kind = unpack(slot.kind.load(memory_order_relaxed));
   Event event{.number = number,
-              .time_ns = slot.time_ns.load(memory_order_relaxed),
+              .time_ns = number_of(slot.time_ns),
               .what = kind.what,
               .name = name_of(ring, kind.name),
               .sequence = slot.sequence.load(memory_order_relaxed),
               .bytes = slot.bytes.load(memory_order_relaxed),
-              .step = slot.step.load(memory_order_relaxed),
+              .step = number_of(slot.step),
               .group = kind.group,
               .bucket = kind.bucket,
               .buckets = kind.buckets};
   const bool is_section = kind.what == What::kSectionBegin || kind.what == What::kSectionEnd;
   std::int64_t& other = kind.what == What::kCollectiveBegin ? event.called_ns : event.waited_ns;
-  (is_section ? event.queued_ns : other) = slot.other_ns.load(memory_order_relaxed);
+  (is_section ? event.queued_ns : other) = number_of(slot.other_ns);
   std::atomic_thread_fence(memory_order_acquire);
   if (slot.stamp.load(memory_order_relaxed) != number + 1) return std::nullopt;
   return event;
@@ -58,7 +66,7 @@ Lane read_lane(const Ring& ring, int group) {
             .name = name_of(ring, kind.name),
             .started = slot.started.load(memory_order_relaxed),
             .finished = slot.finished.load(memory_order_relaxed),
-            .started_ns = slot.started_ns.load(memory_order_relaxed),
+            .started_ns = number_of(slot.started_ns),
             .bytes = slot.bytes.load(memory_order_relaxed),
             .bucket = kind.bucket,
             .buckets = kind.buckets};
@@ -75,26 +83,25 @@ Snapshot copy_state(const Ring& ring) {
                 .rank = ring.rank,
                 .world_size = ring.world_size,
                 .host = text_of(ring.host),
-                .clock_offset_ns = ring.clock_offset_ns,
-                .step = ring.step.load(memory_order_relaxed)};
+                .clock_offset_ns = std::clamp(ring.clock_offset_ns, -8 * kFar, 8 * kFar),
+                .step = number_of(ring.step)};
   const std::uint64_t depth = std::min<std::uint64_t>(ring.depth.load(memory_order_acquire), kDepth);
   for (std::uint64_t i = 0; i < depth; ++i) {
     copy.sections.push_back({name_of(ring, ring.sections[i].name.load(memory_order_relaxed)),
-                             ring.sections[i].since_ns.load(memory_order_relaxed),
-                             ring.sections[i].limit_ns.load(memory_order_relaxed)});
+                             number_of(ring.sections[i].since_ns), number_of(ring.sections[i].limit_ns)});
   }
   for (std::uint64_t id = 0; id < kNames; ++id) {
-    const std::int64_t longest = ring.names[id].longest_ns.load(memory_order_relaxed);
-    const std::int64_t limit = ring.names[id].limit_ns.load(memory_order_relaxed);
+    const std::int64_t longest = number_of(ring.names[id].longest_ns);
+    const std::int64_t limit = number_of(ring.names[id].limit_ns);
     if (longest > 0 || limit != 0) copy.names.push_back({name_of(ring, id), longest, limit});
   }
   for (int group = 0; group < static_cast<int>(kLanes); ++group) {
     Lane lane = read_lane(ring, group);
     if (lane.started > 0) copy.lanes.push_back(std::move(lane));
   }
-  copy.timeout_ns = ring.timeout_ns;
+  copy.timeout_ns = std::clamp(ring.timeout_ns, std::int64_t{0}, kFar);
   const std::uint64_t next = ring.next.load(memory_order_acquire);
-  if (next > 0) copy.last_event_ns = ring.events[(next - 1) % kEvents].time_ns.load(memory_order_relaxed);
+  if (next > 0) copy.last_event_ns = number_of(ring.events[(next - 1) % kEvents].time_ns);
   return copy;
 }
 
