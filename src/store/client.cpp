@@ -217,8 +217,10 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                       text::duration(Seconds(timeout).count()), opened.socket.error()),
           opened.is_reached
-              ? "something listens there: see what the launcher of node 0 says of connections that it turned away, "
-                "and check that it is of the same version, and that no other program uses the port"
+              ? fmt::format("something listens there ({}): see what the launcher of node 0 says of connections that it "
+                            "turned away, and check that it is of the same version, and that no other program uses the "
+                            "port",
+                            opened.socket.error())
               : "check that the launcher of node 0 runs, and that its address and port can be reached");
     }
     std::this_thread::sleep_for(pause);
