@@ -28,7 +28,7 @@ ESCAPE = "\x1b"
 def started(bench, *words, files=None, umask=None, **variables):
     """A program of the bench with its output in a pipe; ended, where it has not, by its own process id."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LOCKSTEP_", "RANK", "WORLD"))}
-    environment.update(TMPDIR=str(bench.folder), OMP_NUM_THREADS="1", LOCKSTEP_TIMEOUT="60", **variables)
+    environment.update({"TMPDIR": str(bench.folder), "OMP_NUM_THREADS": "1", "LOCKSTEP_TIMEOUT": "60", **variables})
 
     def prepare():
         if files is not None:
