@@ -577,39 +577,5 @@ TEST_F(GroupTest, EndsWhenItsServerIsToldToWhileItWaits) {
   EXPECT_EQ(last.code, 143);
 }
 
-TEST_F(GroupTest, AWordOfOneNodeAboutARankOfAnotherHasItsName) {
-  use_range(2, 2);
-  join("a", 0);
-  join("b", 1);
-  ASSERT_EQ(next().kind, Kind::kStart);
-  end("b", {.code = 65, .cause = failure(0, "DataError")});
-  EXPECT_EQ(next().kind, Kind::kStop);
-  end_as_consequence({"a"});
-  const Decision last = next();
-  ASSERT_TRUE(last.cause);
-  EXPECT_EQ(last.cause->message, "exit code 3 (so says node 1 on host-b)");
-}
-
-TEST_F(GroupTest, AWordOfANodeAboutItsOwnRankIsLeftAsItIs) {
-  use_range(2, 2);
-  join("a", 0);
-  join("b", 1);
-  ASSERT_EQ(next().kind, Kind::kStart);
-  end("b", {.code = 65, .cause = failure(1, "DataError")});
-  EXPECT_EQ(next().kind, Kind::kStop);
-  end_as_consequence({"a"});
-  EXPECT_EQ(next().cause->message, "exit code 3");
-}
-
-TEST_F(GroupTest, OfThousandsThatWaitTheNewestAreRefused) {
-  start_four();
-  for (int i = 0; i < 1001; ++i) join("x" + std::to_string(i));
-  const Decision refusal = next();
-  EXPECT_EQ(refusal.kind, Kind::kRefuse);
-  EXPECT_THAT(refusal.ids, ElementsAre("x1000"));
-  EXPECT_THAT(refusal.reason, HasSubstr("1004 nodes are here already, for a group of 1:4"));
-  EXPECT_NE(next().kind, Kind::kRefuse);
-}
-
 }  // namespace group_test
 }  // namespace lockstep::launch
