@@ -28,7 +28,7 @@ ESCAPE = "\x1b"
 def started(bench, *words, files=None, umask=None, **variables):
     """A program of the bench with its output in a pipe; ended, where it has not, by its own process id."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LOCKSTEP_", "RANK", "WORLD"))}
-    environment.update(TMPDIR=str(bench.folder), OMP_NUM_THREADS="1", LOCKSTEP_TIMEOUT="60", **variables)
+    environment.update({"TMPDIR": str(bench.folder), "OMP_NUM_THREADS": "1", "LOCKSTEP_TIMEOUT": "60", **variables})
 
     def prepare():
         if files is not None:
@@ -118,11 +118,11 @@ def answer(connection):
 def shake_hands(connection, token):
     """True where the server lets us in."""
     nonce = os.urandom(32)
-    connection.sendall(frame(1, string(b"lockstep-store/2"), string(nonce)))
+    connection.sendall(frame(1, string(b"lockstep-store/3"), string(nonce)))
     reply = answer(connection)
     if reply is None or reply[0] != 0:
         return False
-    words = b"lockstep-store/2 client " + nonce + reply[1][4:]
+    words = b"lockstep-store/3 client " + nonce + reply[1][4:]
     connection.sendall(frame(9, string(hmac.digest(token, words, "sha256"))))
     reply = answer(connection)
     return reply is not None and reply[0] == 0
@@ -282,7 +282,7 @@ def join_wrongly(port, random, held):
     elif kind == 1:
         stranger.sendall(random.randbytes(random.randrange(1, 300)))
     elif kind == 2:
-        stranger.sendall(frame(1, string(b"lockstep-store/2"))[:random.randrange(1, 12)])  # the rest never comes
+        stranger.sendall(frame(1, string(b"lockstep-store/3"))[:random.randrange(1, 12)])  # the rest never comes
     if kind in (2, 3):
         held.append(stranger)
         if len(held) > 100:

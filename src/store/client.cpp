@@ -14,6 +14,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
 #include "lockstep/store/store.h"
@@ -117,13 +118,18 @@ class Client final : public Store {
     auto outcome = socket->send(frame, deadline);
     if (outcome == Outcome::kDone) outcome = socket->receive(body, deadline);
     give_back(socket, outcome == Outcome::kDone);
-    if (outcome == Outcome::kGone) throw_gone();
+    if (outcome == Outcome::kGone || outcome == Outcome::kForeign) throw_gone();
     if (outcome == Outcome::kLate) {
       throw TimeoutError(fmt::format("the store at {}:{} did not answer within {}", address_.host, address_.port,
                                      text::duration(Seconds(waits + answer_limit_).count())));
     }
     Reply reply{static_cast<Status>(body[0]), body.substr(1)};
     if (reply.status == Status::kTimeout) throw_timeout(reply, waits);
+    if (reply.status == Status::kFull) {
+      throw ResourceError(fmt::format("the store at {}:{} is full: its keys and values take {}", address_.host,
+                                      address_.port, text::bytes(store::kMaxTableBytes)),
+                          "remove keys that nobody reads any more, and keep large values in files");
+    }
     return reply;
   }
 
@@ -171,7 +177,7 @@ class Client final : public Store {
     FrameReader fields(reply.fields);
     const std::string why = fields.string();
     throw UsageError(fmt::format("the store at {}:{} refused a request: {}", address_.host, address_.port,
-                                 why.empty() ? "no reason given" : why));
+                                 why.empty() ? "no reason given" : text::printable_line(why)));
   }
 
   std::string string_of(const Reply& reply) const {
@@ -211,8 +217,10 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                       text::duration(Seconds(timeout).count()), opened.socket.error()),
           opened.is_reached
-              ? "something listens there: see what the launcher of node 0 says of connections that it turned away, "
-                "and check that no other program uses the port"
+              ? fmt::format("something listens there ({}): see what the launcher of node 0 says of connections that it "
+                            "turned away, and check that it is of the same version, and that no other program uses the "
+                            "port",
+                            opened.socket.error())
               : "check that the launcher of node 0 runs, and that its address and port can be reached");
     }
     std::this_thread::sleep_for(pause);

@@ -13,6 +13,7 @@
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "store/handshake.h"
+#include "store/inner_door.h"
 #include "store/wire.h"
 
 namespace lockstep::store {
@@ -24,13 +25,14 @@ constexpr auto kDoorLimit = std::chrono::seconds(10);
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
+constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here, too";
 
 /// Questions and answers before the store is open.
 struct Exchange {
   Socket& socket;
   const TimePoint deadline;
   Outcome outcome = Outcome::kDone;
-  bool was_refused = false;
+  Status status = Status::kOk;
 
   // The one field of a good answer.
   std::optional<std::string> ask(FrameWriter& question) {
@@ -39,14 +41,14 @@ struct Exchange {
     if (outcome == Outcome::kDone) outcome = socket.receive(body, deadline, kMaxHelloBytes);
     if (outcome != Outcome::kDone) return std::nullopt;
     FrameReader answer(body);
-    const auto status = static_cast<Status>(answer.byte());
-    was_refused = status == Status::kRefused;
+    status = static_cast<Status>(answer.byte());
     std::string field = answer.string();
     if (status != Status::kOk || !answer.complete()) return std::nullopt;
     return field;
   }
 
   [[nodiscard]] std::string problem() const {
+    if (status == Status::kFull) return "it has as many connections as its limit of open files (ulimit -n) allows";
     if (outcome == Outcome::kLate) return "it accepts connections and says nothing";
     if (outcome == Outcome::kGone) return "it accepts connections and closes them";
     return "it does not answer as a Lockstep store of this version";
@@ -68,32 +70,55 @@ std::string holder_words(const StoreAddress& address) {
   return holder.empty() ? "" : fmt::format(", which {} has", holder);
 }
 
-}  // namespace
-
-Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
-  auto socket =
-      Socket::connect(address.host, address.port, std::min<TimePoint>(deadline, AwakeClock::instance().now() + reach));
-  if (!socket) return {std::move(socket), false};
-  deadline = std::min<TimePoint>(deadline, AwakeClock::instance().now() + kDoorLimit);
-  Exchange exchange{*socket, deadline};
-  if (!address.trust.empty()) {
-    exchange.outcome = socket->start_tls(client_tls(address.trust), deadline);
-    require_trust(*socket, address);
-    if (exchange.outcome != Outcome::kDone) return {Failure{exchange.problem() + kEncrypted}, true};
-  }
-  Nonces nonces{.client = make_nonce(), .server = {}, .binding = socket->binding()};
-  const auto hello = exchange.ask(FrameWriter(Verb::kHello).string(kMagic).string(nonces.client));
-  nonces.server = hello.value_or("");
-  if (nonces.server.size() != kNonceBytes) return {Failure{exchange.problem()}, true};
-  const auto proof = exchange.ask(FrameWriter(Verb::kProve).string(prove(address.token, Side::kClient, nonces)));
-  if (!proof && !exchange.was_refused) return {Failure{exchange.problem()}, true};
-  if (proof && is_proof(*proof, address.token, Side::kServer, nonces)) return {std::move(socket), true};
+[[noreturn]] void throw_other_token(const StoreAddress& address, bool is_refused) {
   throw UsageError(
       fmt::format("the store at {}:{} {}", address.host, address.port,
-                  proof ? "does not know our token: it is not our job's" : "refused our token"),
+                  is_refused ? "refused our token" : "does not know our token: it is not our job's"),
       fmt::format("give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other "
                   "job uses this port{}",
                   holder_words(address)));
+}
+
+// Shows in the clear that this side knows the token, so that the server takes the pains to encrypt; then encrypts.
+// Empty, or what is wrong.
+std::string encrypt(Socket& socket, Exchange& exchange, const StoreAddress& address, const Nonces& nonces) {
+  const auto context = client_tls(address.trust);
+  if (!exchange.ask(FrameWriter(Verb::kKnock).string(knock(knock_key(address.token), nonces)))) {
+    if (exchange.status == Status::kRefused) throw_other_token(address, true);
+    return exchange.status == Status::kOtherMode ? std::string("it refuses") + kEncrypted : exchange.problem();
+  }
+  exchange.outcome = socket.start_tls(context, exchange.deadline);
+  require_trust(socket, address);
+  return exchange.outcome == Outcome::kDone ? "" : exchange.problem() + kEncrypted;
+}
+
+Opened shake_hands(Socket socket, const StoreAddress& address, TimePoint deadline) {
+  Exchange exchange{socket, deadline};
+  Nonces nonces{.client = make_nonce(), .server = {}};
+  nonces.server = exchange.ask(FrameWriter(Verb::kHello).string(kMagic).string(nonces.client)).value_or("");
+  if (nonces.server.size() != kNonceBytes) return {Failure{exchange.problem()}, true};
+  if (!address.trust.empty() && !address.inside) {
+    const std::string problem = encrypt(socket, exchange, address, nonces);
+    if (!problem.empty()) return {Failure{problem}, true};
+    nonces.binding = socket.binding();
+  }
+  const auto proof = exchange.ask(FrameWriter(Verb::kProve).string(prove(address.token, Side::kClient, nonces)));
+  if (proof && is_proof(*proof, address.token, Side::kServer, nonces)) return {std::move(socket), true};
+  if (proof || exchange.status == Status::kRefused) throw_other_token(address, !proof);
+  if (exchange.status == Status::kOtherMode) return {Failure{kPlain}, true};
+  return {Failure{exchange.problem()}, true};
+}
+
+}  // namespace
+
+Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
+  const TimePoint now = AwakeClock::instance().now();
+  auto socket = address.inside
+                    ? address.inside->open()
+                    : Socket::connect(address.host, address.port, std::min<TimePoint>(deadline, now + reach));
+  if (!socket) return {std::move(socket), false};
+  return shake_hands(std::move(*socket), address,
+                     std::min<TimePoint>(deadline, AwakeClock::instance().now() + kDoorLimit));
 }
 
 Opened open_among_strangers(const StoreAddress& address, TimePoint deadline) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How client and server prove to each other that they know the token without sending it: each answers the other's
-// random number with an HMAC. Grammar: docs/formats/store.md.
+// random number with an HMAC. Before a server with a certificate signs anything, a client knocks: it proves the same in
+// the clear, so that a stranger costs an HMAC and no signature. Grammar: docs/formats/store.md.
 #pragma once
 
 #include <string>
@@ -27,5 +28,17 @@ struct Nonces {
 
 /// True where `proof` is what prove() gives. Takes the same time wherever they differ.
 [[nodiscard]] bool is_proof(std::string_view proof, std::string_view token, Side side, const Nonces& nonces);
+
+/// The key of knocks, made of the token by PBKDF2. Who overhears a knock can try tokens on it, as on the proofs of a
+/// connection that is not encrypted; each try costs what this costs, some hundredths of a second. So a token that a
+/// person chose is not found at once, and one of 64 random digits never. Keeps the last one.
+[[nodiscard]] std::string knock_key(const std::string& token);
+
+/// 32 bytes that only who has the key can make, for these two nonces only. No proof, and no proof is a knock: their
+/// keys and their words differ.
+[[nodiscard]] std::string knock(std::string_view key, const Nonces& nonces);
+
+/// True where `proof` is what knock() gives. Takes the same time wherever they differ.
+[[nodiscard]] bool is_knock(std::string_view proof, std::string_view key, const Nonces& nonces);
 
 }  // namespace lockstep::store

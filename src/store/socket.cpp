@@ -111,7 +111,8 @@ Outcome Socket::start_tls(const TlsContext& context, TimePoint deadline) {
     const auto step = tls_->shake_hands();
     if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
     if (step == TlsClient::Step::kDone) return Outcome::kDone;
-    if (step == TlsClient::Step::kFailed) return Outcome::kGone;
+    if (step == TlsClient::Step::kFailed) return Outcome::kForeign;
+    if (AwakeClock::instance().now() >= deadline) return Outcome::kLate;  // where records come without end
     if (const auto got = receive_records(deadline); got != Outcome::kDone) return got;
   }
 }
@@ -143,7 +144,7 @@ Outcome Socket::receive(std::string& body, TimePoint deadline, std::uint32_t lim
   char header[kHeaderBytes];
   if (const auto outcome = receive_bytes(header, sizeof header, deadline); outcome != Outcome::kDone) return outcome;
   const std::uint32_t length = read_length(header);
-  if (length == 0 || length > limit) return Outcome::kGone;
+  if (length == 0 || length > limit) return Outcome::kForeign;
   std::string bytes(length, '\0');
   const auto outcome = receive_bytes(bytes.data(), bytes.size(), deadline);
   if (outcome == Outcome::kDone) body = std::move(bytes);

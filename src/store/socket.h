@@ -16,11 +16,12 @@
 
 namespace lockstep::store {
 
-/// How an exchange with the server ended.
-enum class Outcome { kDone, kLate, kGone };
+/// How an exchange with the server ended. kForeign: with bytes that no store sends.
+enum class Outcome { kDone, kLate, kGone, kForeign };
 
 class Socket {
  public:
+  explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
   /// One attempt at every address of `host`. The failure's words are the system's.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
@@ -31,14 +32,13 @@ class Socket {
   [[nodiscard]] std::string binding() const { return tls_ ? tls_->binding() : ""; }
 
   Outcome send(const std::string& frame, TimePoint deadline);
-  /// `body` is only set when done. A frame larger than `limit` counts as gone.
+  /// `body` is only set when done. A frame larger than `limit` is foreign.
   Outcome receive(std::string& body, TimePoint deadline, std::uint32_t limit = kMaxFrameBytes);
 
   /// Wakes a thread inside send() or receive(), which then says kGone. From any thread.
   void shut_down() const noexcept;
 
  private:
-  explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
   Outcome receive_bytes(char* to, std::size_t count, TimePoint deadline);
   Outcome send_plain(std::string_view bytes, TimePoint deadline);
   // Up to `count` bytes, at least one.

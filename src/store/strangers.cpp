@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/strangers.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep::store {
 
@@ -33,9 +38,19 @@ std::optional<Strangers::Id> Strangers::take_oldest(const std::string& address) 
   return id;
 }
 
-Strangers::Limits stranger_limits(std::uint64_t open_files) {
+DoorLimits door_limits(std::uint64_t open_files) {
   const std::size_t in_all = std::clamp<std::size_t>(open_files / 8, 4, 512);
-  return {.of_an_address = in_all / 4 * 3, .in_all = in_all};
+  return {.strangers = {.of_an_address = in_all / 4 * 3, .in_all = in_all},
+          .knocked = in_all,
+          .known = std::max<std::size_t>(open_files / 8 * 5, 4)};
+}
+
+std::string stranger_address(const std::string& address) {
+  in6_addr six{};
+  if (::inet_pton(AF_INET6, address.c_str(), &six) != 1 || IN6_IS_ADDR_V4MAPPED(&six)) return address;
+  std::fill(std::begin(six.s6_addr) + 8, std::end(six.s6_addr), 0);
+  char network[INET6_ADDRSTRLEN] = "";
+  return fmt::format("{}/64", ::inet_ntop(AF_INET6, &six, network, sizeof network));
 }
 
 }  // namespace lockstep::store

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that have not proved that they know the token: how many may stay, and which has to go for a new one. They
-// keep no rank out: the oldest goes, and a rank is known a moment after it came. Knows no sockets; pure bookkeeping.
+// Connections that have not shown that they know the token: how many may stay, and which has to go for a new one. They
+// keep no rank out: the oldest of the address that has most goes, and a rank is a stranger for one round trip only.
+// Knows no sockets; pure bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,17 @@ class Strangers {
   std::unordered_map<std::string, std::size_t> of_address_;
 };
 
-/// So few that a process with `open_files` allowed keeps most of them for its own work.
-[[nodiscard]] Strangers::Limits stranger_limits(std::uint64_t open_files);
+/// How many connections of each kind a server keeps. Who is over its own limit has to go, and no other kind.
+struct DoorLimits {
+  Strangers::Limits strangers = {};
+  std::size_t knocked = 256;  ///< knows the token, and its connection is about to be encrypted
+  std::size_t known = 640;
+};
+
+/// So few that a process with `open_files` allowed keeps some of them for its own work.
+[[nodiscard]] DoorLimits door_limits(std::uint64_t open_files);
+
+/// The address as a stranger's: of IPv6 the first four groups, since one machine has all addresses that begin so.
+[[nodiscard]] std::string stranger_address(const std::string& address);
 
 }  // namespace lockstep::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's end of a connection, encrypted or not.
+// The server's end of a connection, plain or, from some moment on, encrypted.
 #pragma once
 
 #include <asio.hpp>
@@ -15,21 +15,18 @@ namespace lockstep::store {
 /// Every function is called by the thread of the io_context. Handlers get the error code, as asio's do.
 class Stream {
  public:
-  using Tcp = asio::ip::tcp::socket;
+  using Socket = asio::generic::stream_protocol::socket;  // of the network, or of this process
 
-  /// Null `tls`: not encrypted. It has to outlive the stream.
-  Stream(Tcp socket, asio::ssl::context* tls) : plain_(std::move(socket)) {
-    if (tls != nullptr) encrypted_.emplace(plain_, *tls);
-  }
+  explicit Stream(Socket socket) : plain_(std::move(socket)) {}
 
-  [[nodiscard]] Tcp& socket() { return plain_; }
-  [[nodiscard]] bool is_encrypted() const { return encrypted_.has_value(); }
+  [[nodiscard]] Socket& socket() { return plain_; }
   /// Empty where the connection is not encrypted.
   [[nodiscard]] std::string binding() { return encrypted_ ? channel_binding(encrypted_->native_handle()) : ""; }
 
-  /// Only where it is encrypted, and before anything else.
+  /// What comes after is encrypted. `tls` has to outlive the stream.
   template <class Handler>
-  void shake_hands(Handler handler) {
+  void encrypt(asio::ssl::context& tls, Handler handler) {
+    encrypted_.emplace(plain_, tls);
     encrypted_->async_handshake(asio::ssl::stream_base::server, std::move(handler));
   }
   template <class Buffer, class Handler>
@@ -44,8 +41,8 @@ class Stream {
   }
 
  private:
-  Tcp plain_;
-  std::optional<asio::ssl::stream<Tcp&>> encrypted_;
+  Socket plain_;
+  std::optional<asio::ssl::stream<Socket&>> encrypted_;
 };
 
 }  // namespace lockstep::store

@@ -10,6 +10,20 @@
 
 namespace lockstep::store {
 
+void Table::set(const std::string& key, std::string value) {
+  const auto [found, is_new] = values_.try_emplace(key);
+  bytes_ += value.size() + (is_new ? key.size() + kKeyBytes : 0) - found->second.size();
+  found->second = std::move(value);
+}
+
+bool Table::remove(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return false;
+  bytes_ -= key.size() + kKeyBytes + found->second.size();
+  values_.erase(found);
+  return true;
+}
+
 std::optional<std::string> Table::find(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return std::nullopt;
@@ -17,7 +31,7 @@ std::optional<std::string> Table::find(const std::string& key) const {
 }
 
 std::optional<std::int64_t> Table::add(const std::string& key, std::int64_t delta) {
-  const std::string& before = values_[key];
+  const std::string before = find(key).value_or("");
   std::int64_t sum = 0;
   if (!before.empty()) {
     const char* end = before.data() + before.size();
@@ -25,7 +39,7 @@ std::optional<std::int64_t> Table::add(const std::string& key, std::int64_t delt
     if (problem != std::errc{} || at != end) return std::nullopt;
   }
   if (__builtin_add_overflow(sum, delta, &sum)) return std::nullopt;
-  values_[key] = std::to_string(sum);
+  set(key, std::to_string(sum));
   return sum;
 }
 
@@ -40,7 +54,7 @@ std::string Table::compare_set(const std::string& key, const std::string& expect
   const auto found = values_.find(key);
   const std::string& before = found == values_.end() ? std::string() : found->second;
   if (before != expected) return before;
-  values_[key] = desired;
+  set(key, desired);
   return desired;
 }
 

@@ -11,9 +11,12 @@
 
 namespace lockstep::store {
 
+/// What a key takes beside its bytes and those of its value, about.
+inline constexpr std::size_t kKeyBytes = 128;
+
 class Table {
  public:
-  void set(const std::string& key, std::string value) { values_[key] = std::move(value); }
+  void set(const std::string& key, std::string value);
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
   /// The sum; none where the value is no decimal integer or the sum overflows.
   std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
@@ -21,12 +24,16 @@ class Table {
   std::int64_t append(const std::string& queue, std::string value);
   /// The value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
-  bool remove(const std::string& key) { return values_.erase(key) > 0; }
+  bool remove(const std::string& key);
   /// Those of `keys` that are unset.
   [[nodiscard]] std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
+  /// What its keys and values take, about.
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
  private:
   std::unordered_map<std::string, std::string> values_;
+  std::size_t bytes_ = 0;
 };
 
 /// The message of a TimeoutError for keys that never came.

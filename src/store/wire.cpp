@@ -74,8 +74,17 @@ std::int64_t FrameReader::number() {
 std::vector<std::string> FrameReader::strings() {
   std::vector<std::string> values;
   // Grown as the bytes are there, not as the count claims.
-  for (std::uint32_t left = length(); ok_ && left > 0; --left) values.push_back(string());
+  for (std::uint32_t left = length(); ok_ && left > 0; --left) {
+    ok_ = values.size() < kMaxStrings;
+    if (ok_) values.push_back(string());
+  }
   return values;
+}
+
+std::size_t bytes_of(const std::vector<std::string>& strings) {
+  std::size_t bytes = 0;
+  for (const std::string& each : strings) bytes += sizeof each + each.size();
+  return bytes;
 }
 
 std::uint32_t read_length(const char* header) { return read_little_endian<std::uint32_t>(header); }

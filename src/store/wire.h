@@ -3,6 +3,7 @@
 // comes from the network is judged by ok(), not trusted.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,11 +12,17 @@
 
 namespace lockstep::store {
 
-inline constexpr std::string_view kMagic = "lockstep-store/2";
+inline constexpr std::string_view kMagic = "lockstep-store/3";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
+// Of keys and values that clients from outside may make a server keep; and of requests, replies and waits that it holds
+// for all of them.
+inline constexpr std::size_t kMaxTableBytes = 512U << 20U;
+inline constexpr std::size_t kMaxInFlightBytes = 1024U << 20U;
 // Before the token was proved a stranger may make the server hold this much, and no more.
 inline constexpr std::uint32_t kMaxHelloBytes = 256;
+// What one request may name: a list of empty strings takes eight times its bytes in memory.
+inline constexpr std::uint32_t kMaxStrings = 65'536;
 
 enum class Verb : std::uint8_t {
   kHello = 1,
@@ -29,9 +36,21 @@ enum class Verb : std::uint8_t {
   kProve,
   kAttend,
   kLeave,
-  kAppend
+  kAppend,
+  kKnock
 };
-enum class Status : std::uint8_t { kOk = 0, kAbsent, kTimeout, kRefused, kBadRequest };
+// kOtherVersion: the hello was that of another version. kOtherMode: one side encrypts and the other does not. kFull:
+// the server takes no more.
+enum class Status : std::uint8_t {
+  kOk = 0,
+  kAbsent,
+  kTimeout,
+  kRefused,
+  kBadRequest,
+  kOtherVersion,
+  kOtherMode,
+  kFull
+};
 
 /// Builds a frame: the length comes first, everything is little-endian.
 class FrameWriter {
@@ -60,6 +79,7 @@ class FrameReader {
   std::uint8_t byte();
   std::string string();
   std::int64_t number();
+  /// More than kMaxStrings do not fit.
   std::vector<std::string> strings();
 
   /// Everything fitted and nothing is left over.
@@ -73,6 +93,11 @@ class FrameReader {
   std::string_view rest_;
   bool ok_ = true;
 };
+
+inline constexpr auto kLongestWait = std::chrono::hours(24 * 365);
+
+/// What a list of strings takes in memory, about.
+[[nodiscard]] std::size_t bytes_of(const std::vector<std::string>& strings);
 
 /// The body's length in a frame's header.
 [[nodiscard]] std::uint32_t read_length(const char* header);

@@ -29,5 +29,28 @@ TEST(Coordinator, ThatCannotGoOnTellsItsAgentWhy) {
   EXPECT_THROW(coordinator.rethrow_failure(), std::bad_alloc);
 }
 
+// Who knows the id of an agent can say that it left, or was lost.
+TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
+  const std::string token = make_token();
+  const StoreServer server({.token = token});
+  const StoreAddress address{.port = server.port(), .token = token};
+  Coordinator coordinator(
+      {.address = address, .options = {.min_nodes = 2, .max_nodes = 2}, .serving_id = "secret-a", .free_port = [] {
+         return std::uint16_t{1};
+       }});
+  const auto store = connect_store(address, std::chrono::seconds(10));
+  for (const char* name : {"a", "b"}) {
+    NodeInfo node{.id = std::string("secret-") + name, .host = name, .min_nodes = 2, .max_nodes = 2};
+    node.wish = name[0] - 'a';
+    store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kJoined, .node = node}));
+  }
+  const std::string told = store->get(order_queue("secret-b") + "1", std::chrono::seconds(10));
+  EXPECT_EQ(told.find("secret-a"), std::string::npos) << told;
+  const auto order = parse_order(told);
+  ASSERT_TRUE(order);
+  ASSERT_EQ(order->members.size(), 2U);
+  EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
+}
+
 }  // namespace coordinator_test
 }  // namespace lockstep::launch

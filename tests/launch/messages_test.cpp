@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/nodes/messages.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::launch {
@@ -36,6 +37,31 @@ TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_EQ(parse_event("silent\nn1")->why, "silent");
   EXPECT_EQ(parse_event("closed\nn1")->node.id, "n1");
   EXPECT_FALSE(parse_event("asleep\nn1"));
+}
+
+// An exit code has eight bits, and 128 + 128 are none.
+TEST(Messages, NoCodeAndNoSignalWrapsRoundToASuccess) {
+  for (const char* code : {"256", "512", "-1", "100000"}) {
+    const auto event = parse_event(fmt::format(
+        R"({{"event": "ended", "node": {{"id": "n1"}}, "end": {{"round": 0, "code": {0}, "interrupted_by": {0}}}, )"
+        R"("signal": {0}}})",
+        code));
+    ASSERT_TRUE(event);
+    EXPECT_EQ(event->end.code, 70) << code;
+    EXPECT_EQ(event->end.interrupted_by, 0) << code;
+    EXPECT_EQ(event->signal, 0) << code;
+    EXPECT_EQ(parse_order(fmt::format(R"({{"order": "end", "code": {}}})", code))->code, 70);
+  }
+}
+
+TEST(Messages, ANodeWithoutMeasureDoesNotJoin) {
+  const auto joined = [](const NodeInfo& node) {
+    return parse_event(to_text({.kind = Event::Kind::kJoined, .node = node})).has_value();
+  };
+  EXPECT_TRUE(joined({.id = "n1", .host = "h", .processes = 8}));
+  EXPECT_FALSE(joined({.id = "n1", .host = "h", .processes = 100'000}));
+  EXPECT_FALSE(joined({.id = "n1", .host = std::string(5000, 'h'), .processes = 8}));
+  EXPECT_FALSE(joined({.id = "n1", .host = "h", .processes = 8, .peers = {std::string(2'000'000, 'h')}}));
 }
 
 TEST(Messages, AnOrderSurvivesItsText) {

@@ -45,10 +45,19 @@ TEST(Strangers, ThatBecameKnownOrLeftCountNoMore) {
 }
 
 TEST(Strangers, LeaveMostDescriptorsToTheProcess) {
-  EXPECT_EQ(stranger_limits(1024).in_all, 128U);
-  EXPECT_EQ(stranger_limits(1024).of_an_address, 96U);
-  EXPECT_EQ(stranger_limits(1'000'000).in_all, 512U);
-  EXPECT_GE(stranger_limits(0).of_an_address, 2U);
+  EXPECT_EQ(door_limits(1024).strangers.in_all, 128U);
+  EXPECT_EQ(door_limits(1024).strangers.of_an_address, 96U);
+  EXPECT_EQ(door_limits(1'000'000).strangers.in_all, 512U);
+  EXPECT_GE(door_limits(0).strangers.of_an_address, 2U);
+  const DoorLimits small = door_limits(1024);
+  EXPECT_LE(small.strangers.in_all + small.knocked + small.known, 1024U - 100U) << "those who know the token, too";
+}
+
+TEST(Strangers, OfOneIpv6NetworkAreOneMachine) {
+  EXPECT_EQ(stranger_address("2001:db8:1:2:3:4:5:6"), stranger_address("2001:db8:1:2:ffff::1"));
+  EXPECT_NE(stranger_address("2001:db8:1:2::1"), stranger_address("2001:db8:1:3::1"));
+  EXPECT_EQ(stranger_address("10.0.0.1"), "10.0.0.1");
+  EXPECT_EQ(stranger_address("::ffff:10.0.0.1"), "::ffff:10.0.0.1");
 }
 
 TEST(RareWarning, ComesAtOnceAndThenOnceASecondWithTheCount) {
@@ -66,14 +75,37 @@ TEST(RareWarning, ComesAtOnceAndThenOnceASecondWithTheCount) {
 }
 
 // The values of RFC 4231 would show HMAC alone; these are of Python's hmac over the words of docs/formats/store.md:
-// hmac.digest(b"key", b"lockstep-store/2 client " + b"c" * 32 + b"s" * 32, "sha256").hex()
+// hmac.digest(b"key", b"lockstep-store/3 client " + b"c" * 32 + b"s" * 32, "sha256").hex()
+std::string hex_of(const std::string& bytes) {
+  std::string hex;
+  for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  return hex;
+}
+
 TEST(Handshake, ProvesWhatTheFormatSays) {
   const Nonces nonces{std::string(32, 'c'), std::string(32, 's')};
-  std::string hex;
-  for (const char byte : prove("key", Side::kClient, nonces)) {
-    hex += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-  }
-  EXPECT_EQ(hex, "649d0e0d31c5e79854e7bd784d9589d451de7ca8c96745034d747424b52c4223");
+  EXPECT_EQ(hex_of(prove("key", Side::kClient, nonces)),
+            "6e19dbf68ecda0665f155baaf3bc363aac36e47019d71502681e78c2c9672cc5");
+}
+
+// key = hashlib.pbkdf2_hmac("sha256", b"key", b"lockstep-store/3 knock ", 65536)
+// hmac.digest(key, b"lockstep-store/3 knock " + b"c" * 32 + b"s" * 32, "sha256").hex()
+TEST(Handshake, KnocksAsTheFormatSays) {
+  const Nonces nonces{std::string(32, 'c'), std::string(32, 's')};
+  EXPECT_EQ(hex_of(knock(knock_key("key"), nonces)),
+            "a377c34ee8faeb2f3bea094c8d9849793c71327073582f5edf5190dfc79b735e");
+}
+
+TEST(Handshake, AKnockIsNoProofAndOfTwoNumbers) {
+  const Nonces nonces{make_nonce(), make_nonce()};
+  const std::string key = knock_key("token");
+  const std::string knocked = knock(key, nonces);
+  EXPECT_TRUE(is_knock(knocked, key, nonces));
+  EXPECT_FALSE(is_knock(knocked, knock_key("Token"), nonces));
+  EXPECT_FALSE(is_knock(knocked, key, {nonces.server, nonces.client}));
+  EXPECT_FALSE(is_proof(knocked, "token", Side::kClient, nonces));
+  EXPECT_FALSE(is_proof(knocked, key, Side::kClient, nonces));
+  EXPECT_FALSE(is_knock(prove("token", Side::kClient, nonces), key, nonces));
 }
 
 TEST(Handshake, AProofIsOfOneSideOneTokenAndTwoNumbers) {

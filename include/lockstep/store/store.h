@@ -43,12 +43,16 @@ class Store {
   virtual void shut_down() noexcept {}
 };
 
+/// The way into a store for clients in the process that serves it: no stranger is before them. See StoreServer::door().
+class StoreDoor;
+
 /// A store's address and the secret that opens it.
 struct StoreAddress {
-  std::string host = "127.0.0.1";   ///< name or address of the server's host
-  std::uint16_t port = 0;           ///< its port
-  std::string token;                ///< the server closes a connection that does not show it
-  std::string trust = tls_trust();  ///< PEM file of trusted certificates; empty: the connection is not encrypted
+  std::string host = "127.0.0.1";          ///< name or address of the server's host
+  std::uint16_t port = 0;                  ///< its port
+  std::string token;                       ///< the server closes a connection that does not prove that it knows it
+  std::string trust = tls_trust();         ///< PEM file of trusted certificates; empty: the connection is not encrypted
+  std::shared_ptr<StoreDoor> inside = {};  ///< of a server in this process: its clients need no network
 };
 
 /// Connects; it tries again until the server listens, and says so after 3 s. A server that then leaves a request
@@ -81,6 +85,8 @@ class StoreServer {
     std::string token;                            ///< the secret that clients must prove; empty: none
     std::string certificate = tls_certificate();  ///< PEM file to show; empty: connections are not encrypted
     std::string key = tls_key();                  ///< PEM file of the certificate's private key
+    std::string kept = {};   ///< a prefix of keys that clients from outside may only read; empty: of none
+    std::string inbox = {};  ///< among them a queue, to which they may append, and which they may not read
   };
   /// Throws: UsageError naming host and port where the port is in use, or naming a file that is no certificate or its
   /// key.
@@ -91,6 +97,9 @@ class StoreServer {
 
   /// Returns the port on which it listens.
   [[nodiscard]] std::uint16_t port() const noexcept;
+  /// Returns the way in for clients of this process, for StoreAddress::inside. They may do what no other may: see
+  /// Options::kept.
+  [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept;
 
  private:
   class Impl;

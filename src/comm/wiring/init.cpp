@@ -111,6 +111,14 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
+/// Rank 0 reaches the store that it serves without the network.
+StoreAddress address_of(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  StoreAddress address{.host = plan.host, .port = plan.port, .token = plan.token};
+  if (state.server) address.inside = state.server->door();
+  return address;
+}
+
 /// Waits until the file names a store that answers: it may still be that of a killed job.
 std::shared_ptr<Store> connect_through_file(Job::State& state) {
   const TimePoint end = AwakeClock::instance().now() + state.timeout;
@@ -146,7 +154,7 @@ void open_file_store(Job::State& state) {
   if (state.plan.host.empty()) state.plan.host = comm::own_address();
   state.plan.token = make_token();
   serve_store(state);
-  const StoreAddress address{.host = state.plan.host, .port = state.plan.port, .token = state.plan.token};
+  const StoreAddress address = address_of(state);
   comm::publish_address(state.plan.file, address);
   state.store = connect_store(address, state.timeout);
 }
@@ -182,7 +190,7 @@ void open_store(Job::State& state) {
     case StoreKind::kAgent:
       break;
   }
-  state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
+  state.store = connect_store(address_of(state), state.timeout);
   const std::string prefix = plan.store == StoreKind::kAgent ? attempt_prefix(plan.info.restart_count) : "";
   if (!prefix.empty()) state.store = with_prefix(std::move(state.store), prefix);
   if (plan.store == StoreKind::kAgent) {
@@ -329,13 +337,12 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
   const WorldPlan& plan = state.plan;
   const bool is_alone = plan.info.world_size == 1;
   if (is_alone || (plan.store != StoreKind::kRankZero && plan.store != StoreKind::kFile)) return nullptr;
-  return std::make_unique<comm::MeetingWatch>(
-      comm::MeetingPlace{.address = {.host = plan.host, .port = plan.port, .token = plan.token},
-                         .timeout = state.timeout,
-                         .prefix = keys_of_meeting(plan.info),
-                         .rank = plan.info.rank,
-                         .host = state.host},
-      state.store);
+  return std::make_unique<comm::MeetingWatch>(comm::MeetingPlace{.address = address_of(state),
+                                                                 .timeout = state.timeout,
+                                                                 .prefix = keys_of_meeting(plan.info),
+                                                                 .rank = plan.info.rank,
+                                                                 .host = state.host},
+                                              state.store);
 }
 
 /// The other rank's end says more than what it led to here.

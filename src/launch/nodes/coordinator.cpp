@@ -36,6 +36,14 @@ Order::Kind kind_of(Decision::Kind kind) {
   }
 }
 
+// No agent learns the id of another.
+Order order_for(const std::string& id, Order order) {
+  for (Member& member : order.members) {
+    if (member.id != id) member.id.clear();
+  }
+  return order;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorSpec spec)
@@ -151,8 +159,8 @@ void Coordinator::act(const Decision& decision, TimePoint at) {
 }
 
 void Coordinator::send(const Decision& decision) {
-  const std::string order = to_text(order_of(decision));
-  for (const std::string& id : decision.ids) store_->append(order_queue(id), order);
+  const Order order = order_of(decision);
+  for (const std::string& id : decision.ids) store_->append(order_queue(id), to_text(order_for(id, order)));
 }
 
 Order Coordinator::order_of(const Decision& decision) {

@@ -21,6 +21,7 @@ using Phase = GroupNode::Phase;
 
 // A program that counts its checkpoints says so within this time from the start of its round.
 constexpr auto kAnnounceTime = std::chrono::seconds(30);
+constexpr std::size_t kMostSpares = 1000;
 
 GroupNode* find(GroupState& state, const std::string& id) {
   const auto found =
@@ -42,9 +43,8 @@ std::vector<std::string> all_ids(const GroupState& state) {
 
 std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-std::string shown_nodes(const NodeInfo& node) {
-  return node.min_nodes == node.max_nodes ? std::to_string(node.max_nodes)
-                                          : fmt::format("{}:{}", node.min_nodes, node.max_nodes);
+std::string shown_size(int min_nodes, int max_nodes) {
+  return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
 }
 
 // --- events ---
@@ -106,14 +106,12 @@ Decision refuse(const GroupNode& node, std::string message, std::string hint) {
 std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupOptions& options) {
   for (const GroupNode& node : state.nodes) {
     if (node.info.min_nodes == options.min_nodes && node.info.max_nodes == options.max_nodes) continue;
-    NodeInfo ours;
-    ours.min_nodes = options.min_nodes;
-    ours.max_nodes = options.max_nodes;
     const std::string who = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
-    return refuse(
-        node,
-        fmt::format("{} was started with --nnodes {}, node 0 with {}", who, shown_nodes(node.info), shown_nodes(ours)),
-        "give every node the same --nnodes");
+    return refuse(node,
+                  fmt::format("{} was started with --nnodes {}, node 0 with {}", who,
+                              shown_size(node.info.min_nodes, node.info.max_nodes),
+                              shown_size(options.min_nodes, options.max_nodes)),
+                  "give every node the same --nnodes");
   }
   return std::nullopt;
 }
@@ -121,6 +119,16 @@ std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupO
 Decision refuse_twice(const GroupNode& node) {
   return refuse(node, fmt::format("two agents have --node-rank {}", node.info.wish),
                 "give every node its own rank from 0 to nnodes - 1");
+}
+
+// Nodes that wait cost memory, and one that holds the token may join without end.
+std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions& options) {
+  if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
+  const GroupNode& newest = state.nodes.back();
+  return refuse(newest,
+                fmt::format("{} nodes are here already, for a group of {}", state.nodes.size() - 1,
+                            shown_size(options.min_nodes, options.max_nodes)),
+                "see who else has the token of this run, and start fewer nodes");
 }
 
 std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOptions& options) {
@@ -273,8 +281,18 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
+// The words of a node about a rank of another one are its own: whoever reads them has to know whose.
+FailureRecord cause_of(const GroupNode& node) {
+  FailureRecord cause = *node.end.cause;
+  const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
+  if (!is_of_it && cause.rank >= 0) {
+    cause.message += fmt::format(" (so says node {} on {})", node.node_rank, node.info.host);
+  }
+  return cause;
+}
+
 Decision conclude_failure(const GroupState& state, const GroupOptions& options, const GroupNode* culprit) {
-  FailureRecord cause = culprit != nullptr ? *culprit->end.cause : state.claim.value_or(FailureRecord{});
+  FailureRecord cause = culprit != nullptr ? cause_of(*culprit) : state.claim.value_or(FailureRecord{});
   if (const auto leaver = early_leaver(state, culprit)) cause = *leaver;
   const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : static_cast<int>(ExitCode::kPeer);
   const auto decision = decide_restart({.error_type = cause.type,
@@ -449,6 +467,7 @@ bool has_joiners(const GroupState& state, const GroupOptions& options) {
 Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options) {
   if (state.is_over || state.nodes.empty()) return {};
   if (const auto refusal = refuse_other_sizes(state, options)) return *refusal;
+  if (const auto refusal = refuse_crowd(state, options)) return *refusal;
   return state.is_running ? decide_running(now, state, options) : decide_idle(now, state, options);
 }
 

@@ -23,6 +23,8 @@ namespace {
 // Between two looks at signals while the store is not there.
 constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
+// Who knows the id of an agent may speak for it: it is a secret that agent and coordinator share.
+constexpr std::size_t kIdDigits = 32;
 
 std::string token_of(const AgentOptions& options) {
   if (options.nodes == 1) return make_token();
@@ -98,7 +100,7 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
 
 Membership::Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end)
     : options_(options),
-      id_(make_token().substr(0, 16)),
+      id_(make_token().substr(0, kIdDigits)),
       address_(address_of(options)),
       run_id_(run_id_of(options)),
       silence_(node_silence(env::collective_timeout())) {
@@ -125,9 +127,13 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
     try {
-      server_ = std::make_unique<StoreServer>(
-          StoreServer::Options{.host = address_.host, .port = address_.port, .token = address_.token});
+      server_ = std::make_unique<StoreServer>(StoreServer::Options{.host = address_.host,
+                                                                   .port = address_.port,
+                                                                   .token = address_.token,
+                                                                   .kept = kKeptKeys,
+                                                                   .inbox = kEventQueue});
       address_.port = server_->port();
+      address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
       // Another agent, here or at that address, serves it. At an address of this machine somebody has to listen.

@@ -2,15 +2,23 @@
 #include "launch/nodes/messages.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep::launch {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
+// What an agent that holds the token may say at most.
+constexpr std::size_t kMostBytes = 1U << 20U;
+constexpr std::size_t kMostName = 1024;
+constexpr int kMostProcesses = 65'536;
 
 // The value of `key`, cleaned for a terminal; `fallback` where it is missing or of another type.
 std::string text_at(const Json& json, const char* key) {
@@ -23,6 +31,17 @@ int int_at(const Json& json, const char* key, int fallback) {
   if (found == json.end() || !found->is_number_integer()) return fallback;
   const auto value = found->get<std::int64_t>();
   return value >= -1 && value <= 1'000'000 ? static_cast<int>(value) : fallback;
+}
+
+// A program's exit code has eight bits: 256 would be a success.
+int code_at(const Json& json) {
+  const int code = int_at(json, "code", kInternal);
+  return code >= 0 && code <= 255 ? code : kInternal;
+}
+
+int signal_at(const Json& json, const char* key) {
+  const int number = int_at(json, key, 0);
+  return number >= 0 && number < NSIG ? number : 0;
 }
 
 bool bool_at(const Json& json, const char* key) {
@@ -85,10 +104,10 @@ Json end_json(const NodeEnd& end) {
 NodeEnd end_of(const Json& json) {
   return {.round = int_at(json, "round", -1),
           .is_success = bool_at(json, "is_success"),
-          .interrupted_by = int_at(json, "interrupted_by", 0),
+          .interrupted_by = signal_at(json, "interrupted_by"),
           .left_by_request = bool_at(json, "left_by_request"),
           .is_consequence = bool_at(json, "is_consequence"),
-          .code = int_at(json, "code", 70),
+          .code = code_at(json),
           .cause = record_at(json, "cause")};
 }
 
@@ -118,6 +137,7 @@ std::string to_text(const Event& event) {
 }
 
 std::optional<Event> parse_event(const std::string& text) {
+  if (text.size() > kMostBytes) return std::nullopt;
   if (const auto end = text.find('\n'); end != std::string::npos) {
     Event lost{.kind = Event::Kind::kLost, .why = text.substr(0, end)};
     lost.node.id = text.substr(end + 1);
@@ -129,11 +149,14 @@ std::optional<Event> parse_event(const std::string& text) {
   const auto kind = kind_of<Event::Kind>(text_at(json, "event"), kEventNames);
   Event event{.node = node_of(json.value("node", Json::object())),
               .end = end_of(json.value("end", Json::object())),
-              .signal = int_at(json, "signal", 0),
+              .signal = signal_at(json, "signal"),
               .why = text_at(json, "why")};
   if (!kind || event.node.id.empty()) return std::nullopt;
   event.kind = *kind;
-  if (event.kind == Event::Kind::kJoined && (event.node.processes < 1 || event.node.host.empty())) return std::nullopt;
+  const bool can_join = event.node.processes >= 1 && event.node.processes <= kMostProcesses &&
+                        !event.node.host.empty() && event.node.host.size() <= kMostName &&
+                        event.node.id.size() <= kMostName;
+  if (event.kind == Event::Kind::kJoined && !can_join) return std::nullopt;
   return event;
 }
 
@@ -169,7 +192,7 @@ std::optional<Order> parse_order(const std::string& text) {
               .min_world_size = int_at(json, "min_world_size", 0),
               .master_port = static_cast<std::uint16_t>(int_at(json, "master_port", 0)),
               .is_graceful = bool_at(json, "is_graceful"),
-              .code = int_at(json, "code", 70)};
+              .code = code_at(json)};
   for (const Json& member : list_at(json, "members")) {
     if (!member.is_object()) return std::nullopt;
     order.members.push_back({text_at(member, "id"), text_at(member, "host"), int_at(member, "processes", 1)});

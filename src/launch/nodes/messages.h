@@ -14,6 +14,9 @@
 
 namespace lockstep::launch {
 
+/// What all keys of agents and coordinator begin with. The store lets no other process write them: agents append to the
+/// queue of events, which only the coordinator reads.
+inline constexpr const char* kKeptKeys = "lockstep/nodes/";
 /// The store's queue of events.
 inline constexpr const char* kEventQueue = "lockstep/nodes/events/";
 /// The store's key of the nodes that have joined so far, in words, for agents that wait.
@@ -24,7 +27,7 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 
 /// What an agent says of its node when it joins.
 struct NodeInfo {
-  std::string id;    ///< of this agent's one connection; another after it has lost the store
+  std::string id;    ///< of this agent's one connection, and its secret; another after it has lost the store
   std::string host;  ///< its ranks keep their place by this name
   int wish = -1;     ///< --node-rank; -1: any
   int processes = 1;
@@ -57,7 +60,7 @@ struct Event {
 };
 
 struct Member {
-  std::string id;
+  std::string id;  ///< of the agent to whom an order goes, else empty: who knows it can speak for that agent
   std::string host;
   int processes = 1;
 };

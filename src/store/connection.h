@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One client's connection as the server has it. A client may send anything and die at any moment; only its own
+// connection ends. Belongs to the server's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/attendance.h"
+#include "store/entry.h"
+#include "store/frames.h"
+#include "store/server_state.h"
+#include "store/stepped_timer.h"
+
+namespace lockstep::store {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  enum class From : std::uint8_t { kNetwork, kThisProcess };
+  Connection(Stream::Socket socket, ServerState& state, From from);
+
+  /// `id` 0: of this process.
+  void start(Strangers::Id id, std::string address);
+  /// Turns away a connection that has not proved that it knows the token.
+  void turn_away();
+  /// Answers the wait, or lists it under the next key that is missing.
+  void go_on_waiting();
+  /// Ends it where there is no memory for the next step.
+  void give_up() noexcept;
+
+ private:
+  /// kKnocked: encrypted, or about to be.
+  enum class Phase : std::uint8_t { kStranger, kKnocked, kKnown };
+
+  void close();
+  void read();
+  void take(Frames::Read read, std::string_view body);
+  void take_step(const Entry::Step& step);
+  bool enter(Phase phase);
+  void encrypt();
+  void handle(std::string_view body);
+  void handle_wait(Verb verb, FrameReader& request);
+  std::string answer_attend(FrameReader& request);
+  bool holds(std::size_t bytes);
+  void send(const std::string& frame, bool is_last = false);
+
+  ServerState& state_;
+  Frames frames_;
+  SteppedTimer timer_;  // for the handshake, then for the wait
+  Attendance attendance_;
+  Entry entry_;
+  Strangers::Id id_ = 0;
+  std::string address_;
+  Phase phase_ = Phase::kStranger;
+  bool wants_value_ = false;
+  std::vector<std::string> wait_keys_;  // empty: no wait is going on
+  std::string listed_under_;
+  std::size_t held_ = 0;  // of the state's in_flight
+};
+
+}  // namespace lockstep::store

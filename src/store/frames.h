@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole frames over the server's end of a connection.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "store/stream.h"
+#include "store/wire.h"
+
+namespace lockstep::store {
+
+/// Owned by the server's thread, and part of an owner whom the handlers keep alive.
+class Frames {
+ public:
+  enum class Read : std::uint8_t { kBody, kTooLong, kNoMemory, kEnded };
+  using Reader = std::function<void(Read, std::string_view body)>;
+  /// Whether it may hold so many bytes.
+  using MayHold = std::function<bool(std::size_t)>;
+
+  Frames(Stream::Socket socket, MayHold may_hold) : stream_(std::move(socket)), may_hold_(std::move(may_hold)) {}
+
+  [[nodiscard]] Stream& stream() { return stream_; }
+
+  /// Reads one frame, and calls `on_frame` once. A frame of more than `limit` bytes, or of none, is too long.
+  void read(std::uint32_t limit, Reader on_frame);
+
+  /// Sends a frame after those before. Calls `on_end` where the connection is spoilt, and after the last frame where
+  /// no other comes. False where more waits to be sent than it may hold.
+  [[nodiscard]] bool send(const std::string& frame, std::function<void()> on_end);
+  /// The next frame that was sent is the last.
+  void close_after_send() { closes_after_send_ = true; }
+
+  [[nodiscard]] std::size_t bytes() const { return body_.capacity() + sending_.capacity() + queued_.capacity(); }
+
+ private:
+  void read_more(std::size_t have, std::uint32_t length, Reader on_frame);
+  void write_queued(std::function<void()> on_end);
+
+  Stream stream_;
+  MayHold may_hold_;
+  bool closes_after_send_ = false;
+  char header_[kHeaderBytes] = {};
+  std::string body_;
+  std::string sending_;
+  std::string queued_;
+};
+
+}  // namespace lockstep::store

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way into a store for clients in the process that serves it: past the network, past TLS, past every stranger.
+#pragma once
+
+#include <functional>
+#include <mutex>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/result.h"
+#include "store/socket.h"
+
+namespace lockstep {
+
+/// Thread-safe: yes.
+class StoreDoor {
+ public:
+  /// `admit` takes the server's end of a connection, from any thread.
+  explicit StoreDoor(std::function<void(UniqueFd)> admit) : admit_(std::move(admit)) {}
+
+  /// A connection; none once the server has ended. Throws: ResourceError where there is no descriptor.
+  [[nodiscard]] Result<store::Socket> open();
+  /// Before the server ends.
+  void close();
+
+ private:
+  std::mutex mutex_;
+  std::function<void(UniqueFd)> admit_;  // empty: the server has ended
+};
+
+}  // namespace lockstep
