@@ -154,7 +154,8 @@ def poisoned_pickles_are_refused_in_time(bench):
         torch_zip(path, pickled(body))
         for verb in ("verify", "inspect"):
             ended = survives(bench, "checkpoint", verb, path, timeout=20)
-            allowed = (0, 65) if what.startswith("a frame") else (65,)  # a hint of the format: nothing is taken for it
+            # Numbers for which nothing is allocated do no harm.
+            allowed = (0, 65) if what.startswith(("a frame", "a place")) else (65,)
             assert ended.returncode in allowed, f"{what}: {ended.told()}"
 
 

@@ -11,7 +11,8 @@ from attacks.files import png
 
 HUGE = 8 << 30
 OWN = {"lockstep": 200 << 20, "lockstep-worker": 1200 << 20}  # with one thread of OpenBLAS, 900 MB are libtorch's
-REFUSED = (64, 65, 69, 74)
+REFUSED = (64, 65, 74)
+MAPPED = ("tar", "packed")  # they lie in no memory: 200 MB of addresses are too few, and that is said
 SECONDS = 30
 
 
@@ -159,8 +160,10 @@ def a_huge_file_is_refused_by_every_reader(bench):
         bench.folder.mkdir()
         ended = bench.lockstep(*arguments(bench), env={"OMP_NUM_THREADS": "1"}, limits={"AS": OWN[program]},
                                timeout=SECONDS)
-        assert ended.returncode in REFUSED or "unreadable: 1" in ended.text or "1 unreadable" in ended.text, f"{name}: {ended.told()}"
-        assert "not enough memory" not in ended.text and ended.peak_bytes < 450 << 20, f"{name}: {ended.told()}"
+        allowed = (*REFUSED, 69) if name in MAPPED else REFUSED
+        assert ended.returncode in allowed or "1 unreadable" in ended.text, f"{name}: {ended.told()}"
+        assert name in MAPPED or "memory" not in ended.text, f"{name}: {ended.told()}"
+        assert ended.peak_bytes < 450 << 20, f"{name}: {ended.told()}"
         bench.clean(ended)
     bench.folder = base
 
@@ -176,7 +179,8 @@ def huge_files_of_a_run_are_passed_over(bench):
                       ["checkpoint", "verify", run], ["plot", run]):
         program = "lockstep-worker" if arguments[0] == "checkpoint" else "lockstep"
         ended = bench.lockstep(*arguments, env={"OMP_NUM_THREADS": "1"}, limits={"AS": OWN[program]}, timeout=SECONDS)
-        assert 0 <= ended.returncode < 128 and ended.returncode != 70, ended.told()
+        assert 0 <= ended.returncode < 128 and ended.returncode not in (69, 70), ended.told()
+        assert "memory" not in ended.text, ended.told()
         assert ended.peak_bytes < 450 << 20, ended.told()
         bench.clean(ended)
     assert (run / "core").stat().st_size == HUGE, "a core dump was changed"
