@@ -100,7 +100,7 @@ ConfigTree load(const std::filesystem::path& path, Including& including) {
                     including.open.front().string(), kMostFiles));
   }
   including.open.push_back(canonical);
-  const std::string text = FileSystem::system().read(path);
+  const std::string text = FileSystem::system().read(path, base::kYamlMostBytes);
   ConfigTree tree;
   const YAML::Node includes = parse(text, path.string())[kInclude];
   if (includes.IsDefined() && includes.IsScalar()) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/fault.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep {
@@ -70,7 +71,7 @@ std::string to_json(const FailureRecord& record) {
 }
 
 std::optional<FailureRecord> parse_failure(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_or_null(text);
   if (!json.is_object()) return std::nullopt;
   const auto rank = json.find("rank");
   if (rank == json.end() || !rank->is_number_integer()) return std::nullopt;

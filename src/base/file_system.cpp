@@ -11,13 +11,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 
@@ -157,18 +158,26 @@ class ReadWholeFile final : public ReadableFile {
   std::string content_;
 };
 
+[[noreturn]] void refuse_size(const fs::path& path, const std::string& size, std::uint64_t most) {
+  throw DataError(fmt::format("{} has {}; such a file of at most {} is read", path.string(), size, text::bytes(most)),
+                  "see that this is the file that was meant");
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
 
-  std::string read(const fs::path& path) override {
+  std::string read(const fs::path& path, std::uint64_t most) override {
     const UniqueFd fd = open_regular_file(path);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
+    const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+    if (size > most) refuse_size(path, text::bytes(size), most);
     // One byte more than there should be: then the end of the file is found without growing.
-    std::string content(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1, '\0');
+    std::string content(static_cast<std::size_t>(size) + 1, '\0');
     std::size_t have = 0;
     for (;;) {
+      if (have > most) refuse_size(path, "more than " + text::bytes(most), most);
       if (have == content.size()) content.resize(content.size() + 4096);  // grows under us, or says 0 as /proc does
       const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
       if (got < 0 && errno == EINTR) continue;
@@ -286,7 +295,7 @@ FileLock try_lock_file(int fd, const fs::path& path) {
 }
 
 std::unique_ptr<ReadableFile> FileSystem::open(const fs::path& path) {
-  return std::make_unique<ReadWholeFile>(path, read(path));
+  return std::make_unique<ReadWholeFile>(path, read(path, std::numeric_limits<std::uint64_t>::max()));
 }
 
 FileSystem& FileSystem::system() {

@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 using Handled = httplib::Server::HandlerResponse;
 
 constexpr int kMostStreams = 12;
+constexpr std::uint64_t kMostPictureBytes = 32U << 20U;
 constexpr auto kMoment = std::chrono::milliseconds(300);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Lockstep</title>
@@ -169,7 +170,7 @@ void Routes::add_run_pages(httplib::Server& server) {
   get("picture", [](RunFolder& run, const Request& request, Response& response) {
     const auto file = run.picture(request.get_param_value("name"));
     if (!file) return refuse(response, 404, "there is no such picture");
-    response.set_content(FileSystem::system().read(*file), type_of(file->string()));
+    response.set_content(FileSystem::system().read(*file, kMostPictureBytes), type_of(file->string()));
   });
 }
 

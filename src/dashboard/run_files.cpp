@@ -11,6 +11,7 @@
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::uintmax_t kMostBytes = 16 << 20;
+constexpr std::uint64_t kMostSettings = 4U << 20U;
 constexpr std::size_t kMostPictures = 60;
 constexpr std::size_t kMostSeen = 20'000;  // entries of folders
 
@@ -69,12 +70,8 @@ Json checkpoint_of(const fs::path& folder) {
 }  // namespace
 
 Json read_json(const fs::path& file) {
-  std::error_code problem;
-  const auto size = fs::file_size(file, problem);
-  if (problem || size > kMostBytes || !fs::is_regular_file(file, problem)) return nullptr;
   try {
-    Json json = Json::parse(FileSystem::system().read(file), nullptr, false);
-    return json.is_discarded() ? Json() : json;
+    return read_json_file(FileSystem::system(), file);
   } catch (const Error&) {
     return nullptr;
   }
@@ -91,7 +88,7 @@ Json list_checkpoints(const fs::path& run) {
     } else if (name.starts_with("step-") && entry.is_directory(problem)) {
       if (Json checkpoint = checkpoint_of(entry.path()); !checkpoint.is_null()) found[name] = std::move(checkpoint);
     } else if (entry.is_regular_file(problem) && fs::file_size(entry.path(), problem) < 256) {
-      const std::string text = FileSystem::system().read(entry.path());  // a name for a step: "best"
+      const std::string text = FileSystem::system().read(entry.path(), 256);  // a name for a step: "best"
       links[name] = text.substr(0, text.find_first_of(" \n"));
     }
   });
@@ -108,7 +105,7 @@ Json list_settings(const fs::path& run) {
   try {
     for (const char* name : {"config.resolved.yml", "config.yml"}) {
       if (!FileSystem::system().exists(run / name)) continue;
-      const ConfigTree tree = ConfigTree::from_text(FileSystem::system().read(run / name), name);
+      const ConfigTree tree = ConfigTree::from_text(FileSystem::system().read(run / name, kMostSettings), name);
       for (const auto& [key, value] : tree.values()) {
         out.push_back({{"key", key}, {"value", value.yaml}, {"origin", value.origin}});
       }

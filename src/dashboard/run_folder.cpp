@@ -10,6 +10,7 @@
 #include "dashboard/run_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/view/run_diagnosis.h"
@@ -31,7 +32,7 @@ std::string name_of(const fs::path& folder) {
 Json diagnosis_of(const fs::path& folder) {
   try {
     const view::RunFacts facts = read_run(folder.string());
-    return Json::parse(view::diagnosis_json(facts, view::diagnose(facts)));
+    return parse_json(view::diagnosis_json(facts, view::diagnose(facts)));
   } catch (const Error&) {
     return {{"state", "empty"}, {"text", "the run has not begun"}, {"details", Json::array()}, {"next", Json::array()}};
   }

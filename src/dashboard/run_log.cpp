@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::dashboard {
 namespace {
 
@@ -54,7 +56,7 @@ void RunLog::add(std::string_view line) {
     if (newest >= 0) step_ = newest;
     return;
   }
-  Json json = Json::parse(line, nullptr, false);
+  Json json = json_or_null(line);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return;
   const std::string event = json["event"];
   if (event == "step") return;

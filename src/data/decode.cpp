@@ -122,7 +122,7 @@ Result<ImageSize> image_size(std::string_view bytes) {
 }
 
 Image read_image(const std::filesystem::path& path, ColorMode mode) {
-  const std::string bytes = FileSystem::system().read(path);
+  const std::string bytes = FileSystem::system().read(path, kMostPictureBytes);
   Result<Image> image = decode_image(bytes, mode);
   if (!image) {
     throw DataError(fmt::format("cannot read image {}: {} ({} bytes)", path.string(), image.error(), bytes.size()),

@@ -9,13 +9,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
@@ -122,11 +121,12 @@ FailureRecord record_of_end(const WorkerEnd& end) {
 }
 
 std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
-  std::error_code missing;
-  if (!std::filesystem::is_regular_file(file, missing)) return std::nullopt;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  const Json json = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
+  Json json;
+  try {
+    json = read_json_file(FileSystem::system(), file);
+  } catch (const Error&) {  // none, or torn, or more than any error has
+    return std::nullopt;
+  }
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
   const Json& message = json["message"];
   if (message.is_string()) return WorkerError{"", text::for_people(message.get<std::string>())};

@@ -7,9 +7,12 @@
 #include <openssl/x509_vfy.h>
 
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/store/tls.h"
 
 namespace lockstep {
@@ -46,6 +49,17 @@ TlsContext make_context(const SSL_METHOD* method) {
   return context;
 }
 
+/// OpenSSL reads a file to its end, whatever its size.
+void require_small(const std::string& file) {
+  constexpr std::uint64_t kMostBytes = 16U << 20U;
+  std::error_code problem;
+  const auto size = std::filesystem::is_regular_file(file, problem) ? std::filesystem::file_size(file, problem) : 0;
+  if (problem || size <= kMostBytes) return;
+  throw UsageError(
+      fmt::format("{} has {}; a PEM file of at most {} is read", file, text::bytes(size), text::bytes(kMostBytes)),
+      "give the PEM file of a certificate or a key");
+}
+
 }  // namespace
 
 TlsContext server_tls(const std::string& certificate, const std::string& key) {
@@ -53,6 +67,8 @@ TlsContext server_tls(const std::string& certificate, const std::string& key) {
     throw UsageError(fmt::format("the certificate {} has no private key", certificate),
                      "name its PEM file with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
   }
+  require_small(certificate);
+  require_small(key);
   TlsContext context = make_context(::TLS_server_method());
   ::SSL_CTX_set_num_tickets(context.get(), 0);  // no client comes back with one
   if (::SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
@@ -68,6 +84,7 @@ TlsContext server_tls(const std::string& certificate, const std::string& key) {
 }
 
 TlsContext client_tls(const std::string& trust) {
+  require_small(trust);
   TlsContext context = make_context(::TLS_client_method());
   if (::SSL_CTX_load_verify_file(context.get(), trust.c_str()) != 1) {
     throw UsageError(fmt::format("{} holds no certificate to trust ({})", trust, problem()),

@@ -13,7 +13,6 @@
 #include <cerrno>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_lock.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 
@@ -73,6 +72,38 @@ std::vector<std::pair<std::string, std::string>> special_files(const test::TempD
 }
 
 // A named pipe would otherwise be waited for, and a device read until the memory is full.
+std::string refusal_of(const std::filesystem::path& file, std::uint64_t most) {
+  try {
+    (void)FileSystem::system().read(file, most);
+    return "";
+  } catch (const DataError& error) {
+    return error.message();
+  }
+}
+
+TEST(FileSystem, AHugeFileIsRefusedByItsSizeBeforeMemoryIsTaken) {
+  const test::TempDir folder;
+  const auto file = folder / "huge";
+  write_file_atomically(FileSystem::system(), file, "x");
+  std::filesystem::resize_file(file, std::uintmax_t{8} << 40U);  // no memory holds it
+  EXPECT_EQ(refusal_of(file, kMostReadBytes),
+            fmt::format("{} has 8.8 TB; such a file of at most 16.8 MB is read", file.string()));
+  EXPECT_EQ(refusal_of(file, std::uint64_t{1} << 32U),
+            fmt::format("{} has 8.8 TB; such a file of at most 4.3 GB is read", file.string()));
+}
+
+TEST(FileSystem, AFileThatHasMoreThanItSaysIsReadUpToTheLimit) {
+  EXPECT_EQ(refusal_of("/proc/self/status", 100),
+            "/proc/self/status has more than 100 B; such a file of at most 100 B is read");
+}
+
+TEST(FileSystem, AFileOfTheLimitIsRead) {
+  const test::TempDir folder;
+  write_file_atomically(FileSystem::system(), folder / "a", "12345");
+  EXPECT_EQ(FileSystem::system().read(folder / "a", 5), "12345");
+  EXPECT_NE(refusal_of(folder / "a", 4), "");
+}
+
 TEST(FileSystem, WhatIsNoRegularFileIsRefusedByNameAtOnce) {
   const test::TempDir folder;
   UniqueFd listener;

@@ -61,7 +61,7 @@ class FaultyFileSystem final : public FileSystem {
     synced_[path.string()] = false;
     return std::make_unique<File>(*this, path, real().create(path));
   }
-  std::string read(const std::filesystem::path& path) override { return real().read(path); }
+  std::string read(const std::filesystem::path& path, std::uint64_t most) override { return real().read(path, most); }
   bool exists(const std::filesystem::path& path) override { return real().exists(path); }
   std::vector<std::string> list(const std::filesystem::path& folder) override { return real().list(folder); }
   void make_folder(const std::filesystem::path& folder) override {

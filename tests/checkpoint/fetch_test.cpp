@@ -18,7 +18,6 @@
 #include "checkpoint/formats/sha256.h"
 #include "checkpoint/small_disk.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_lock.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"
 #include "support/http_server.h"

@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
 #include <thread>
 
 #include "checkpoint/faulty_file_system.h"
+#include "checkpoint/formats/manifest_json.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -123,6 +128,34 @@ TEST(Sharded, APartThatIsMissingMakesTheCheckpointTorn) {
   save_together(run / "checkpoints", 7, 3);
   fs::remove(run / "checkpoints/step-00000007/model.part-2-of-3.safetensors");
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3)) << "the one before is taken";
+}
+
+/// A checkpoint of two parts whose hashes are right, and what the first says of where its piece belongs.
+fs::path step_with_slice(const fs::path& folder, const std::string& slice) {
+  const fs::path step = folder / "step-00000001";
+  good().make_folder(step);
+  Manifest manifest{.format_version = 2, .meta = {.step = 1}, .libtorch = "1.13.1", .instruction_set = "AVX2"};
+  for (const auto& [part, words] : {std::pair(1, slice), std::pair(2, std::string(R"({"begin": 2, "shape": [4]})"))}) {
+    const std::string name = fmt::format("model.part-{}-of-2.safetensors", part);
+    manifest.files[name] = write_safetensors(good(), step / name, {{"w", at::zeros({2})}}, {{"slice.w", words}});
+  }
+  write_file_atomically(good(), step / "manifest.json", checkpoint::manifest_to_json(manifest));
+  return step;
+}
+
+TEST(Sharded, WhatCannotBeReadIsNotCalledWholeThoughItsHashesAreRight) {
+  const test::TempDir run;
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const std::string& slice : {deep, R"({"begin": )" + deep + R"(, "shape": [4]})", std::string("[]"),
+                                   std::string(R"({"begin": 1, "shape": [4]})")}) {
+    const VerifyReport report = verify_checkpoint(good(), step_with_slice(run.path(), slice));
+    EXPECT_THAT(report.problem(), HasSubstr("has the bytes that were written, but cannot be read"))
+        << slice.substr(0, 30);
+    EXPECT_FALSE(find_newest_valid(good(), run.path()).has_value());
+  }
+  const fs::path whole = step_with_slice(run.path(), R"({"begin": 0, "shape": [4]})");
+  EXPECT_EQ(verify_checkpoint(good(), whole).problem(), "");
+  EXPECT_EQ(load_checkpoint(whole.string()).state("model").size(), 1U);
 }
 
 TEST(Sharded, SaysWhoseEntryCannotBeSaved) {

@@ -108,7 +108,7 @@ TEST(Weights, AShardedModelIsReadThroughItsIndex) {
   EXPECT_THAT(fault(R"({"weight_map": {"bias": "../m-1.safetensors"}})"), HasSubstr("no name of a file beside it"));
   EXPECT_THAT(fault(R"({"weight_map": {"bias": "m-3.safetensors"}})"), HasSubstr("m-3.safetensors does not exist"));
   EXPECT_THAT(fault("{}"), HasSubstr("no weight_map"));
-  EXPECT_THAT(fault("["), HasSubstr("no JSON object"));
+  EXPECT_THAT(fault("["), HasSubstr("no JSON"));
 }
 
 TEST(MatchWeights, ListsWhatFitsAndWhatDoesNot) {

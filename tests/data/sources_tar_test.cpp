@@ -235,6 +235,15 @@ TEST_F(Shards, NameWhatIsWrongWithASample) {
               HasSubstr("no picture"));
 }
 
+TEST_F(Shards, RefuseLabelsThatAreNestedTooDeep) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const std::string& label : {deep, R"({"id": )" + deep + "}", R"({"captions": [)" + deep + "]}"}) {
+    put(folder_ / "deep.tar", data::tar_member("x.png", golden("rgb.png")) + data::tar_member("x.json", label) + kEnd);
+    EXPECT_THAT(fault_of<DataError>([&] { (void)TarShards((folder_ / "deep.tar").string()).get(0); }),
+                HasSubstr("lists and objects are nested more than 64 deep"));
+  }
+}
+
 AnnotatedImage marked_picture() {
   AnnotatedImage picture;
   picture.pixels = Image{{4, 2}, 3, std::vector<std::uint8_t>(24, 7)};

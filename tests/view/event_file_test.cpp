@@ -217,7 +217,7 @@ class FullDisk final : public FileSystem {
   std::unique_ptr<WritableFile> create(const std::filesystem::path& /*path*/) override {
     return std::make_unique<File>(*this);
   }
-  std::string read(const std::filesystem::path& /*path*/) override { return ""; }
+  std::string read(const std::filesystem::path& /*path*/, std::uint64_t /*most*/) override { return ""; }
   bool exists(const std::filesystem::path& /*path*/) override { return true; }
   std::vector<std::string> list(const std::filesystem::path& /*folder*/) override { return {}; }
   void make_folder(const std::filesystem::path& /*folder*/) override {}

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/doctor/child.h"
 #include "lockstep/launch/processes.h"
@@ -31,7 +32,7 @@ fs::path own_folder() {
 }
 
 void take_line(const std::string& text, view::AllReduceFacts& facts) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = json_or_null(text);
   if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) return;
   if (!json["median_us"].is_number()) return;  // null
   const double micros = json.value("median_us", 0.0);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "lockstep/base/json.h"
 #include "lockstep/doctor/child.h"
 
 namespace lockstep::apps {
@@ -30,7 +31,7 @@ std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   std::map<std::int64_t, double> times;
   for (std::size_t at = 0; at < result.out.size();) {
     const std::size_t end = std::min(result.out.find('\n', at), result.out.size());
-    const auto json = nlohmann::json::parse(result.out.substr(at, end - at), nullptr, false);
+    const auto json = json_or_null(std::string_view(result.out).substr(at, end - at));
     at = end + 1;
     if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) continue;
     if (json["median_us"].is_number())

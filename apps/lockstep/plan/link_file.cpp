@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::apps {
 namespace {
@@ -32,7 +33,7 @@ schedule::Link link_of_doctor(std::string_view text) {
     const std::string_view line = text.substr(at, end - at);
     at = end + 1;
     const std::size_t begin = std::min(line.find('{'), line.size());  // a launcher puts the rank before it
-    const auto json = nlohmann::json::parse(line.substr(begin), nullptr, false);
+    const auto json = json_or_null(line.substr(begin));
     if (!json.is_object() || !json.contains("link")) continue;
     const double rate = number_of(json, "gbit_per_s") * kGigabit;
     const double trip = number_of(json, "round_trip_us") * 1e-6;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/doctor/child.h"
@@ -50,7 +51,7 @@ class TemporaryFolder {
 nlohmann::json bench_line(const std::string& out) {
   const std::size_t at = out.find("{\"bench\"");
   if (at == std::string::npos) return nullptr;
-  return nlohmann::json::parse(out.substr(at, out.find('\n', at) - at), nullptr, false);
+  return json_or_null(out.substr(at, out.find('\n', at) - at));
 }
 
 /// What a bench of a recipe is asked.

@@ -58,6 +58,19 @@ class UniqueFd {
 /// file; IoError where it cannot be opened.
 [[nodiscard]] UniqueFd open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
+/// Whether a lock was taken.
+enum class FileLock {
+  kTaken,       ///< this process has it
+  kBusy,        ///< another process has it
+  kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): nothing keeps other processes
+                ///< away
+};
+
+/// Tries to take the lock of the open file `fd` for this process alone. The lock ends when the file is closed.
+/// kUnsupported is logged once per program. Never blocks.
+/// Throws: IoError naming `path` and the cause.
+[[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
+
 /// A file that is being written. Its destructor closes it, without fsync.
 class WritableFile {
  public:
@@ -80,6 +93,9 @@ class ReadableFile {
   virtual void read(std::uint64_t offset, void* data, std::size_t size) = 0;
 };
 
+/// What FileSystem::read() reads where its caller names no limit.
+inline constexpr std::uint64_t kMostReadBytes = 16U << 20U;
+
 /// The file operations that Lockstep uses. Paths are absolute or relative to the working directory. Thread-safe: yes.
 /// Every function blocks.
 class FileSystem {
@@ -87,11 +103,12 @@ class FileSystem {
   virtual ~FileSystem() = default;
   /// Creates or truncates a file. Throws: IoError; DataError where the path is something other than a regular file.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
-  /// Returns the whole content of a file. Throws: DataError where it is missing or no regular file, IoError where it
-  /// cannot be read.
-  virtual std::string read(const std::filesystem::path& path) = 0;
+  /// Returns the whole content of a file of at most `most` bytes. It asks for the size before it takes memory, and
+  /// stops where a file that grows has more. Throws: DataError where the file is missing, no regular file or larger;
+  /// IoError where it cannot be read.
+  virtual std::string read(const std::filesystem::path& path, std::uint64_t most = kMostReadBytes) = 0;
   /// Opens a large file that the caller reads in pieces into its own memory. A file system that does not override this
-  /// uses read(). Throws: as read().
+  /// reads it whole. Throws: as read().
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   /// Returns true where something lies at `path`, whatever it is. Throws: IoError.
   virtual bool exists(const std::filesystem::path& path) = 0;

@@ -3,10 +3,10 @@
 // user's types with to_json and from_json). Use it for settings, counts and names; send data as tensors.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/json.h"
 #include "lockstep/comm/process_group.h"
 
 #pragma GCC visibility push(default)
@@ -32,10 +32,14 @@ std::string pack_object(const Value& value) {
   return bytes;
 }
 
-/// Returns the value that pack_object() made bytes of. Throws: nlohmann::json::exception where the bytes do not fit.
+/// The most that one rank says to another.
+inline constexpr JsonLimits kObjectLimits{.bytes = 1U << 30U, .values = 100'000'000, .depth = 512};
+
+/// Returns the value that pack_object() made bytes of. Throws: DataError where they are none or beyond the limits;
+/// nlohmann::json::exception where the value is of another type.
 template <class Value>
 Value unpack_object(const std::string& bytes) {
-  return nlohmann::json::from_cbor(bytes).template get<Value>();
+  return parse_cbor(bytes, kObjectLimits).template get<Value>();
 }
 
 }  // namespace comm

@@ -40,6 +40,9 @@ struct Image {
 /// Pillow's limit against files that are made to exhaust the memory.
 inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 
+/// The most bytes that a picture's file may have.
+inline constexpr std::uint64_t kMostPictureBytes = 512U << 20U;
+
 /// Sets the process's limit of pixels (the setting data.max_pixels). A larger picture is refused by its header, before
 /// memory is allocated; so is a picture of more than a quarter of the limit whose file has less than one byte for 100
 /// pixels. Throws: UsageError below 1. Thread-safe: yes.

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -67,7 +68,7 @@ namespace {
 
 /// All pictures of a set have one size. If the first file cannot be read, the loader reports it when it reads the file.
 void require_size(const std::filesystem::path& file, const Labels& labels) {
-  const Result<ImageSize> size = image_size(FileSystem::system().read(file));
+  const Result<ImageSize> size = image_size(FileSystem::system().read(file, kMostPictureBytes));
   if (!size || size.value() == ImageSize{labels.width, labels.height}) return;
   throw other_size(file, size.value(), labels, "the model takes the size of its images, which is one for all: add");
 }

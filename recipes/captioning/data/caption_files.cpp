@@ -16,6 +16,7 @@
 #include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sources/text_files.h"
 
@@ -26,7 +27,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
-constexpr std::size_t kShownFault = 100;  // bytes of what the JSON library says
+constexpr JsonLimits kLimits{.bytes = 1U << 30U,
+                             .values = 64'000'000};  // COCO's, with Karpathy's tokens, has 15 million
 constexpr const char* kTextHint = "a line is FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
 
 std::int64_t line_of_byte(std::string_view text, std::size_t byte) {
@@ -73,6 +75,7 @@ class TextTable {
                       kTextHint);
     }
     const std::string_view caption = line.substr(tab + 1);
+    require_short(caption, fmt::format("{}: line {}", name_, number));
     if (words_of(caption).empty()) {
       throw DataError(fmt::format("{}: line {}: the caption of {} is empty", name_, number, shown(key)), kTextHint);
     }
@@ -124,11 +127,10 @@ bool is_wanted(int /*depth*/, json::parse_event_t event, json& parsed) {
 json parse_document(std::string_view text, const fs::path& file) {
   const char* const hint = "captions come as COCO's JSON or as Karpathy's";
   try {
-    return json::parse(text, is_wanted);
-  } catch (const json::parse_error& fault) {
-    throw no_json(file, text, fault.byte, hint);
-  } catch (const json::exception& fault) {  // such as a number that no double holds
-    throw DataError(fmt::format("{}: {}", file.string(), shown(fault.what(), kShownFault)), hint);
+    return parse_json(text, kLimits, is_wanted);
+  } catch (const JsonError& fault) {
+    if (fault.why() == JsonError::kNoJson) throw no_json(file, text, fault.byte(), hint);
+    throw DataError(fmt::format("{}: {}", file.string(), fault.message()), hint);
   }
 }
 
@@ -245,6 +247,7 @@ class JsonTable {
                       "files of objects or keypoints have no captions: give captions_*.json");
     }
     image.captions.push_back(at->get<std::string>());
+    require_short(image.captions.back(), fmt::format("{}: caption {} of image {}", name_, number, shown(image.id)));
     if (words_of(image.captions.back()).empty()) {
       throw DataError(fmt::format("{}: caption {} of image {} is empty", name_, number, shown(image.id)),
                       "correct the caption, or take it out");
@@ -313,11 +316,23 @@ class IdReader final : public json::json_sax_t {
 
 IdList parse_id_object(std::string_view text, const fs::path& file) {
   IdReader reader(file, text);
-  json::sax_parse(text, &reader);
+  try {
+    (void)read_json_events(text, kLimits, reader);
+  } catch (const JsonError& fault) {
+    throw DataError(fmt::format("{}: {}", file.string(), fault.message()));
+  }
   return std::move(reader).done();
 }
 
 }  // namespace
+
+void require_short(std::string_view caption, const std::string& where) {
+  constexpr std::size_t kMostBytes = 64U << 10U;
+  if (caption.size() <= kMostBytes) return;
+  throw DataError(fmt::format("{} has a caption of {}; captions of at most {} are read", where,
+                              text::bytes(caption.size()), text::bytes(kMostBytes)),
+                  "correct the caption, or take it out");
+}
 
 void require_utf8(std::string_view bytes, const fs::path& file) {
   if (is_utf8(bytes)) return;
@@ -329,7 +344,7 @@ void require_utf8(std::string_view bytes, const fs::path& file) {
 }
 
 std::string file_text(const fs::path& file) {
-  std::string bytes = FileSystem::system().read(file);
+  std::string bytes = FileSystem::system().read(file, kLimits.bytes);
   Result<std::string> text = utf8_text(bytes);
   return text ? std::move(text).value() : bytes;
 }

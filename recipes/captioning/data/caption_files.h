@@ -50,6 +50,9 @@ struct IdList {
 /// Throws: DataError naming the first line that is no UTF-8.
 void require_utf8(std::string_view bytes, const std::filesystem::path& file);
 
+/// Refuses a caption that is none: its words would take gigabytes. `where` begins the message. Throws: DataError.
+void require_short(std::string_view caption, const std::string& where);
+
 /// The text of a file, converted where its byte order mark says UTF-16; other bytes as they are, for require_utf8().
 /// Throws: DataError where the file is missing; IoError.
 [[nodiscard]] std::string file_text(const std::filesystem::path& file);

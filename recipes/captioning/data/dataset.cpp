@@ -20,6 +20,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/resize.h"
 #include "lockstep/data/augment/to_tensor.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -217,7 +218,7 @@ class CaptionDataset::Impl {
   }
 
   static EncodedImage encoded(const std::string& file) {
-    const auto bytes = std::make_shared<const std::string>(FileSystem::system().read(file));
+    const auto bytes = std::make_shared<const std::string>(FileSystem::system().read(file, kMostPictureBytes));
     return {bytes, *bytes, file};
   }
 

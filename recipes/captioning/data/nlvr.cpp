@@ -15,6 +15,7 @@
 #include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::captioning {
@@ -41,7 +42,7 @@ std::string nlvr_field(const json& line, const char* key, bool needed, const std
 }
 
 Judgement parse_judgement(std::string_view text, const std::string& where) {
-  const json line = json::parse(text, nullptr, false);
+  const json line = json_or_null(text);
   if (!line.is_object()) throw DataError(fmt::format("{} is no JSON object", where), "NLVR's files have one a line");
   Judgement judgement{.identifier = nlvr_field(line, "identifier", true, where),
                       .directory = nlvr_field(line, "directory", false, where),
@@ -56,6 +57,7 @@ Judgement parse_judgement(std::string_view text, const std::string& where) {
   if (fault != std::errc() || end == id.data() + id.size() || *end != '-') {
     throw DataError(fmt::format("{} has the identifier '{}', must be NUMBER-NUMBER", where, shown(id)));
   }
+  require_short(judgement.sentence, where);
   if (judgement.is_true && words_of(judgement.sentence).empty()) {
     throw DataError(fmt::format("{} has an empty sentence about {}", where, shown(id)));
   }

@@ -23,6 +23,8 @@ constexpr std::string_view kFeatureArray = "feat";
 constexpr std::int64_t kMostFeatureValues = std::int64_t{1} << 24U;
 constexpr std::uint64_t kMostFeatureBytes = 8 * static_cast<std::uint64_t>(kMostFeatureValues) + (1U << 17U);
 
+constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // with boxes and scores beside them
+
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
 
 /// Bytes of a value, or 0 for a type that is not read.
@@ -149,7 +151,7 @@ Result<FeatureRows> parse_features(std::string_view npz, std::int64_t most_rows)
 }
 
 FeatureRows read_features(const std::filesystem::path& file, std::int64_t most_rows) {
-  auto rows = parse_features(FileSystem::system().read(file), most_rows);
+  auto rows = parse_features(FileSystem::system().read(file, kMostNpzBytes), most_rows);
   if (rows) return std::move(*rows);
   throw DataError(fmt::format("features {}: {}", file.string(), rows.error()),
                   "features are written by numpy.savez(file, feat=array) with an array of (rows, width) floats");

@@ -95,8 +95,10 @@ void DocumentFrequencies::save(const fs::path& path) const {
   write_file_atomically(FileSystem::system(), path, bytes);
 }
 
+constexpr std::uint64_t kMostBytes = 1U << 30U;  // COCO's has 60 MB
+
 DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
-  const std::string bytes = FileSystem::system().read(path);
+  const std::string bytes = FileSystem::system().read(path, kMostBytes);
   const auto fail = [&](const std::string& what) {
     return DataError(fmt::format("{}: {}", path.string(), what),
                      "without such a file document frequencies are counted in the training captions");

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/decode.h"
 #include "segmentation/synthetic/planes.h"
 
 namespace lockstep::segmentation {
@@ -119,13 +120,13 @@ Image small_map(std::string_view bytes, PngKind kind, const fs::path& file) {
 bool is_deep_png(std::string_view bytes) noexcept { return png_kind(bytes).depth == 16; }
 
 NumberMap read_numbers(const fs::path& file) {
-  const std::string bytes = FileSystem::system().read(file);
+  const std::string bytes = FileSystem::system().read(file, kMostPictureBytes);
   (void)checked_kind(bytes, file);
   return decode_by_spng(bytes, file);
 }
 
 Image read_map(const fs::path& file, MapMeaning meaning) {
-  const std::string bytes = FileSystem::system().read(file);
+  const std::string bytes = FileSystem::system().read(file, kMostPictureBytes);
   const PngKind kind = checked_kind(bytes, file);
   if (meaning == MapMeaning::kInstances) return classes_of(decode_by_spng(bytes, file), Numbers::kInstances);
   if (kind.depth == 16) {

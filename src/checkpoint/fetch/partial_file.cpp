@@ -34,7 +34,7 @@ PartialFile::PartialFile(const std::filesystem::path& path) : path_(path) {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) fail_part("open", part_path());
   if (has_cache_file(tag_path()) && fs::file_size(tag_path()) <= kMostTagBytes) {
-    tag_ = FileSystem::system().read(tag_path());
+    tag_ = FileSystem::system().read(tag_path(), kMostTagBytes);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
   if (size_ > 0 && tag_.empty()) restart("");

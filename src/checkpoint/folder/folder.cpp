@@ -14,6 +14,8 @@ namespace lockstep::checkpoint {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kMostNameBytes = 4096;
+
 std::vector<StepFolder> list_steps(FileSystem& files, const fs::path& folder) {
   std::vector<StepFolder> steps;
   for (const std::string& name : files.list(folder)) {
@@ -30,10 +32,7 @@ std::vector<StepFolder> list_steps(FileSystem& files, const fs::path& folder) {
 Result<Manifest> read_manifest(FileSystem& files, const fs::path& step_folder) {
   const fs::path path = step_folder / kManifestName;
   try {
-    if (const std::uint64_t size = files.open(path)->size(); size > kMaxManifestBytes) {
-      return Failure{fmt::format("{} is torn: {} bytes are no manifest", path.string(), size)};
-    }
-    auto manifest = manifest_from_json(files.read(path));
+    auto manifest = manifest_from_json(files.read(path, kMaxManifestBytes));
     if (manifest) return manifest;
     return Failure{fmt::format("{} is torn: {}", path.string(), manifest.error())};
   } catch (const DataError& error) {
@@ -52,7 +51,7 @@ std::string compare(const FileDigest& found, const FileDigest& expected) {
 Result<fs::path> follow_name(FileSystem& files, const fs::path& folder, const std::string& name) {
   std::string content;
   try {
-    content = files.read(folder / name);
+    content = files.read(folder / name, kMostNameBytes);
   } catch (const DataError& error) {
     return Failure{error.message()};
   }
@@ -67,7 +66,7 @@ Result<fs::path> follow_name(FileSystem& files, const fs::path& folder, const st
   for (const StepFolder& candidate : list_steps(files, folder)) {
     const fs::path manifest = candidate.path / kManifestName;
     if (candidate.name.step != step->step || !files.exists(manifest)) continue;
-    if (digest_of(files.read(manifest)).xxh3_128 == hash) return candidate.path;
+    if (digest_of(files.read(manifest, kMaxManifestBytes)).xxh3_128 == hash) return candidate.path;
   }
   return Failure{fmt::format("{} names {}, which is gone or not the same any more", (folder / name).string(),
                              step_name(step->step))};

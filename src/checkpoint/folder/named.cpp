@@ -22,7 +22,7 @@ void name_checkpoint(FileSystem& files, const fs::path& folder, const std::strin
   if (const auto parsed = parse_step_name(step); !parsed || parsed->bad != 0) {
     throw UsageError(fmt::format("'{}' cannot stand for {}: it is no step folder", name, step_folder.string()));
   }
-  const std::string manifest = files.read(folder / step / kManifestName);
+  const std::string manifest = files.read(folder / step / kManifestName, kMaxManifestBytes);
   write_file_atomically(files, folder / name, fmt::format("{} {}\n", step, digest_of(manifest).xxh3_128));
 }
 

@@ -9,6 +9,7 @@
 
 #include "checkpoint/formats/folder_names.h"
 #include "checkpoint/formats/hash.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
@@ -157,7 +158,7 @@ Result<Manifest> manifest_from_json(std::string_view text) {
   if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are no manifest", text.size())};
   if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
   try {
-    const auto json = nlohmann::json::parse(text.begin(), text.end());
+    const auto json = parse_json(text, {.bytes = kMaxManifestBytes});
     if (const auto version = integer_of(json.at("format_version"));
         version < kFormatVersion || version > kShardedFormatVersion) {
       return Failure{fmt::format("its format is {}, this program reads {} and {}", version, kFormatVersion,
@@ -170,6 +171,8 @@ Result<Manifest> manifest_from_json(std::string_view text) {
     if (const std::string why = missing_part(manifest); !why.empty()) return Failure{why};
     if (const std::string why = manifest_problem(manifest); !why.empty()) return Failure{why};
     return manifest;
+  } catch (const JsonError& error) {
+    return Failure{error.message()};
   } catch (const nlohmann::json::exception& error) {
     return Failure{error.what()};
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -34,10 +35,12 @@ std::string slice_to_json(const TensorSlice& slice) {
 
 Result<TensorSlice> slice_from_json(const std::string& text) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text);
     return TensorSlice{.begin = slice_integer(json.at("begin")),
                        .shape = integers_of(json.at("shape")),
                        .strides = integers_of(json.value("strides", nlohmann::json::array()))};
+  } catch (const JsonError& error) {
+    return Failure{error.message()};
   } catch (const nlohmann::json::exception& error) {
     return Failure{error.what()};
   }

@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/formats/hash.h"
+#include "checkpoint/formats/little_endian.h"
 #include "checkpoint/formats/safetensors_file.h"
 #include "checkpoint/formats/safetensors_header.h"
 #include "checkpoint/formats/scalar_json.h"
@@ -24,6 +26,9 @@ static_assert(std::endian::native == std::endian::little, "safetensors holds lit
 namespace checkpoint {
 namespace {
 
+constexpr std::size_t kLengthField = 8;
+constexpr std::uint64_t kBoolBlock = 1U << 20U;
+constexpr const char* kTornHint = "the file is torn, or no safetensors file";
 constexpr std::string_view kScalarPrefix = "scalar.";
 
 struct TypeRow {
@@ -119,9 +124,38 @@ Result<std::string> scalar_json(const StateValue& value) {
   return Failure{"a tensor"};
 }
 
+SafetensorsHeader read_header(ReadableFile& file, const std::string& path) {
+  std::string front(std::min<std::uint64_t>(kLengthField, file.size()), '\0');
+  file.read(0, front.data(), front.size());
+  if (front.size() == kLengthField) {
+    const std::uint64_t bytes = from_little_endian(front, kLengthField);
+    front.resize(kLengthField + std::min({bytes, kMaxHeaderBytes, file.size() - kLengthField}));
+    file.read(0, front.data(), front.size());
+  }
+  auto header = parse_safetensors_header(front, file.size());
+  if (!header) throw DataError(fmt::format("{}: {}", path, header.error()), kTornHint);
+  return std::move(*header);
+}
+
+StateDict outline_of(ReadableFile& file, const std::string& path, SafetensorsMetadata* metadata) {
+  const SafetensorsHeader header = read_header(file, path);
+  StateDict state;
+  std::string block;
+  for (const TensorEntry& entry : header.tensors) {
+    state.emplace(entry.name, at::empty(entry.shape, at::TensorOptions(at::kMeta).dtype(scalar_type(entry.dtype))));
+    for (std::uint64_t at = entry.begin; entry.dtype == DType::kBool && at < entry.end; at += block.size()) {
+      block.resize(std::min(kBoolBlock, entry.end - at));
+      file.read(header.data_start + at, block.data(), block.size());
+      check_bools({entry.name, entry.dtype, entry.shape, at, at + block.size()}, block.data(), path);
+    }
+  }
+  split_metadata(header.metadata, path, state, metadata);
+  return state;
+}
+
 StateDict state_from_bytes(const FileBytes& bytes, const std::string& file, SafetensorsMetadata* metadata) {
   const auto header = parse_safetensors_header(bytes.view());
-  if (!header) throw DataError(fmt::format("{}: {}", file, header.error()), "the file is torn, or no safetensors file");
+  if (!header) throw DataError(fmt::format("{}: {}", file, header.error()), kTornHint);
   StateDict state;
   for (const TensorEntry& entry : header->tensors) {
     state.emplace(entry.name, tensor_from(entry, bytes, header->data_start, file));
@@ -161,6 +195,7 @@ FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& pat
 }
 
 StateDict read_safetensors(FileSystem& files, const std::filesystem::path& path, SafetensorsMetadata* metadata) {
+  (void)checkpoint::read_header(*files.open(path), path.string());
   return checkpoint::state_from_bytes(checkpoint::read_file(files, path), path.string(), metadata);
 }
 

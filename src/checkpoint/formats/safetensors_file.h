@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/formats/read_file.h"
+#include "checkpoint/formats/safetensors_header.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/safetensors.h"
 
@@ -14,6 +15,14 @@ namespace lockstep::checkpoint {
 /// Throws: DataError.
 [[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
+
+/// Reads the header alone: a file that is none is refused before memory for its bytes is taken. `path` is for messages.
+/// Throws: DataError; IoError.
+[[nodiscard]] SafetensorsHeader read_header(ReadableFile& file, const std::string& path);
+
+/// Returns what state_from_bytes() would return, with tensors that have no bytes. Throws: DataError, where that would.
+[[nodiscard]] StateDict outline_of(ReadableFile& file, const std::string& path,
+                                   SafetensorsMetadata* metadata = nullptr);
 
 /// Returns a plain value's canonical JSON. Fails for a tensor, and for a text that is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_json(const StateValue& value);

@@ -8,6 +8,8 @@
 
 #include "checkpoint/formats/safetensors_header.h"
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -130,7 +132,11 @@ Result<RawHeader> read_header_json(std::string_view json) {
   // nlohmann would skip a byte order mark and leading space; the format has neither.
   if (json.empty() || json.front() != '{') return Failure{"the header does not begin with '{'"};
   HeaderReader reader;
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) return Failure{reader.error()};
+  try {
+    if (!read_json_events(json, {.bytes = json.size(), .values = json.size()}, reader)) return Failure{reader.error()};
+  } catch (const JsonError& error) {
+    return Failure{"the header: " + error.message()};
+  }
   return reader.take();
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -47,8 +49,12 @@ Result<std::string> scalar_to_json(const Scalar& value) {
 
 Result<Scalar> scalar_from_json(std::string_view json) {
   if (json.size() > kMaxScalarBytes) return Failure{fmt::format("a plain value of {} bytes", json.size())};
-  const auto value = nlohmann::json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) return Failure{"no JSON"};
+  nlohmann::json value;
+  try {
+    value = parse_json(json, {.bytes = kMaxScalarBytes, .depth = 4});
+  } catch (const JsonError& error) {
+    return Failure{error.message()};
+  }
   if (value.is_boolean()) return Scalar{value.get<bool>()};
   if (value.is_string()) return Scalar{value.get<std::string>()};
   if (value.is_number_float()) return Scalar{value.get<double>()};

@@ -8,8 +8,8 @@
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/formats/finite_rule.h"
-#include "checkpoint/formats/little_endian.h"
 #include "checkpoint/formats/read_file.h"
+#include "checkpoint/formats/safetensors_file.h"
 #include "checkpoint/formats/safetensors_header.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -22,7 +22,6 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kReadBlock = 256U << 10U;  // looked at while it is in a core's cache
 
 /// A state's file, or one of its parts.
@@ -31,19 +30,6 @@ struct OpenState {
   std::unique_ptr<ReadableFile> file;
   SafetensorsHeader header;
 };
-
-SafetensorsHeader header_of(ReadableFile& file, const std::string& path) {
-  std::string front(std::min<std::uint64_t>(kLengthBytes, file.size()), '\0');
-  file.read(0, front.data(), front.size());
-  if (front.size() == kLengthBytes) {
-    const std::uint64_t bytes = from_little_endian(front, kLengthBytes);
-    front.resize(kLengthBytes + std::min({bytes, kMaxHeaderBytes, file.size() - kLengthBytes}));
-    file.read(0, front.data(), front.size());
-  }
-  auto header = parse_safetensors_header(front, file.size());
-  if (!header) throw DataError(fmt::format("{}: {}", path, header.error()), "the file is torn");
-  return std::move(*header);
-}
 
 NotFiniteCount count_in(const OpenState& of, const TensorEntry& entry, const FileBytes& block) {
   NotFiniteCount found;
@@ -64,7 +50,7 @@ std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folde
     if (!of || !FiniteRule::looks_at(of->state)) continue;
     const fs::path path = step_folder / name;
     auto file = files.open(path);
-    SafetensorsHeader header = header_of(*file, path.string());
+    SafetensorsHeader header = read_header(*file, path.string());
     states.push_back({of->state, std::move(file), std::move(header)});
   }
   return states;

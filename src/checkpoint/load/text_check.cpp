@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/config.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
@@ -20,7 +21,12 @@ std::string text_problem(std::string_view file, std::string_view text) {
                        text::bytes(kMostTextBytes));
   }
   if (!file.ends_with(".json")) return yaml_problem(text);
-  return nlohmann::json::accept(text.begin(), text.end()) ? "" : "it is no JSON";
+  try {
+    (void)parse_json(text, {.bytes = kMostTextBytes});
+    return "";
+  } catch (const JsonError& error) {
+    return error.why() == JsonError::kNoJson ? "it is no JSON" : error.message();
+  }
 }
 
 }  // namespace lockstep::checkpoint

@@ -2,11 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/folder/kept_files.h"
+#include "checkpoint/formats/folder_names.h"
 #include "checkpoint/formats/manifest_json.h"
+#include "checkpoint/formats/part_file.h"
 #include "checkpoint/formats/read_file.h"
+#include "checkpoint/formats/safetensors_file.h"
 #include "checkpoint/load/text_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -26,22 +31,48 @@ std::string VerifyReport::problem() const {
 
 namespace {
 
+constexpr std::string_view kUnreadable = "has the bytes that were written, but cannot be read: {}";
+
 /// Returns what is wrong with one file of a checkpoint: its bytes have changed, or its text cannot be read.
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);
+  // Before any memory is taken.
+  if (const auto size = files.open(path)->size(); size != expected.bytes) return compare({.bytes = size}, expected);
   if (!is_text && kept == nullptr) return compare(hash_file(files, path), expected);
   if (is_text && expected.bytes > kMostTextBytes) {
     return fmt::format("has {}; texts of at most {} are read", text::bytes(expected.bytes),
                        text::bytes(kMostTextBytes));
   }
-  if (is_text && files.open(path)->size() != expected.bytes) return compare(hash_file(files, path), expected);
   FileDigest found;
   const FileBytes bytes = read_file(files, path, &found);
   if (kept != nullptr) kept->files[name] = bytes;
   if (std::string problem = compare(found, expected); !problem.empty() || !is_text) return problem;
   const std::string problem = text_problem(name, bytes.view());
-  return problem.empty() ? "" : fmt::format("has the bytes that were written, but cannot be read: {}", problem);
+  return problem.empty() ? "" : fmt::format(kUnreadable, problem);
+}
+
+/// Reads what describes the tensors of a state, and joins its parts without their bytes. Returns what is wrong with a
+/// file, by its name; nothing where it can be read.
+std::map<std::string, std::string> unreadable_states(FileSystem& files, const fs::path& step_folder,
+                                                     const Manifest& manifest) {
+  std::map<std::string, std::string> problems;
+  std::map<std::string, std::vector<StatePart>> parts;
+  for (const auto& [name, digest] : manifest.files) {
+    const auto of = parse_state_file_name(name);
+    if (!of) continue;
+    try {
+      const std::string path = (step_folder / name).string();
+      SafetensorsMetadata metadata;
+      StateDict entries = outline_of(*files.open(path), path, &metadata);
+      if (of->parts == 1) continue;
+      parts[of->state].push_back(part_from(std::move(entries), metadata, path));
+      if (std::ssize(parts[of->state]) == of->parts) (void)join_parts(parts[of->state]);
+    } catch (const DataError& error) {
+      problems[name] = error.message();
+    }
+  }
+  return problems;
 }
 
 }  // namespace
@@ -57,11 +88,14 @@ VerifyReport checkpoint::verify_and_keep(FileSystem& files, const fs::path& step
   report.files.push_back({kManifestName, manifest ? "" : manifest.error()});
   if (!manifest) return report;
   report.manifest = std::move(*manifest);
+  const auto unreadable = unreadable_states(files, step_folder, report.manifest);
   for (const auto& [name, digest] : report.manifest.files) {
     const fs::path path = step_folder / name;
     std::string problem;
     try {
-      problem = check_file(files, path, digest, kept);
+      const auto why = unreadable.find(name);
+      problem = check_file(files, path, digest, why == unreadable.end() ? kept : nullptr);
+      if (problem.empty() && why != unreadable.end()) problem = fmt::format(kUnreadable, why->second);
       if (!problem.empty()) problem = path.string() + " " + problem;
     } catch (const DataError& missing) {
       problem = missing.message();

@@ -65,7 +65,10 @@ std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>
 }
 
 /// A torch file is also read, as `inspect` and `import` do it: a malicious file has correct checksums too.
-void verify_zip(const FileBytes& bytes, FileReport& report) {
+void verify_zip(FileSystem& files, FileReport& report) {
+  FileBytes bytes;
+  const std::string refusal = refusal_of(report, [&] { return bytes = read_zip_file(files, report.path); });
+  if (!refusal.empty()) return add_itself(report, refusal);
   const auto members = parse_zip(bytes.view());
   if (!members) return add_itself(report, members.error());
   if (members->empty()) return add_itself(report, "a zip file that holds nothing");
@@ -81,8 +84,8 @@ void verify_zip(const FileBytes& bytes, FileReport& report) {
   report.proof += "; it holds tensors and plain values only";
 }
 
-void verify_safetensors(const FileBytes& bytes, FileReport& report) {
-  add_itself(report, refusal_of(report, [&] { return state_from_bytes(bytes, report.path.string()); }));
+void verify_safetensors(FileSystem& files, FileReport& report) {
+  add_itself(report, refusal_of(report, [&] { return outline_of(*files.open(report.path), report.path.string()); }));
   report.proof = "its header fits its bytes; the format has no checksum";
 }
 
@@ -99,14 +102,16 @@ bool FileReport::ok() const {
 
 FileReport verify_file(FileSystem& files, const fs::path& path) {
   FileReport report{path, {}, 0, {}};
-  const FileBytes bytes = read_file(files, path);
-  report.bytes = bytes.size;
+  const auto file = files.open(path);
+  report.bytes = file->size();
+  std::string front(std::min<std::uint64_t>(4, file->size()), '\0');
+  file->read(0, front.data(), front.size());
   if (has_ending(path, {".safetensors"})) {
-    verify_safetensors(bytes, report);
+    verify_safetensors(files, report);
   } else if (has_ending(path, {".json"})) {
     verify_index(files, report);
-  } else if (is_zip(bytes.view()) || has_ending(path, {".pth", ".pt", ".npz", ".zip"})) {
-    verify_zip(bytes, report);
+  } else if (is_zip(front) || has_ending(path, {".pth", ".pt", ".npz", ".zip"})) {
+    verify_zip(files, report);
   } else {
     throw DataError(
         fmt::format("{} is neither a zip file (.pth, .npz), .safetensors nor an index of such", path.string()),

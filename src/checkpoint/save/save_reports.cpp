@@ -7,6 +7,7 @@
 
 #include "checkpoint/save/finite_check.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::checkpoint {
 
@@ -31,11 +32,13 @@ std::string to_bytes(const SaveReport& report) {
 
 SaveReport save_report_from_bytes(const std::string& bytes) {
   try {
-    const auto json = nlohmann::json::from_cbor(bytes);
+    const auto json = parse_cbor(bytes);
     SaveReport report{.folder = json.at("folder"), .again = json.at("again"), .not_finite = json.at("not_finite")};
     if (const std::string failure = json.at("failure"); !failure.empty()) report.failure = parse_failure(failure);
     for (const auto& [name, digest] : json.at("files").items()) report.files[name] = {digest.at(0), digest.at(1)};
     return report;
+  } catch (const JsonError& error) {
+    throw InternalError(fmt::format("a rank's report on a save is {}", error.message()));
   } catch (const nlohmann::json::exception& error) {
     throw InternalError(fmt::format("a rank's report on a save is {}", error.what()));
   }

@@ -14,6 +14,10 @@ namespace lockstep::checkpoint {
 /// DataError.
 [[nodiscard]] TorchValue torch_file_of(const FileBytes& file, const std::string& name);
 
+/// Reads a zip file. One that ends otherwise is refused before memory for its bytes is taken. Throws: DataError;
+/// IoError.
+[[nodiscard]] FileBytes read_zip_file(FileSystem& files, const std::filesystem::path& path);
+
 /// Returns why a file of this size must not be unpacked to so many bytes; "" where it may be.
 [[nodiscard]] std::string unpacked_problem(std::uint64_t file_bytes, std::uint64_t unpacked_bytes);
 

@@ -31,11 +31,24 @@ namespace {
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
 constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights are packed to a half at best
 constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may occur in tensors
+constexpr const char* kDamaged = "get it anew: it is damaged, or made to look harmless";
 constexpr const char* kResave =
     "in Python, where you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
 constexpr const char* kStateDictsOnly =
     "a file of state dicts and plain values can be read; in Python, where you trust the file: "
     "torch.save(torch.load(FILE, map_location='cpu')['model'], NEW), with the key of its state dict";
+
+DataError file_error(const std::string& file, const std::string& what, const char* hint) {
+  return DataError(fmt::format("{}: {}", file, what), hint);
+}
+
+void refuse_other_formats(std::string_view head, const std::string& file) {
+  if (is_zip(head)) return;
+  if (head.starts_with("\x80\x02\x8a\x0a"))
+    throw file_error(file, "written in torch.save's format before 1.6", kResave);
+  throw file_error(file, "no torch file: it does not begin as a zip file does",
+                   "give a file of torch.save, or .safetensors");
+}
 
 /// A file that was opened: its members by their path below the folder that all lie in.
 class TorchArchive {
@@ -43,7 +56,7 @@ class TorchArchive {
   TorchArchive(const FileBytes& bytes, std::string file) : bytes_(bytes), file_(std::move(file)) { open(); }
 
   [[nodiscard]] DataError error(const std::string& what, const char* hint) const {
-    return DataError(fmt::format("{}: {}", file_, what), hint);
+    return file_error(file_, what, hint);
   }
   [[nodiscard]] const ZipMember* find(const std::string& name) const {
     const auto found = members_.find(name);
@@ -54,7 +67,6 @@ class TorchArchive {
 
  private:
   void open();
-  void refuse_other_formats() const;
 
   FileBytes bytes_;
   std::string file_;
@@ -62,17 +74,10 @@ class TorchArchive {
   std::uint64_t inflated_ = 0;
 };
 
-void TorchArchive::refuse_other_formats() const {
-  const std::string_view head = bytes_.view().substr(0, 4);
-  if (is_zip(head)) return;
-  if (head.starts_with("\x80\x02\x8a\x0a")) throw error("written in torch.save's format before 1.6", kResave);
-  throw error("no torch file: it does not begin as a zip file does", "give a file of torch.save, or .safetensors");
-}
-
 void TorchArchive::open() {
-  refuse_other_formats();
+  refuse_other_formats(bytes_.view().substr(0, 4), file_);
   auto members = parse_zip(bytes_.view());
-  if (!members) throw error(members.error(), "get it anew: it is damaged, or made to look harmless");
+  if (!members) throw error(members.error(), kDamaged);
   std::optional<std::string> root;
   for (const ZipMember& member : *members) {
     const std::size_t slash = member.name.find('/');
@@ -250,8 +255,19 @@ TorchValue checkpoint::torch_file_of(const FileBytes& file, const std::string& n
   return TorchTree(archive, *pickle).value(pickle->root);
 }
 
+FileBytes checkpoint::read_zip_file(FileSystem& files, const fs::path& path) {
+  const auto file = files.open(path);
+  std::string end(std::min<std::uint64_t>(kZipMostEnd, file->size()), '\0');
+  file->read(file->size() - end.size(), end.data(), end.size());
+  if (!has_zip_end(end)) throw file_error(path.string(), parse_zip(end).error(), kDamaged);
+  return read_file(files, path);
+}
+
 TorchValue read_torch_file(FileSystem& files, const fs::path& path) {
-  return torch_file_of(read_file(files, path), path.string());
+  std::string head(std::min<std::uint64_t>(4, files.open(path)->size()), '\0');
+  files.open(path)->read(0, head.data(), head.size());
+  refuse_other_formats(head, path.string());
+  return torch_file_of(read_zip_file(files, path), path.string());
 }
 
 }  // namespace lockstep

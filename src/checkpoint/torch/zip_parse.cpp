@@ -207,6 +207,8 @@ bool is_zip(std::string_view file) {
   return file.size() >= 4 && (number_at(file, 0, 4) == kZipLocal || number_at(file, 0, 4) == kZipEnd);
 }
 
+bool has_zip_end(std::string_view end) { return find_end_record(end).has_value(); }
+
 Result<std::vector<ZipMember>> parse_zip(std::string_view file) {
   const auto directory = find_directory(file);
   if (!directory) return Failure{directory.error()};

@@ -28,6 +28,12 @@ struct ZipMember {
 /// Returns whether `file` begins as a zip file does.
 [[nodiscard]] bool is_zip(std::string_view file);
 
+/// The end of a zip file with its longest comment.
+inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
+
+/// Returns whether `end`, the last bytes of a file, is the end of a zip file.
+[[nodiscard]] bool has_zip_end(std::string_view end);
+
 /// Returns all members, by offset. On success each lies inside the file and none overlaps another. It does not check
 /// their CRCs.
 [[nodiscard]] Result<std::vector<ZipMember>> parse_zip(std::string_view file);

@@ -9,6 +9,7 @@
 
 #include "checkpoint/formats/folder_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/safetensors.h"
 
@@ -28,10 +29,8 @@ WeightMap read_index(FileSystem& files, const fs::path& path) {
     return DataError(fmt::format("{}: {}", path.string(), why),
                      "it should be the index of a sharded safetensors model");
   };
-  if (files.open(path)->size() > kMostIndexBytes) throw refuse("too large for an index");
-  const std::string bytes = files.read(path);
-  const auto json = nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) throw refuse("no JSON object");
+  const auto json = read_json_file(files, path, {.bytes = kMostIndexBytes, .values = kMostIndexBytes / 16});
+  if (!json.is_object()) throw refuse("no JSON object");
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) throw refuse("it has no weight_map");
   WeightMap parts;

@@ -25,6 +25,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
@@ -287,7 +288,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
 
 /// Reads a list of texts. Throws: PeerError where it is none.
 std::vector<std::string> strings_of(const std::string& json) {
-  const auto list = nlohmann::json::parse(json, nullptr, false);
+  const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) {
     throw PeerError("rank 0 did not say who the other ranks are", "start the same program on every rank");

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "launch/doctor/run_files.h"
@@ -119,11 +118,15 @@ fs::path logs_of(const fs::path& path) {
 /// RunFolder writes "pid 4711 on gpu-a" into .lock. The process counts while it has that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
-  std::error_code problem;
   std::string line;
-  if (fs::is_regular_file(lock, problem)) std::getline(std::ifstream(lock), line);
-  if (!line.starts_with("pid ") || line.size() > 300) return "";
+  try {
+    line = FileSystem::system().read(lock, 300);
+  } catch (const Error&) {  // none, or not what a run writes
+  }
+  line = line.substr(0, line.find('\n'));
+  if (!line.starts_with("pid ")) return "";
   const int pid = std::atoi(line.c_str() + 4);
+  std::error_code problem;
   fs::directory_iterator open(fmt::format("/proc/{}/fd", pid), problem);
   for (; !problem && open != fs::directory_iterator(); open.increment(problem)) {
     std::error_code missing;

@@ -17,6 +17,7 @@
 #include "launch/verdict_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
@@ -79,8 +80,15 @@ std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Not
     notes.push_back(fmt::format("{} has more than {} and is not read", file.string(), text::bytes(kLargest)));
     return std::nullopt;
   }
-  Json json = Json::parse(bytes->text, nullptr, false);
-  if (json.is_object()) return json;
+  try {
+    Json json = parse_json(bytes->text);
+    if (json.is_object()) return json;
+  } catch (const JsonError& error) {
+    if (error.why() != JsonError::kNoJson) {
+      notes.push_back(fmt::format("{} is not read: {}", file.string(), error.message()));
+      return std::nullopt;
+    }
+  }
   notes.push_back(fmt::format("{} is torn: it is no whole JSON object", file.string()));
   return std::nullopt;
 }
@@ -208,7 +216,7 @@ std::optional<view::RunLog> read_log(const fs::path& file, Notes& notes) {
   int damaged = 0;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const Json line = Json::parse(rest.substr(0, end), nullptr, false);
+    const Json line = json_or_null(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     damaged += line.is_object() ? 0 : 1;
     if (!line.is_object()) continue;

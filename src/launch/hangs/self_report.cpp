@@ -6,14 +6,14 @@
 
 #include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "launch/hangs/stack_words.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/file_system.h"
 
 namespace lockstep::launch {
 namespace {
@@ -21,10 +21,11 @@ namespace {
 constexpr auto kAnswerLook = std::chrono::milliseconds(5);
 
 std::string answer_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  try {
+    return FileSystem::system().read(file);
+  } catch (const Error&) {  // not yet there
+    return "";
+  }
 }
 
 }  // namespace

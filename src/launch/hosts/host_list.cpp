@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/hosts.h"
 
@@ -85,9 +86,25 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
   return hosts;
 }
 
-std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
+namespace {
+
+/// What a pipe of the shell has is read too.
+std::string text_of_hostfile(const std::filesystem::path& file) {
+  constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);
   if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it has one host a line");
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() <= kMostBytes) return text;
+  throw DataError(fmt::format("the hostfile {} has more than {}", file.string(), text::bytes(kMostBytes)),
+                  "it has one host a line");
+}
+
+}  // namespace
+
+std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
+  std::istringstream in(text_of_hostfile(file));
   std::vector<HostEntry> hosts;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {

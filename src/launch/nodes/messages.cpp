@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep::launch {
@@ -54,7 +55,7 @@ std::vector<Json> list_at(const Json& json, const char* key) {
   return found != json.end() && found->is_array() ? found->get<std::vector<Json>>() : std::vector<Json>();
 }
 
-Json record_json(const std::optional<FailureRecord>& record) { return record ? Json::parse(to_json(*record)) : Json(); }
+Json record_json(const std::optional<FailureRecord>& record) { return record ? parse_json(to_json(*record)) : Json(); }
 
 std::optional<FailureRecord> record_at(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -144,7 +145,7 @@ std::optional<Event> parse_event(const std::string& text) {
     if (lost.why == "closed" || lost.why == "silent") return lost;
     return std::nullopt;
   }
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_or_null(text);
   if (!json.is_object()) return std::nullopt;
   const auto kind = kind_of<Event::Kind>(text_at(json, "event"), kEventNames);
   Event event{.node = node_of(json.value("node", Json::object())),
@@ -179,7 +180,7 @@ std::string to_text(const Order& order) {
 }
 
 std::optional<Order> parse_order(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_or_null(text);
   if (!json.is_object()) return std::nullopt;
   const auto kind = kind_of<Order::Kind>(text_at(json, "order"), kOrderNames);
   if (!kind) return std::nullopt;

@@ -44,7 +44,7 @@ class Probe {
 
 bool sees(const fs::path& path, const std::string& content) {
   try {
-    return FileSystem::system().read(path) == content;
+    return FileSystem::system().read(path, content.size()) == content;
   } catch (const Error&) {
     return false;
   }

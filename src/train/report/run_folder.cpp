@@ -19,7 +19,6 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -94,9 +93,12 @@ std::string own_name() {
 // Ranks that are being killed may need a moment until they are gone, and a killed run is often started again at once.
 constexpr std::chrono::milliseconds kPatience{3'000};
 
+constexpr std::uint64_t kMostLockBytes = 4096;
+constexpr std::uint64_t kMostLogBytes = std::uint64_t{4} << 30U;
+
 // Returns " (pid 4711 on host)"; empty where the holder has not written it.
 std::string holder_of(const fs::path& path) {
-  const std::string holder = FileSystem::system().read(path);
+  const std::string holder = FileSystem::system().read(path, kMostLockBytes);
   return holder.empty() ? "" : fmt::format(" ({})", holder);
 }
 
@@ -229,7 +231,7 @@ void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entr
 }
 
 void RunFolder::drop_log_after(std::int64_t step) {
-  const std::string before = FileSystem::system().read(path_ / kLogName);
+  const std::string before = FileSystem::system().read(path_ / kLogName, kMostLogBytes);
   const train::KeptLog kept = train::keep_log_up_to(before, step);
   if (kept.text == before) return;
   if (kept.damaged > 0) {

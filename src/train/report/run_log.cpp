@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::train {
 namespace {
 
 enum class Line { kKept, kOfALaterStep, kDamaged };
 
 Line judge(std::string_view line, std::int64_t last_step) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = json_or_null(line);
   if (!json.is_object()) return Line::kDamaged;
   const auto event = json.find("event");
   const auto step = json.find("step");

@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include "lockstep/base/log.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep::train {
@@ -133,7 +134,7 @@ void TensorBoardSink::on_end(const RunEnd& event) {
 
 void TensorBoardSink::add_pictures(const RunEnd& event) {
   for (const fs::path& path : event.pictures) {
-    const std::string bytes = FileSystem::system().read(path);
+    const std::string bytes = FileSystem::system().read(path, kMostPictureBytes);
     if (!file_->image(event.result.steps, "Pictures/" + path.stem().string(), bytes)) {
       log::debug("{} is neither a PNG nor a JPEG file: TensorBoard does not get it", path.string());
     }

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep::view {
@@ -47,7 +48,7 @@ void add_metric_names(RunCurves& run, const Json& metrics, std::string_view text
   bool all_known = true;
   for (const auto& [name, value] : metrics.items()) all_known = all_known && is_known(name);
   if (all_known) return;
-  const auto ordered = nlohmann::ordered_json::parse(text, nullptr, false);
+  const auto ordered = parse_ordered_json(text);
   for (const auto& [name, value] : ordered["metrics"].items()) {
     if (!is_known(name)) run.metric_names.push_back(text::printable(name));
   }
@@ -159,7 +160,7 @@ void add_names(std::set<std::string>& names, const Curves& curves, const std::st
 }  // namespace
 
 void add_line(RunCurves& run, std::string_view line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = json_or_null(line);
   if (!json.is_object()) {
     ++run.damaged;
     return;

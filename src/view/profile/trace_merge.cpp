@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/trace_file.h"
 
@@ -16,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// 256 bytes an event, of about 20 values.
+constexpr JsonLimits kLimits{.bytes = 1U << 30U, .values = 100'000'000};
 
 struct RankTrace {
   int rank = 0;
@@ -32,9 +36,8 @@ DataError torn(const fs::path& file, const std::string& why) {
 }
 
 RankTrace read_rank(FileSystem& files, const fs::path& file) {
-  const Json json = Json::parse(files.read(file), nullptr, false);
-  if (json.is_discarded()) throw torn(file, "its JSON ends too early or is broken");
   try {
+    const Json json = parse_ordered_json(files.read(file, kLimits.bytes), kLimits);
     const Json& about = json.at("otherData");
     RankTrace found{.rank = about.at("rank"),
                     .world_size = about.at("world_size"),
@@ -44,6 +47,8 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
                     .events = json.at("traceEvents")};
     if (!found.events.is_array()) throw torn(file, "its traceEvents are no list");
     return found;
+  } catch (const JsonError& error) {
+    throw torn(file, error.why() == JsonError::kNoJson ? "its JSON ends too early or is broken" : error.message());
   } catch (const Json::exception& error) {
     throw torn(file, error.what());
   }

@@ -5,6 +5,8 @@
 
 #include "lockstep/view/step_report.h"
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::view {
 namespace {
 
@@ -120,7 +122,7 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 /// Returns what `make` makes of the object in `text`; none where it is not what was expected.
 template <class Make>
 auto parse(std::string_view text, Make make) -> std::optional<decltype(make(Json()))> {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_or_null(text);
   if (!json.is_object()) return std::nullopt;
   try {
     return make(json);

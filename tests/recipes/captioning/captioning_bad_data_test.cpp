@@ -348,5 +348,16 @@ TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(usage(options), HasSubstr("captions.txt has no split 'train'"));
 }
 
+TEST_F(BadCaptions, WhoseCaptionsAreNoneAreRefusedBeforeTheirWordsAreCounted) {
+  const std::string novel(100'000, 'a');
+  EXPECT_THAT(fault_of_text("a.jpg\t" + novel + "\n"), HasSubstr("has a caption of 100.0 kB; captions of at most"));
+  fs::remove(at("captions.txt"));
+  put("captions.json", R"({"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": 1, "caption": ")" +
+                           novel + "\"}]}");
+  EXPECT_THAT(fault(set()), HasSubstr("caption 1 of image 1 has a caption of 100.0 kB"));
+  put("captions.json", R"({"images": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}");
+  EXPECT_THAT(fault(set()), HasSubstr("nested more than 64 deep"));
+}
+
 }  // namespace captioning_bad_data_test
 }  // namespace lockstep::captioning

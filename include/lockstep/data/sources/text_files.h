@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+/// The most bytes that a file of annotations or a list may have: Objects365 has 3 GB of JSON.
+inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
+
 /// Returns `bytes` as UTF-8 without a byte order mark. Texts with the mark of UTF-16 or UTF-32 are converted.
 /// Fails for what is no text: the message names the line or the byte.
 [[nodiscard]] Result<std::string> utf8_text(std::string_view bytes);
@@ -24,7 +27,7 @@ namespace lockstep {
 [[nodiscard]] Result<std::string> converted_text(std::string_view bytes, const std::string& encoding);
 
 /// Returns the text of a file, converted as by utf8_text().
-/// Throws: DataError naming the file if it is missing or not UTF-8; IoError.
+/// Throws: DataError naming the file if it is missing, not UTF-8 or larger than kMostTextBytes; IoError.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
 /// Returns the lines of a list, one name each. Spaces inside of a name belong to it; those around it, line ends of

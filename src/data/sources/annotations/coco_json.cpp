@@ -15,6 +15,9 @@
 #include "data/sources/files/json_numbers.h"
 #include "data/sources/files/numbers.h"
 
+#include "lockstep/base/json.h"
+#include "lockstep/data/sources/text_files.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -301,7 +304,7 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
       section = value.get<std::string>();
       if (section == "images" || section == "annotations" || section == "categories") return true;
       section.clear();
-      return true;
+      return false;  // such as licenses: let it go
     }
     const bool whole = event == json::parse_event_t::object_end || event == json::parse_event_t::value ||
                        event == json::parse_event_t::array_end;
@@ -310,12 +313,11 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
     return false;  // it is read; let it go
   };
   try {
-    const json rest = json::parse(text.begin(), text.end(), each);
+    const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 2}, each);
     if (!rest.is_object()) return Failure{"no JSON object"};
-  } catch (const json::parse_error& error) {
-    return Failure{fmt::format("byte {}: no JSON{}", error.byte, json_hint(text, error.byte))};
-  } catch (const json::out_of_range&) {
-    return Failure{"a number that no double holds"};
+  } catch (const JsonError& error) {
+    if (error.byte() == 0) return Failure{error.why()};
+    return Failure{fmt::format("byte {}: {}{}", error.byte(), error.why(), json_hint(text, error.byte()))};
   } catch (const json::exception& error) {
     return Failure{error.what()};
   }

@@ -10,6 +10,9 @@
 #include "data/sources/files/json_numbers.h"
 #include "data/sources/files/numbers.h"
 
+#include "lockstep/base/json.h"
+#include "lockstep/data/sources/text_files.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -180,17 +183,27 @@ Result<ParsedList> parse_array(std::string_view text) {
     return false;  // it is read; let it go
   };
   try {
-    const json rest = json::parse(text.begin(), text.end(), each);  // an empty array
-  } catch (const json::parse_error& error) {
-    return Failure{fmt::format("line {}: no JSON (byte {}){}", line_of(text, error.byte), error.byte,
-                               json_hint(text, error.byte))};
-  } catch (const json::out_of_range&) {
-    return Failure{"a number that no double holds"};
+    const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 1}, each);  // an empty array
+  } catch (const JsonError& error) {
+    if (error.byte() == 0) return Failure{error.why()};
+    return Failure{fmt::format("line {}: {} (byte {}){}", line_of(text, error.byte()), error.why(), error.byte(),
+                               json_hint(text, error.byte()))};
   } catch (const json::exception& error) {
     return Failure{error.what()};
   }
   if (!why.empty()) return Failure{why};
   return builder.finish();
+}
+
+/// Returns "" where all is good.
+std::string add_line(ListBuilder& builder, std::string_view line) {
+  try {
+    return builder.add(parse_json(line));
+  } catch (const JsonError& error) {
+    if (error.byte() == 0) return error.why();
+    if (error.why() != JsonError::kNoJson) return fmt::format("{} (byte {})", error.why(), error.byte());
+    return "no JSON object" + json_hint(line, error.byte());
+  }
 }
 
 Result<ParsedList> parse_lines(std::string_view text) {
@@ -202,11 +215,7 @@ Result<ParsedList> parse_lines(std::string_view text) {
     at = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const json object = json::parse(line.begin(), line.end(), nullptr, false);
-    if (object.is_discarded()) {
-      return Failure{fmt::format("line {}: no JSON object{}", number, json_hint(line))};
-    }
-    if (const std::string why = builder.add(object); !why.empty())
+    if (const std::string why = add_line(builder, line); !why.empty())
       return Failure{fmt::format("line {}: {}", number, why)};
   }
   return builder.finish();

@@ -12,6 +12,7 @@
 #include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/data/sources/inside.h"
 #include "lockstep/data/sources/text_files.h"
 
@@ -132,7 +133,8 @@ MaskFolders::MaskFolders(const fs::path& pictures, const fs::path& masks, MaskFo
 AnnotatedImage MaskFolders::get(std::int64_t index) const {
   const auto at = static_cast<std::size_t>(index);
   AnnotatedImage picture = data::picture_of(pictures_[at], index);
-  const Result<data::NumberMap> numbers = data::decode_numbers(FileSystem::system().read(masks_[at]));
+  const Result<data::NumberMap> numbers =
+      data::decode_numbers(FileSystem::system().read(masks_[at], kMostPictureBytes));
   if (!numbers) throw bad_mask(masks_[at], numbers.error());
   picture.pixels.fit_to(numbers->size);
   if (const ImageSize size = picture.pixels.size(); size != numbers->size) {

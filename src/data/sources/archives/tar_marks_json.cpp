@@ -11,6 +11,8 @@
 #include "data/sources/files/numbers.h"
 #include "data/sources/packed/packed_parse.h"
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -120,8 +122,13 @@ std::string read_texts(const json& from, AnnotatedImage& picture) {
 }
 
 Result<bool> read_json(std::string_view text, AnnotatedImage& picture) {
-  const json from = json::parse(text.begin(), text.end(), nullptr, false);
-  if (from.is_discarded()) return Failure{".json is no JSON" + json_hint(text)};
+  json from;
+  try {
+    from = parse_json(text);
+  } catch (const JsonError& error) {
+    const bool is_json = error.why() != JsonError::kNoJson;
+    return Failure{is_json ? ".json: " + error.message() : ".json is no JSON" + json_hint(text, error.byte())};
+  }
   if (!from.is_object()) return true;
   if (const std::string why = read_texts(from, picture); !why.empty()) return Failure{".json: " + why};
   if (!from.contains("objects") || !from["objects"].is_array()) return true;

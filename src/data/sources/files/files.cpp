@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep::data {
 
@@ -22,7 +23,7 @@ EncodedImage encoded_bytes(std::string bytes, std::string name) {
 }
 
 EncodedImage encoded_file(const fs::path& path) {
-  return encoded_bytes(FileSystem::system().read(path), path.string());
+  return encoded_bytes(FileSystem::system().read(path, kMostPictureBytes), path.string());
 }
 
 std::string first_bytes(const fs::path& path, std::size_t most) {

@@ -9,6 +9,8 @@
 
 #include "data/sources/files/numbers.h"
 
+#include "lockstep/base/json.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -77,16 +79,6 @@ std::string json_hint(std::string_view text, std::size_t byte) {
   const std::string_view around = text.substr(std::min(begin, text.size()), 2 * kBefore);
   for (const std::string_view word : {"NaN", "Infinity", "nan", "inf"}) {
     if (around.find(word) != around.npos) return fmt::format(" ({} is no number of JSON's)", word);
-  }
-  return "";
-}
-
-std::string json_hint(std::string_view text) {
-  try {
-    const json unused = json::parse(text.begin(), text.end());
-  } catch (const json::parse_error& error) {
-    return json_hint(text, error.byte);
-  } catch (const json::exception&) {  // such as a number that no double holds
   }
   return "";
 }

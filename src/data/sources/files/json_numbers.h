@@ -26,7 +26,5 @@ namespace lockstep::data {
 /// What follows the text `text`, which is no JSON at `byte`: " (NaN is none)" where a program wrote what Python's
 /// json.dumps() writes for such numbers, else "".
 [[nodiscard]] std::string json_hint(std::string_view text, std::size_t byte);
-/// The same for a short text, which is read once more to find the byte.
-[[nodiscard]] std::string json_hint(std::string_view text);
 
 }  // namespace lockstep::data

@@ -197,7 +197,7 @@ Result<std::string> converted_text(std::string_view bytes, const std::string& en
 }
 
 std::string read_text(const fs::path& file) {
-  std::string bytes = FileSystem::system().read(file);
+  std::string bytes = FileSystem::system().read(file, kMostTextBytes);
   if (is_plain(bytes)) return bytes;  // such as gigabytes of COCO, which need no second copy
   Result<std::string> text = utf8_text(bytes);
   if (text) return std::move(text).value();

@@ -55,8 +55,10 @@ std::int64_t idx_bytes(IdxType type) noexcept {
   return 1;
 }
 
+constexpr std::uint64_t kMostIdxBytes = std::uint64_t{4} << 30U;
+
 IdxFile IdxFile::read(const fs::path& path) {
-  Result<IdxFile> file = data::parse_idx(FileSystem::system().read(path));
+  Result<IdxFile> file = data::parse_idx(FileSystem::system().read(path, kMostIdxBytes));
   if (!file) throw DataError(fmt::format("cannot read {}: {}", path.string(), file.error()));
   return std::move(file).value();
 }
