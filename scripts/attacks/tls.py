@@ -1,7 +1,7 @@
 """Strangers who flood the store of a run with --tls-cert, from fifty addresses of the loopback network.
 
-As a program, `tls.py PORT RATE FILE` floods that port until it is told to end, and prints how many connections a second it
-made: each sends the bytes of FILE, and stays open until 400 newer ones have come.
+As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is told to end, and prints how many connections a second
+it made: each sends the bytes of FILE, and stays open until 400 newer ones have come. One address: that of the nodes themselves.
 """
 import contextlib
 import json
@@ -23,14 +23,14 @@ STEPS = 150
 
 # ---- the flood ----
 
-def flood(port, rate, words):
+def flood(port, words, addresses):
     is_over = []
     signal.signal(signal.SIGTERM, lambda *_: is_over.append(True))
     held, count, begin = [None] * HELD, 0, time.monotonic()
     while not is_over:
         stranger = socket.socket()
         try:
-            stranger.bind((f"127.0.0.{2 + count % ADDRESSES}", 0))
+            stranger.bind((f"127.0.0.{1 + (addresses > 1) + count % addresses}", 0))
             stranger.connect(("127.0.0.1", port))
             stranger.send(words)
         except OSError:
@@ -39,18 +39,19 @@ def flood(port, rate, words):
             held[count % HELD].close()
         held[count % HELD] = stranger
         count += 1
-        early = begin + count / rate - time.monotonic()
+        early = begin + count / RATE - time.monotonic()
         if early > 0.002:
             time.sleep(early)
     print(f"{count / (time.monotonic() - begin):.0f}")
 
 
 @contextlib.contextmanager
-def flooded(bench, port, words):
+def flooded(bench, port, words, addresses=ADDRESSES):
     """The rate is in the list that it yields, once it is over."""
     file = pathlib.Path(bench.folder) / "words"
     file.write_bytes(words)
-    process = subprocess.Popen([sys.executable, __file__, str(port), str(RATE), str(file)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, __file__, str(port), str(file), str(addresses)],
+                               stdout=subprocess.PIPE, text=True)
     rate = []
     try:
         time.sleep(0.5)
@@ -108,7 +109,7 @@ def lines_of(path):
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
-def four_nodes_start(bench, kind, words):
+def four_nodes_start(bench, kind, words, addresses=ADDRESSES):
     """Node 0, then the flood, then three others: until a rank of each runs."""
     port, folder = free_port(), pathlib.Path(bench.folder)
     variables = {"LOCKSTEP_TOKEN": secrets.token_hex(32), "LOCKSTEP_TIMEOUT": "60", **certificate(bench, kind)}
@@ -126,7 +127,7 @@ def four_nodes_start(bench, kind, words):
     with contextlib.ExitStack() as stack:
         nodes = [node(stack, 0)]
         wait_for_listener(port)
-        with flooded(bench, port, words) as rate:
+        with flooded(bench, port, words, addresses) as rate:
             begin = time.monotonic()
             nodes += [node(stack, rank) for rank in (1, 2, 3)]
             while len(lines_of(joined)) < 4 and time.monotonic() < begin + 10 * LIMIT:
@@ -148,6 +149,10 @@ def hellos_keep_no_node_out(bench):
 
 def hellos_to_an_rsa_key_keep_no_node_out(bench):
     four_nodes_start(bench, "RSA-4096", client_hello())
+
+
+def hellos_of_the_nodes_own_address_keep_no_node_out(bench):
+    four_nodes_start(bench, "P-256", client_hello(), addresses=1)
 
 
 def silent_connections_keep_no_node_out(bench):
@@ -189,9 +194,10 @@ def hellos_take_no_step_of_a_job(bench):
 TRIALS = [
     ("tls", hellos_keep_no_node_out, 1),
     ("tls", hellos_to_an_rsa_key_keep_no_node_out, 1),
+    ("tls", hellos_of_the_nodes_own_address_keep_no_node_out, 1),
     ("tls", silent_connections_keep_no_node_out, 1),
     ("tls", hellos_take_no_step_of_a_job, 1),
 ]
 
 if __name__ == "__main__":
-    flood(int(sys.argv[1]), float(sys.argv[2]), pathlib.Path(sys.argv[3]).read_bytes())
+    flood(int(sys.argv[1]), pathlib.Path(sys.argv[2]).read_bytes(), int(sys.argv[3]))
