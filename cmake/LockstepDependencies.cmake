@@ -51,16 +51,7 @@ lockstep_library(dw elfutils/libdwfl.h dw)
 if(LOCKSTEP_APPS)
   lockstep_library(cairo cairo.h cairo)
 endif()
-# Its classes differ with these macros, so they must be those with which the library was built.
-lockstep_library(httplib httplib.h cpp-httplib)
-find_package(PkgConfig QUIET)
-if(PkgConfig_FOUND)
-  pkg_check_modules(LOCKSTEP_httplib QUIET cpp-httplib)
-endif()
-if(NOT LOCKSTEP_httplib_CFLAGS_OTHER)
-  set(LOCKSTEP_httplib_CFLAGS_OTHER -DCPPHTTPLIB_OPENSSL_SUPPORT -DCPPHTTPLIB_ZLIB_SUPPORT -DCPPHTTPLIB_BROTLI_SUPPORT)
-endif()
-target_compile_options(lockstep_httplib INTERFACE ${LOCKSTEP_httplib_CFLAGS_OTHER})
+lockstep_library(microhttpd microhttpd.h microhttpd)
 
 # lockstep_headers(NAME HEADER): lockstep::NAME, for a library of headers only.
 function(lockstep_headers name header)

@@ -13,7 +13,7 @@ set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # unt
 # What a static library takes along, by its name for the linker. LockstepDebian.cmake has the packages' names.
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp ssl crypto dw)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
-  cpp-httplib)
+  microhttpd)
 set(LOCKSTEP_CUDA_LIBRARIES "")
 if(LOCKSTEP_CUDA)
   set(LOCKSTEP_CUDA_LIBRARIES ${LOCKSTEP_NCCL} ${LOCKSTEP_CUDART})
@@ -55,7 +55,7 @@ if(LOCKSTEP_SHARED)
   lockstep_shared_file(lockstep_core_shared lockstep-core MODULES ${core}
     LINK fmt::fmt Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog yaml-cpp OpenSSL::SSL OpenSSL::Crypto lockstep::dw)
   lockstep_shared_file(lockstep_train_shared lockstep MODULES ${train} lockstep_png
-    LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate lockstep::httplib
+    LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate lockstep::microhttpd
          ZLIB::ZLIB OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv
          lockstep::cuda ${LOCKSTEP_LINK_FLAGS})
 endif()

@@ -11,7 +11,7 @@ function(lockstep_umbrella name)
 endfunction()
 
 set(LOCKSTEP_CORE_MODULES base store flight schedule view launch)
-set(LOCKSTEP_TRAIN_MODULES tensor comm data optim nn parallel checkpoint observe dashboard train)
+set(LOCKSTEP_TRAIN_MODULES tensor comm data optim nn parallel checkpoint observe http dashboard train)
 set(LOCKSTEP_RECIPE_TARGETS "")
 if(LOCKSTEP_RECIPES)
   foreach(recipe IN ITEMS common captcha detection segmentation captioning)

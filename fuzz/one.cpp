@@ -8,6 +8,7 @@
 #include "config_targets.h"
 #include "flight_targets.h"
 #include "net_targets.h"
+#include "page_targets.h"
 #include "targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

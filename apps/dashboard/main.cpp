@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/cli.h"
@@ -33,7 +35,7 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   cli::prepare(app, {.name = "lockstep dashboard",
                      .description = "Serve a live page of runs, which may still go on: curves, ranks, collectives, "
                                     "verdicts, checkpoints, settings and logs. It prints the page's address with a "
-                                    "secret, without which nothing is served, and ends with Ctrl-C.",
+                                    "secret, without which nothing of a run is served, and ends with Ctrl-C.",
                      .examples = {"lockstep dashboard runs/first",
                                   "lockstep dashboard runs/first runs/second --listen 127.0.0.1:8080"}});
   app.add_option("RUN_DIR", arguments.runs, "the folders of runs, or folders of logs that lockstep run has named")
@@ -84,6 +86,14 @@ void tell(const DashboardOptions& options, const std::string& url, std::FILE* ou
   std::fflush(out);
 }
 
+// An answer that is being made, such as the verification of a checkpoint, may take minutes.
+void end_soon() {
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::_exit(0);
+  }).detach();
+}
+
 int run(const std::vector<std::string>& words) {
   Arguments arguments;
   if (!parse(arguments, words)) return 0;
@@ -104,6 +114,8 @@ int run(const std::vector<std::string>& words) {
   do {
     ::sigwait(&ends, &signal);
   } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves first
+  if (arguments.launcher != 0) ::_exit(0);                // who reads the launcher's output waits for this one, too
+  end_soon();
   return 0;
 }
 

@@ -71,8 +71,11 @@ void show_page_of_run(const std::string& address, const std::filesystem::path& f
   const pid_t child = ::fork();
   if (child < 0) throw ResourceError(fmt::format("cannot start {}: {}", words[0], std::strerror(errno)), "try again");
   if (child > 0) return;
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  // Standard output is the run's: who reads it from a pipe waits for nobody else.
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO}) {
+    if (nothing >= 0) ::dup2(nothing, file);
+  }
   ::execv(arguments[0], arguments.data());
   ::_exit(static_cast<int>(ExitCode::kResource));
 }

@@ -70,19 +70,6 @@ bool is_equal(std::string_view a, std::string_view b) noexcept {
   return differences == 0;
 }
 
-std::string cookie(std::string_view header, std::string_view name) {
-  while (!header.empty()) {
-    const auto end = std::min(header.find(';'), header.size());
-    std::string_view part = header.substr(0, end);
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    if (part.starts_with(name) && part.size() > name.size() && part[name.size()] == '=') {
-      return std::string(part.substr(name.size() + 1));
-    }
-    header.remove_prefix(std::min(end + 1, header.size()));
-  }
-  return "";
-}
-
 bool is_allowed_host(std::string_view header, std::string_view own_host) {
   const std::string name = name_of(header);
   return name == "localhost" || is_address(name) || (!name.empty() && name == lower(own_host));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may see the page: token, cookie, and the names under which a browser may ask for it. Pure but for new_token().
+// Who may see the page: the token, and the names under which a browser may ask for it. Pure but for new_token().
 #pragma once
 
 #include <string>
@@ -12,9 +12,6 @@ namespace lockstep::dashboard {
 
 /// Compares in a time that tells nothing of where they differ.
 [[nodiscard]] bool is_equal(std::string_view a, std::string_view b) noexcept;
-
-/// Returns the value of the cookie `name` in a Cookie header; empty where there is none.
-[[nodiscard]] std::string cookie(std::string_view header, std::string_view name);
 
 /// Returns whether a Host header names an address, localhost, or `own_host`. A page of a stranger that has its name
 /// point to this machine (DNS rebinding) sends its own name.

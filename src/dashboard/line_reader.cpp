@@ -28,7 +28,7 @@ void LineReader::hand_out(const Use& line) {
 
 LineReader::Progress LineReader::read(std::uint64_t most, const std::function<void()>& restart, const Use& line) {
   Progress progress;
-  const UniqueFd file = try_open_regular_file(file_);
+  const UniqueFd file = try_open_regular_file(file_, O_NOFOLLOW);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) return {.is_complete = true};
   size_ = static_cast<std::uint64_t>(status.st_size);

@@ -76,7 +76,7 @@ std::map<int, fs::path> numbered(const fs::path& parent, const std::string& pref
   fs::directory_iterator at(parent, problem);
   for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
     const std::string name = at->path().filename().string();
-    if (!name.starts_with(prefix) || name.size() > prefix.size() + 9) continue;
+    if (!name.starts_with(prefix) || name.size() > prefix.size() + 9 || is_link(at->path())) continue;
     const std::string digits = name.substr(prefix.size());
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) continue;
     out[std::stoi(digits)] = at->path();
@@ -86,7 +86,7 @@ std::map<int, fs::path> numbered(const fs::path& parent, const std::string& pref
 
 fs::path logs_folder(const fs::path& run) {
   std::error_code problem;
-  return fs::is_directory(run / "logs", problem) ? run / "logs" : run;
+  return fs::is_directory(fs::symlink_status(run / "logs", problem)) ? run / "logs" : run;
 }
 
 void LiveRanks::look() {

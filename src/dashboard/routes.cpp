@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dashboard/routes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <thread>
 #include <utility>
 
 #include "dashboard/access.h"
+#include "dashboard/api_path.h"
 #include "dashboard/assets.h"
 #include "dashboard/process.h"
 #include "dashboard/verify.h"
-#include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::dashboard {
 namespace {
 
+using http::Request;
+using http::Response;
 using Json = nlohmann::json;
-using Handled = httplib::Server::HandlerResponse;
 
 constexpr int kMostStreams = 12;
-constexpr std::uint64_t kMostPictureBytes = 32U << 20U;
 constexpr auto kMoment = std::chrono::milliseconds(300);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Lockstep</title>
@@ -31,22 +31,31 @@ constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <p>The page of runs is built from the folder web/ of the sources with Node.js 18, 20, 22 or newer and npm. Install them
 (Debian: <code>apt install nodejs npm</code>), and configure and build again:</p>
 <pre>cmake --preset release &amp;&amp; cmake --build build/release</pre>
-<p>What the page would show is here as JSON: <a href="/api/run/0/state">state</a>, <a href="/api/run/0/live">live</a>.</p>
+<p>What the page would show is here as JSON. TOKEN is what comes after <code>#token=</code> in the address that lockstep
+printed, and ADDRESS what comes before it:</p>
+<pre>curl -H 'Authorization: Bearer TOKEN' ADDRESSapi/run/0/state
+curl -H 'Authorization: Bearer TOKEN' ADDRESSapi/run/0/live</pre>
 </main></html>
 )html";
 
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-void send(httplib::Response& response, const Json& json) {
-  response.set_content(text_of(json), "application/json; charset=utf-8");
+// Whatever a run's files say, a setting, an event or a log: the page shows no user, password or query of a URL.
+void leave_secrets_out(Json& json) {
+  if (json.is_string()) {
+    auto& words = json.get_ref<std::string&>();
+    if (words.find(':') != std::string::npos) words = text::without_secrets(words);
+  } else if (json.is_structured()) {
+    for (Json& each : json) leave_secrets_out(each);
+  }
 }
 
-void refuse(httplib::Response& response, int status, const char* why) {
-  response.status = status;
-  response.set_content(std::string(why) + "\n", "text/plain; charset=utf-8");
+std::string text_of(Json json) {
+  leave_secrets_out(json);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string cookie_name(int port) { return fmt::format("lockstep_{}", port); }
+Response json(Json json) { return {.type = "application/json; charset=utf-8", .body = text_of(std::move(json))}; }
+
+Response refuse(int status, const char* why) { return {.status = status, .body = std::string(why) + "\n"}; }
 
 const char* type_of(const std::string& path) {
   const auto ends = [&](const char* end) { return path.ends_with(end); };
@@ -58,30 +67,54 @@ const char* type_of(const std::string& path) {
   return "image/jpeg";
 }
 
-void send_page(httplib::Response& response, const std::string& path) {
+Response page(const std::string& path) {
   const auto found = assets().find(path);
-  if (found != assets().end()) {
-    response.set_content(found->second, type_of(path));
-  } else if (path == "index.html") {
-    response.set_content(kWithoutNpm, type_of(path));
-  } else {
-    refuse(response, 404, "there is no such page");
-  }
+  if (found != assets().end()) return {.type = type_of(path), .body = found->second};
+  if (path == "index.html") return {.type = type_of(path), .body = kWithoutNpm};
+  return refuse(404, "there is no such page");
 }
 
-double number(const httplib::Request& request, const char* name, double fallback) {
-  if (!request.has_param(name)) return fallback;
-  const double value = text::parse_number(request.get_param_value(name)).value_or(fallback);
+double number(const Request& request, const char* name, double fallback) {
+  const auto found = request.values.find(name);
+  if (found == request.values.end()) return fallback;
+  const double value = text::parse_number(found->second).value_or(fallback);
   return value > -1e15 && value < 1e15 ? value : fallback;
 }
 
-httplib::Headers safe_headers() {
-  return {{"Content-Security-Policy",
-           "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"},
-          {"X-Content-Type-Options", "nosniff"},
-          {"Referrer-Policy", "no-referrer"},
-          {"Cross-Origin-Resource-Policy", "same-origin"},
-          {"Cache-Control", "no-store"}};
+Response curve(RunFolder& run, const Request& request) {
+  const CurveWindow window{.low = static_cast<std::int64_t>(number(request, "low", -1e15)),
+                           .high = static_cast<std::int64_t>(number(request, "high", 1e15)),
+                           .points = static_cast<std::size_t>(std::clamp(number(request, "points", 2000), 4.0, 2e4))};
+  return json(run.curve(request.value("name"), window, std::clamp(number(request, "smooth", 0), 0.0, 0.999)));
+}
+
+Response log_part(RunFolder& run, const Request& request) {
+  return json(run.log_part({.attempt = static_cast<int>(std::clamp(number(request, "attempt", 0), 0.0, 1e9)),
+                            .rank = static_cast<int>(std::clamp(number(request, "rank", 0), 0.0, 1e9)),
+                            .stream = request.value("stream"),
+                            .from = static_cast<std::int64_t>(number(request, "from", -1))}));
+}
+
+Response picture(RunFolder& run, const Request& request) {
+  auto content = run.picture(request.value("name"));
+  if (!content) return refuse(404, "there is no such picture");
+  return {.type = type_of(request.value("name")), .body = std::move(*content)};
+}
+
+using Answer = std::function<Response(RunFolder&, const Request&)>;
+
+const std::map<std::string, Answer, std::less<>>& run_answers() {
+  static const std::map<std::string, Answer, std::less<>> answers = {
+      {"state", [](RunFolder& run, const Request&) { return json(run.state()); }},
+      {"live", [](RunFolder& run, const Request&) { return json(run.live()); }},
+      {"timeline",
+       [](RunFolder& run, const Request& request) {
+         return json(run.timeline(std::clamp(number(request, "seconds", 2), 0.01, 600.0)));
+       }},
+      {"curve", &curve},
+      {"log", &log_part},
+      {"picture", &picture}};
+  return answers;
 }
 
 }  // namespace
@@ -91,99 +124,46 @@ Routes::Routes(const std::vector<std::filesystem::path>& runs, std::string token
   for (const auto& run : runs) runs_.push_back(std::make_unique<RunFolder>(run));
 }
 
-// The token of the URL becomes a cookie, and leaves the address line.
-bool Routes::admits(const Request& request, Response& response, int port) const {
-  const std::string host = request.get_header_value("Host");
-  const bool is_named = is_allowed_host(host, host_) && is_own_origin(request.get_header_value("Origin"), host);
-  const std::string given = cookie(request.get_header_value("Cookie"), cookie_name(port));
-  if (is_named && is_equal(given, token_)) return true;
-  if (!is_named || request.path != "/" || request.method != "GET" ||
-      !is_equal(request.get_param_value("token"), token_)) {
-    refuse(response, 403, "open the address that lockstep printed, with its token");
-    return false;
-  }
-  response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_name(port), token_));
-  response.set_redirect("/", 303);
-  return false;
+bool Routes::is_named(const Request& request) const {
+  return is_allowed_host(request.host, host_) && is_own_origin(request.origin, request.host);
 }
 
-void Routes::add_to(httplib::Server& server, const int& port) {
-  server.set_default_headers(safe_headers());
-  server.set_pre_routing_handler([this, &port](const Request& request, Response& response) {
-    return admits(request, response, port) ? Handled::Unhandled : Handled::Handled;
-  });
-  server.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
-    refuse(response, 500, "the run's files could not be read; try again");
-  });
-  add_pages(server);
-  add_run_pages(server);
-  add_actions(server);
+bool Routes::is_known(const Request& request) const { return is_named(request) && is_equal(request.token, token_); }
+
+Response Routes::answer(const Request& request) {
+  if (!is_named(request)) return refuse(403, "open the address that lockstep printed");
+  const bool gets = request.method == "GET";
+  if (gets && request.path == "/") return page("index.html");
+  if (gets && is_asset_path(request.path)) return page(request.path.substr(1));
+  if (!is_known(request)) return refuse(403, "open the address that lockstep printed, with its token");
+  return answer_api(request);
 }
 
-void Routes::add_pages(httplib::Server& server) {
-  server.Get("/", [](const Request& request, Response& response) {
-    // Whoever opens the printed address a second time has the cookie already.
-    if (request.has_param("token")) return response.set_redirect("/", 303);
-    send_page(response, "index.html");
-  });
-  server.Get("/(assets/[a-z._-]+)",
-             [](const Request& request, Response& response) { send_page(response, request.matches[1]); });
-  server.Get("/api/runs", [this](const Request&, Response& response) {
-    Json runs = Json::array();
-    for (const auto& run : runs_) runs.push_back({{"name", run->name()}, {"folder", run->folder().string()}});
-    send(response, runs);
-  });
-  server.Get("/api/events", [this](const Request&, Response& response) { stream(response); });
+Response Routes::answer_api(const Request& request) {
+  const bool gets = request.method == "GET";
+  if (gets && request.path == "/api/runs") return runs();
+  if (gets && request.path == "/api/events") return stream();
+  const auto path = parse_run_path(request.path);
+  if (!path || static_cast<std::size_t>(path->run) >= runs_.size()) return refuse(404, "there is no such run");
+  RunFolder& run = *runs_[static_cast<std::size_t>(path->run)];
+  if (request.method == "POST" && path->what == "verify") return verify(run, request.value("name"));
+  const auto found = run_answers().find(path->what);
+  if (!gets || found == run_answers().end()) return refuse(404, "a run has no such answer");
+  return found->second(run, request);
 }
 
-RunFolder* Routes::run_of(const Request& request, Response& response) {
-  const auto at = static_cast<std::size_t>(std::atoi(request.matches[1].str().c_str()));
-  if (at < runs_.size()) return runs_[at].get();
-  refuse(response, 404, "there is no such run");
-  return nullptr;
+Response Routes::runs() const {
+  Json list = Json::array();
+  for (const auto& run : runs_) list.push_back({{"name", run->name()}, {"folder", run->folder().string()}});
+  return json(list);
 }
 
-void Routes::add_run_pages(httplib::Server& server) {
-  const auto get = [&](const std::string& what, auto answer) {
-    server.Get("/api/run/([0-9]{1,6})/" + what, [this, answer](const Request& request, Response& response) {
-      if (RunFolder* run = run_of(request, response)) answer(*run, request, response);
-    });
-  };
-  get("state", [](RunFolder& run, const Request&, Response& response) { send(response, run.state()); });
-  get("live", [](RunFolder& run, const Request&, Response& response) { send(response, run.live()); });
-  get("curve", [](RunFolder& run, const Request& request, Response& response) {
-    const CurveWindow window{.low = static_cast<std::int64_t>(number(request, "low", -1e15)),
-                             .high = static_cast<std::int64_t>(number(request, "high", 1e15)),
-                             .points = static_cast<std::size_t>(std::clamp(number(request, "points", 2000), 4.0, 2e4))};
-    send(response,
-         run.curve(request.get_param_value("name"), window, std::clamp(number(request, "smooth", 0), 0.0, 0.999)));
-  });
-  get("timeline", [](RunFolder& run, const Request& request, Response& response) {
-    send(response, run.timeline(std::clamp(number(request, "seconds", 2), 0.01, 600.0)));
-  });
-  get("log", [](RunFolder& run, const Request& request, Response& response) {
-    send(response, run.log_part({.attempt = static_cast<int>(std::clamp(number(request, "attempt", 0), 0.0, 1e9)),
-                                 .rank = static_cast<int>(std::clamp(number(request, "rank", 0), 0.0, 1e9)),
-                                 .stream = request.get_param_value("stream"),
-                                 .from = static_cast<std::int64_t>(number(request, "from", -1))}));
-  });
-  get("picture", [](RunFolder& run, const Request& request, Response& response) {
-    const auto file = run.picture(request.get_param_value("name"));
-    if (!file) return refuse(response, 404, "there is no such picture");
-    response.set_content(FileSystem::system().read(*file, kMostPictureBytes), type_of(file->string()));
-  });
-}
-
-void Routes::add_actions(httplib::Server& server) {
-  server.Post("/api/run/([0-9]{1,6})/verify", [this](const Request& request, Response& response) {
-    RunFolder* run = run_of(request, response);
-    if (run == nullptr) return;
-    const auto checkpoint = run->checkpoint(request.get_param_value("name"));
-    if (!checkpoint) return refuse(response, 404, "there is no such checkpoint");
-    const std::unique_lock only(verifying_, std::try_to_lock);
-    if (!only.owns_lock()) return refuse(response, 409, "another checkpoint is being verified; wait for it");
-    send(response, verify_checkpoint(*checkpoint));
-  });
+Response Routes::verify(const RunFolder& run, const std::string& name) {
+  const auto checkpoint = run.checkpoint(name);
+  if (!checkpoint) return refuse(404, "there is no such checkpoint");
+  const std::unique_lock only(verifying_, std::try_to_lock);
+  if (!only.owns_lock()) return refuse(409, "another checkpoint is being verified; wait for it");
+  return json(verify_checkpoint(*checkpoint));
 }
 
 std::string Routes::moment() {
@@ -192,19 +172,13 @@ std::string Routes::moment() {
   return "event: moment\ndata: " + text_of({{"runs", std::move(runs)}, {"machine", read_machine_use()}}) + "\n\n";
 }
 
-// One thread of the pool for each page that is open; the others stay for what the pages ask.
-void Routes::stream(Response& response) {
-  if (streams_ >= kMostStreams) return refuse(response, 503, "too many pages are open; close one");
-  ++streams_;
-  response.set_chunked_content_provider(
-      "text/event-stream",
-      [this, begun = false](std::size_t, httplib::DataSink& sink) mutable {
-        if (std::exchange(begun, true)) std::this_thread::sleep_for(kMoment);
-        if (stops_) return false;
-        const std::string text = moment();
-        return sink.is_writable() && sink.write(text.data(), text.size());
-      },
-      [this](bool) { --streams_; });
+Response Routes::stream() {
+  const std::shared_ptr<void> place(nullptr, [this](void*) { --streams_; });
+  if (++streams_ > kMostStreams) return refuse(503, "too many pages are open; close one");
+  return {.type = "text/event-stream", .next = [this, place, begun = false]() mutable {
+            if (std::exchange(begun, true)) std::this_thread::sleep_for(kMoment);
+            return stops_ ? std::string() : moment();
+          }};
 }
 
 }  // namespace lockstep::dashboard

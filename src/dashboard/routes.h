@@ -2,38 +2,36 @@
 // What the server answers to each request.
 #pragma once
 
-#include <httplib.h>
-
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "dashboard/run_folder.h"
+#include "lockstep/http/server.h"
 
 namespace lockstep::dashboard {
 
+/// The page itself is for everybody and has no secret; what is under /api is for who sends the token. Thread-safe.
 class Routes {
  public:
   Routes(const std::vector<std::filesystem::path>& runs, std::string token, std::string host);
 
-  /// Adds the answers to `server`. `port` is known only once it listens.
-  void add_to(httplib::Server& server, const int& port);
+  /// Returns whether the request has the token, and comes from no page of a stranger.
+  [[nodiscard]] bool is_known(const http::Request& request) const;
+  [[nodiscard]] http::Response answer(const http::Request& request);
   /// Has the streams end, which would go on for ever.
   void stop() noexcept { stops_ = true; }
 
  private:
-  using Request = httplib::Request;
-  using Response = httplib::Response;
-
-  [[nodiscard]] bool admits(const Request& request, Response& response, int port) const;
-  void add_pages(httplib::Server& server);
-  void add_run_pages(httplib::Server& server);
-  void add_actions(httplib::Server& server);
-  void stream(Response& response);
+  [[nodiscard]] bool is_named(const http::Request& request) const;
+  [[nodiscard]] http::Response answer_api(const http::Request& request);
+  [[nodiscard]] http::Response runs() const;
+  [[nodiscard]] http::Response verify(const RunFolder& run, const std::string& name);
+  [[nodiscard]] http::Response stream();
   [[nodiscard]] std::string moment();
-  [[nodiscard]] RunFolder* run_of(const Request& request, Response& response);
 
   std::vector<std::unique_ptr<RunFolder>> runs_;
   std::string token_;

@@ -10,7 +10,7 @@
 #include "dashboard/live_ranks.h"
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
+#include "lockstep/base/file_below.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::dashboard {
@@ -19,7 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kMostSettings = 4U << 20U;
+constexpr std::size_t kMostBytes = 16 << 20;
+constexpr std::size_t kMostSettings = 4 << 20;
+constexpr std::size_t kLongestName = 255;
 constexpr std::size_t kMostPictures = 60;
 constexpr std::size_t kMostSeen = 20'000;  // entries of folders
 
@@ -44,7 +46,7 @@ bool is_picture(const fs::path& path) {
 }
 
 Json checkpoint_of(const fs::path& folder) {
-  const Json manifest = read_json(folder / "manifest.json");
+  const Json manifest = read_json(folder.parent_path(), folder.filename() / "manifest.json");
   if (!manifest.is_object()) return nullptr;
   std::uint64_t bytes = 0;
   std::size_t files = 0;
@@ -69,12 +71,9 @@ Json checkpoint_of(const fs::path& folder) {
 
 }  // namespace
 
-Json read_json(const fs::path& file) {
-  try {
-    return read_json_file(FileSystem::system(), file);
-  } catch (const Error&) {
-    return nullptr;
-  }
+Json read_json(const fs::path& folder, const fs::path& file) {
+  const auto text = read_below(folder, file, kMostBytes);
+  return text ? json_or_null(*text) : Json();
 }
 
 Json list_checkpoints(const fs::path& run) {
@@ -87,9 +86,8 @@ Json list_checkpoints(const fs::path& run) {
       links[name] = fs::read_symlink(entry.path(), problem).filename().string();
     } else if (name.starts_with("step-") && entry.is_directory(problem)) {
       if (Json checkpoint = checkpoint_of(entry.path()); !checkpoint.is_null()) found[name] = std::move(checkpoint);
-    } else if (entry.is_regular_file(problem) && fs::file_size(entry.path(), problem) < 256) {
-      const std::string text = FileSystem::system().read(entry.path(), 256);  // a name for a step: "best"
-      links[name] = text.substr(0, text.find_first_of(" \n"));
+    } else if (const auto text = read_below(run / "checkpoints", name, kLongestName)) {  // a name for a step: "best"
+      links[name] = text->substr(0, text->find_first_of(" \n"));
     }
   });
   for (const auto& [name, target] : links) {
@@ -104,8 +102,9 @@ Json list_settings(const fs::path& run) {
   Json out = Json::array();
   try {
     for (const char* name : {"config.resolved.yml", "config.yml"}) {
-      if (!FileSystem::system().exists(run / name)) continue;
-      const ConfigTree tree = ConfigTree::from_text(FileSystem::system().read(run / name, kMostSettings), name);
+      const auto text = read_below(run, name, kMostSettings);
+      if (!text) continue;
+      const ConfigTree tree = ConfigTree::from_text(*text, name);
       for (const auto& [key, value] : tree.values()) {
         out.push_back({{"key", key}, {"value", value.yaml}, {"origin", value.origin}});
       }
@@ -142,7 +141,9 @@ Json list_attempts(const fs::path& run) {
   for (const auto& [number, folder] : numbered(logs_folder(run), "attempt_")) {
     Json ranks = Json::array();
     for (const auto& [rank, path] : numbered(folder, "rank-")) ranks.push_back(rank);
-    out.push_back({{"attempt", number}, {"ranks", std::move(ranks)}, {"verdict", read_json(folder / "verdict.json")}});
+    out.push_back({{"attempt", number},
+                   {"ranks", std::move(ranks)},
+                   {"verdict", read_json(run, (folder / "verdict.json").lexically_relative(run))}});
   }
   return out;
 }

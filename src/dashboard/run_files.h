@@ -9,8 +9,8 @@
 
 namespace lockstep::dashboard {
 
-/// Returns a file's JSON; null where it is missing, larger than 16 MB, or no JSON.
-[[nodiscard]] nlohmann::json read_json(const std::filesystem::path& file);
+/// Returns the JSON of a file below `folder`; null where it is missing, larger than 16 MB, no JSON, or behind a link.
+[[nodiscard]] nlohmann::json read_json(const std::filesystem::path& folder, const std::filesystem::path& file);
 
 /// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; digest is that of the
 /// manifest.

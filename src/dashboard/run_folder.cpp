@@ -9,7 +9,7 @@
 
 #include "dashboard/run_files.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
+#include "lockstep/base/file_below.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/launch/doctor.h"
@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 
 constexpr auto kFresh = std::chrono::milliseconds(100);
 constexpr std::int64_t kTail = 64 << 10;
+constexpr std::size_t kLargestPicture = 32 << 20;
 
 std::string name_of(const fs::path& folder) {
   const auto path = fs::absolute(folder).lexically_normal();
@@ -61,7 +62,7 @@ Json RunFolder::state() {
               {"attempts", list_attempts(folder_)},
               {"checkpoints", list_checkpoints(folder_)},
               {"settings", list_settings(folder_)},
-              {"summary", read_json(folder_ / "summary.json")},
+              {"summary", read_json(folder_, "summary.json")},
               {"pictures", list_pictures(folder_)}};
   const std::scoped_lock lock(mutex_);
   log_.update();
@@ -85,9 +86,10 @@ Json RunFolder::timeline(double seconds) {
 Json RunFolder::log_part(const LogPart& part) const {
   Json out = {{"text", ""}, {"next", 0}, {"size", 0}};
   if (part.stream != "stderr" && part.stream != "stdout") return out;
-  const fs::path path = logs_folder(folder_) / fmt::format("attempt_{}", part.attempt) /
-                        fmt::format("rank-{}", part.rank) / (part.stream + ".log");
-  const UniqueFd file = try_open_regular_file(path);
+  const fs::path path =
+      fs::path(fmt::format("attempt_{}", part.attempt)) / fmt::format("rank-{}", part.rank) / (part.stream + ".log");
+  const fs::path logs = logs_folder(folder_) == folder_ ? path : "logs" / path;
+  const UniqueFd file = open_below(folder_, logs);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) return out;
   const auto size = static_cast<std::int64_t>(status.st_size);
@@ -103,10 +105,10 @@ Json RunFolder::log_part(const LogPart& part) const {
   return out;
 }
 
-std::optional<fs::path> RunFolder::picture(const std::string& name) const {
+std::optional<std::string> RunFolder::picture(const std::string& name) const {
   const auto names = list_pictures(folder_);
   if (std::find(names.begin(), names.end(), name) == names.end()) return std::nullopt;
-  return folder_ / name;
+  return read_below(folder_, name, kLargestPicture);
 }
 
 std::optional<fs::path> RunFolder::checkpoint(const std::string& name) const {

@@ -37,8 +37,8 @@ class RunFolder {
   [[nodiscard]] nlohmann::json timeline(double seconds);
   /// Returns {"text", "next", "size"}.
   [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
-  /// Returns the file of a picture that state() names; none: there is no such picture.
-  [[nodiscard]] std::optional<std::filesystem::path> picture(const std::string& name) const;
+  /// Returns the content of a picture that state() names; none: there is no such picture.
+  [[nodiscard]] std::optional<std::string> picture(const std::string& name) const;
   /// Returns the folder of a checkpoint that state() names; none: there is no such checkpoint.
   [[nodiscard]] std::optional<std::filesystem::path> checkpoint(const std::string& name) const;
 

@@ -105,7 +105,7 @@ TEST_F(PlotCommand, LeavesCairoToAProgramOfItsOwnSoThatTheCommandStartsAtOnce) {
         .out;
   };
   EXPECT_THAT(libraries("lockstep-plot"), HasSubstr("libcairo"));
-  EXPECT_THAT(libraries("lockstep"), AllOf(Not(HasSubstr("libcairo")), Not(HasSubstr("httplib"))));
+  EXPECT_THAT(libraries("lockstep"), AllOf(Not(HasSubstr("libcairo")), Not(HasSubstr("microhttpd"))));
 }
 
 }  // namespace plot_command_test

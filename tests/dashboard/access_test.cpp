@@ -17,13 +17,6 @@ TEST(Access, OnlyTheWholeTokenIsTheToken) {
   EXPECT_FALSE(is_equal("abc", ""));
 }
 
-TEST(Access, FindsACookieAmongOthers) {
-  EXPECT_EQ(cookie("a=1; lockstep_80=xyz; b=2", "lockstep_80"), "xyz");
-  EXPECT_EQ(cookie("lockstep_8080=no", "lockstep_80"), "");
-  EXPECT_EQ(cookie("lockstep_80", "lockstep_80"), "");
-  EXPECT_EQ(cookie("", "lockstep_80"), "");
-}
-
 TEST(Access, TakesAddressesAndLocalhostAndNoNameOfAStranger) {
   for (const char* own : {"127.0.0.1:80", "localhost:9", "LOCALHOST", "[::1]:80", "10.0.0.7", "gpu-a:80"}) {
     EXPECT_TRUE(is_allowed_host(own, "gpu-a")) << own;

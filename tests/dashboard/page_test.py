@@ -26,7 +26,7 @@ def skip(why):
 
 def address(program):
     for line in program.stdout:
-        found = re.search(r"http://\S+token=\w+", line)
+        found = re.search(r"http://\S+#token=\w+", line)
         if found:
             return found[0]
     sys.exit("error: the dashboard has not printed its address")
@@ -72,13 +72,14 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         subprocess.run([fake, "folder", "small", "2", "100", "0.001"], cwd=folder, check=True)
+        shutil.copy(HERE.parents[1] / "docs/images/detection_found.png", folder / "small/found.png")
         subprocess.run([fake, "folder", "other", "2", "60", "0.002"], cwd=folder, check=True)
         subprocess.run([fake, "folder", "large", "64", str(POINTS), "0.001"], cwd=folder, check=True)
         page = start([command, "dashboard", "small", "other"], folder)
         try:
             url = address(page)
             look(arguments, "two_runs", url, {"log": str(folder / "small/log.jsonl")})
-            look(arguments, "without_token", url.split("?")[0], {})
+            look(arguments, "without_token", url.split("#")[0], {})
         finally:
             end(page)
         write_detector(folder / "detector")

@@ -2,7 +2,7 @@
 // The server without a browser: who is served, and with what.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lockstep/dashboard/dashboard.h"
+#include "support/http_client.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::dashboard {
@@ -31,87 +32,129 @@ class Server : public testing::Test {
     std::ofstream(folder_.path() / "secret.png") << "secret";
     std::filesystem::create_symlink(folder_.path() / "secret.png", run / "samples/link.png");
     dashboard_.emplace(DashboardOptions{.runs = {run}, .token = "right"});
-    client_.emplace("127.0.0.1", dashboard_->port());
   }
 
-  httplib::Headers cookie(const std::string& token = "right") {
-    return {{"Cookie", "lockstep_" + std::to_string(dashboard_->port()) + "=" + token}};
+  static std::string with(const std::string& token = "right") { return "Authorization: Bearer " + token + "\r\n"; }
+  [[nodiscard]] test::HttpReply ask(const std::string& path, const std::string& headers,
+                                    const char* how = "GET") const {
+    return test::ask(dashboard_->port(), how, path, headers);
   }
-  httplib::Result get(const std::string& path) { return client_->Get(path.c_str(), cookie()); }
+  [[nodiscard]] test::HttpReply get(const std::string& path) const { return ask(path, with()); }
 
   test::TempDir folder_;
   std::optional<Dashboard> dashboard_;
-  std::optional<httplib::Client> client_;
 };
 
-constexpr const char* kPaths[] = {"/", "/assets/app.js", "/api/runs", "/api/run/0/state", "/nowhere", "/api/events"};
+constexpr const char* kPaths[] = {"/api/runs", "/api/run/0/state", "/api/run/0/log", "/nowhere", "/api/events"};
 
-TEST_F(Server, ServesNothingWithoutTheToken) {
+TEST_F(Server, ServesNothingOfARunWithoutTheToken) {
   for (const char* path : kPaths) {
-    ASSERT_EQ(client_->Get(path)->status, 403) << path;  // a stream that is served would not end
-    EXPECT_EQ(client_->Get(path, cookie("wrong"))->status, 403) << path;
-    EXPECT_EQ(client_->Get(path, cookie("righ"))->status, 403) << path;
-    EXPECT_THAT(client_->Get(path)->body, Not(HasSubstr("loss"))) << path;
+    for (const std::string& headers : {std::string(), with("wrong"), with("righ"), with("right2"), with(""),
+                                       std::string("Authorization: Basic right\r\n"),
+                                       "Cookie: lockstep_" + std::to_string(dashboard_->port()) + "=right\r\n"}) {
+      const auto reply = ask(path, headers);  // a stream that is served would not end
+      EXPECT_EQ(reply.status, 403) << path << headers;
+      EXPECT_THAT(reply.body, Not(HasSubstr("loss"))) << path;
+    }
+    EXPECT_EQ(ask(path + std::string("?token=right"), "").status, 403);
   }
-  EXPECT_EQ(client_->Get("/?token=wrong")->status, 403);
-  EXPECT_EQ(client_->Get("/api/runs?token=right")->status, 403);  // the token opens the page, and nothing beside it
-  EXPECT_EQ(client_->Post("/api/run/0/verify?name=step-00000001")->status, 403);
+  EXPECT_EQ(ask("/api/run/0/verify?name=step-00000001", "", "POST").status, 403);
 }
 
-TEST_F(Server, TurnsTheTokenIntoACookieThatScriptsAndOtherSitesDoNotHave) {
-  const auto answer = client_->Get("/?token=right");
-  EXPECT_EQ(answer->status, 303);
-  EXPECT_EQ(answer->get_header_value("Location"), "/");
-  EXPECT_THAT(answer->get_header_value("Set-Cookie"), HasSubstr("=right; HttpOnly; SameSite=Strict"));
-  EXPECT_EQ(get("/")->status, 200);
-  EXPECT_THAT(dashboard_->url(), HasSubstr("http://127.0.0.1:" + std::to_string(dashboard_->port()) + "/?token=right"));
+TEST_F(Server, ServesThePageWithoutASecretAndWithoutACookie) {
+  const auto page = ask("/", "");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.head + page.body, Not(HasSubstr("right")));
+  for (const auto& reply : {page, get("/"), get("/api/runs"), ask("/?token=right", "")}) {
+    EXPECT_THAT(reply.head, Not(HasSubstr("Set-Cookie")));
+  }
+  EXPECT_EQ(dashboard_->url(), "http://127.0.0.1:" + std::to_string(dashboard_->port()) + "/#token=right");
 }
 
 TEST_F(Server, ServesNoNameOfAStrangerAndNoPageOfAnother) {
-  auto headers = cookie();
-  headers.emplace("Host", "evil.example");
-  EXPECT_EQ(client_->Get("/api/runs", headers)->status, 403);
-  headers = cookie();
-  headers.emplace("Origin", "http://evil.example");
-  EXPECT_EQ(client_->Post("/api/run/0/verify?name=step-00000001", headers, "", "text/plain")->status, 403);
+  for (const char* path : {"/", "/api/runs"}) {
+    EXPECT_EQ(ask(path, with() + "Host: evil.example\r\n").status, 403);
+    EXPECT_EQ(ask(path, with() + "Host: \r\n").status, 403);
+    EXPECT_EQ(ask(path, with() + "Origin: http://evil.example\r\n").status, 403);
+  }
+  EXPECT_EQ(ask("/api/run/0/verify?name=step-1", with() + "Origin: http://evil.example\r\n", "POST").status, 403);
 }
 
 TEST_F(Server, LetsThePageAskNobodyElse) {
-  EXPECT_THAT(get("/")->get_header_value("Content-Security-Policy"), HasSubstr("default-src 'self'"));
-  EXPECT_EQ(get("/")->get_header_value("X-Content-Type-Options"), "nosniff");
-  EXPECT_THAT(get("/")->body, Not(HasSubstr("https://")));
+  EXPECT_THAT(get("/").head, HasSubstr("Content-Security-Policy: default-src 'self'; img-src 'self' blob:;"));
+  EXPECT_THAT(get("/").head, HasSubstr("X-Content-Type-Options: nosniff"));
+  EXPECT_THAT(get("/").body, Not(HasSubstr("https://")));
 }
 
 TEST_F(Server, AnswersWithWhatTheRunSays) {
-  const auto state = nlohmann::json::parse(get("/api/run/0/state")->body);
+  const auto state = nlohmann::json::parse(get("/api/run/0/state").body);
   EXPECT_EQ(state["settings"][0]["key"], "seed");
   EXPECT_EQ(state["settings"][0]["origin"], "config.yml:1");
   EXPECT_EQ(state["curves"][0], "loss");
-  const auto curve = nlohmann::json::parse(get("/api/run/0/curve?name=loss")->body);
+  const auto curve = nlohmann::json::parse(get("/api/run/0/curve?name=loss").body);
   EXPECT_EQ(curve["raw"]["values"][0], 0.5);
-  const auto log = nlohmann::json::parse(get("/api/run/0/log?attempt=0&rank=0&stream=stderr&from=6")->body);
+  const auto log = nlohmann::json::parse(get("/api/run/0/log?attempt=0&rank=0&stream=stderr&from=6").body);
   EXPECT_EQ(log["text"], "<b>world</b>\n");
-  EXPECT_EQ(get("/api/run/1/state")->status, 404);
+  EXPECT_EQ(get("/api/run/1/state").status, 404);
 }
 
 TEST_F(Server, LeavesTheRunFolderForNoFile) {
   for (const char* path : {"/../secret.png", "/assets/../../secret.png", "/assets/%2e%2e%2fsecret.png",
                            "/api/run/0/picture?name=../secret.png", "/api/run/0/picture?name=samples/link.png",
                            "/api/run/0/picture?name=/etc/passwd", "/api/run/0/picture?name=config.yml"}) {
-    EXPECT_EQ(get(path)->status, 404) << path;
+    EXPECT_EQ(get(path).status, 404) << path;
   }
-  EXPECT_EQ(get("/api/run/0/picture?name=samples/one.png")->body, "picture");
+  EXPECT_EQ(get("/api/run/0/picture?name=samples/one.png").body, "picture");
   const auto log = get("/api/run/0/log?attempt=0&rank=0&stream=../../../../config");
-  EXPECT_EQ(nlohmann::json::parse(log->body)["text"], "");
-  EXPECT_EQ(client_->Post("/api/run/0/verify?name=../../..", cookie(), "", "text/plain")->status, 404);
+  EXPECT_EQ(nlohmann::json::parse(log.body)["text"], "");
+  EXPECT_EQ(ask("/api/run/0/verify?name=../../..", with(), "POST").status, 404);
+}
+
+// A run folder that another user made must not show what this one may read.
+TEST_F(Server, FollowsNoLinkOutOfTheRunFolder) {
+  const auto run = folder_.path() / "run";
+  const auto text_of_log = [&](int attempt, int rank) {
+    const auto reply =
+        get("/api/run/0/log?stream=stderr&attempt=" + std::to_string(attempt) + "&rank=" + std::to_string(rank));
+    return nlohmann::json::parse(reply.body)["text"].get<std::string>();
+  };
+  std::filesystem::create_directories(folder_.path() / "elsewhere/rank-0");
+  std::ofstream(folder_.path() / "elsewhere/rank-0/stderr.log") << "secret";
+  std::filesystem::create_directories(run / "logs/attempt_1/rank-1");
+  std::filesystem::create_directories(run / "logs/attempt_1/rank-2");
+  std::filesystem::create_symlink(folder_.path() / "secret.png", run / "logs/attempt_1/rank-1/stderr.log");
+  ASSERT_EQ(::mkfifo((run / "logs/attempt_1/rank-2/stderr.log").c_str(), 0600), 0);
+  std::filesystem::create_directory_symlink(folder_.path() / "elsewhere/rank-0", run / "logs/attempt_1/rank-3");
+  std::filesystem::create_directory_symlink(folder_.path() / "elsewhere", run / "logs/attempt_2");
+  EXPECT_EQ(text_of_log(0, 0), "hello <b>world</b>\n");
+  for (int rank = 1; rank <= 3; ++rank) EXPECT_EQ(text_of_log(1, rank), "") << rank;
+  EXPECT_EQ(text_of_log(2, 0), "");
+  for (const char* name : {"summary.json", "config.yml", "log.jsonl"}) {
+    std::filesystem::remove(run / name);
+    std::ofstream(folder_.path() / name) << R"({"event": "secret"})"
+                                         << "\n";
+    std::filesystem::create_symlink(folder_.path() / name, run / name);
+  }
+  EXPECT_THAT(get("/api/run/0/state").body, Not(HasSubstr("secret")));
+}
+
+TEST_F(Server, ShowsNoSecretOfAUrl) {
+  const auto run = folder_.path() / "run";
+  const std::string url = "https://ann:s3cret@host/a.pth?sig=s3cret";
+  std::ofstream(run / "config.yml") << "init_from: '" << url << "'\ndata:\n  shards: ['" << url << "']\n";
+  std::ofstream(run / "log.jsonl") << R"({"event": "fetched", "from": ")" << url << "\"}\n"
+                                   << R"({"event": "report", "report": {"from": ")" << url << "\"}}\n";
+  std::ofstream(run / "summary.json") << R"({"from": ")" << url << "\"}";
+  std::ofstream(run / "logs/attempt_0/verdict.json") << R"({"text": ")" << url << "\"}";
+  const std::string state = get("/api/run/0/state").body;
+  EXPECT_THAT(state, Not(HasSubstr("s3cret")));
+  EXPECT_THAT(state, HasSubstr("https://***@host/a.pth"));
 }
 
 TEST_F(Server, SendsWhatTheRunsDoAsEvents) {
-  std::string text;
-  client_->Get("/api/events", cookie(), [&](const char* data, std::size_t size) {
-    text.append(data, size);
-    return text.find("\n\n") == std::string::npos;  // ends the connection after the first
-  });
+  const UniqueFd page = test::connect_to(dashboard_->port());
+  ASSERT_TRUE(test::send_all(page, "GET /api/events HTTP/1.1\r\nHost: localhost\r\n" + with() + "\r\n"));
+  const std::string text = test::receive(page, "\n\n");
   EXPECT_THAT(text, HasSubstr("event: moment\ndata: {"));
   EXPECT_THAT(text, HasSubstr("\"step\":10"));
 }

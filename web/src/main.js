@@ -102,7 +102,7 @@ function choose(run) {
 const kWords = {
   live: 'live',
   lost: 'connection lost: trying again',
-  ended: 'the server has ended: the page shows the last it knew',
+  ended: 'the server refuses this page: open the address that lockstep printed',
 };
 
 function say(link) {

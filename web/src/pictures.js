@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures that lie in the chosen run's folder.
+// The pictures that lie in the chosen run's folder. They come with the token, so an <img> cannot ask for them itself.
 import { byId, make, show } from './dom.js';
 import * as server from './server.js';
 import { chosen, on } from './state.js';
+
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    load(target);
+  }
+}, { rootMargin: '400px' });
+
+async function load(image) {
+  try {
+    image.src = URL.createObjectURL(await server.picture(image.dataset.from, image.alt));
+    await image.decode();
+  } catch {
+    // a picture that is gone, or none: its name stays
+  } finally {
+    URL.revokeObjectURL(image.src);
+  }
+}
 
 function draw() {
   const run = chosen();
   const names = run?.state?.pictures ?? [];
   byId('pictures').hidden = names.length === 0;
-  show(
-    byId('picture-list'),
-    ...names.map((name) =>
-      make('figure', {}, make('img', { src: server.pictureUrl(run.id, name), alt: name, loading: 'lazy' }), make('figcaption', {}, name)),
-    ),
+  const figures = names.map((name) =>
+    make('figure', {}, make('img', { 'data-from': String(run.id), alt: name }), make('figcaption', {}, name)),
   );
+  if (show(byId('picture-list'), ...figures)) byId('picture-list').querySelectorAll('img').forEach((image) => seen.observe(image));
 }
 
 on('state', draw);

@@ -1,12 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page asks of its server.
+// What the page asks of its server. The token comes in the fragment of the address, which no server sees, leaves the
+// address line at once, and goes into a header of each request: no cookie, which servers at other ports would get too.
 
-async function answer(path, options) {
-  const response = await fetch(path, options);
-  if (!response.ok) throw new Error(`${path}: ${(await response.text()).trim()}`);
-  return response.json();
+const kToken = 'lockstep-token';
+const kAgain = 1000; // ms until the next try
+const kNoToken = 'no token: open the address that lockstep printed';
+
+function takeToken() {
+  const found = /^#token=(\w+)$/.exec(location.hash);
+  if (!found) return false;
+  sessionStorage.setItem(kToken, found[1]);
+  history.replaceState(null, '', location.pathname);
+  return true;
 }
 
+takeToken();
+// A second address, pasted into the same tab, loads nothing by itself.
+addEventListener('hashchange', () => takeToken() && location.reload());
+
+async function ask(path, options = {}) {
+  const token = sessionStorage.getItem(kToken);
+  if (!token) throw new Error(kNoToken);
+  const response = await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}` } });
+  if (!response.ok) throw new Error(`${path}: ${(await response.text()).trim()}`);
+  return response;
+}
+
+const answer = async (path, options) => (await ask(path, options)).json();
 const query = (values) => new URLSearchParams(values).toString();
 
 export const runs = () => answer('/api/runs');
@@ -15,14 +35,33 @@ export const curve = (run, values) => answer(`/api/run/${run}/curve?${query(valu
 export const timeline = (run, seconds) => answer(`/api/run/${run}/timeline?${query({ seconds })}`);
 export const log = (run, values) => answer(`/api/run/${run}/log?${query(values)}`);
 export const verify = (run, name) => answer(`/api/run/${run}/verify?${query({ name })}`, { method: 'POST' });
-export const pictureUrl = (run, name) => `/api/run/${run}/picture?${query({ name })}`;
+export const picture = async (run, name) => (await ask(`/api/run/${run}/picture?${query({ name })}`)).blob();
+
+/// Calls `use` with the data of each event that comes, until the stream ends.
+async function follow(body, use) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ''; ; ) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split('\n\n');
+    rest = events.pop();
+    for (const event of events) use(JSON.parse(event.slice(event.indexOf('data: ') + 6)));
+  }
+}
 
 /// Calls `use` several times a second with what the runs do now, and `say` where the link changes.
-export function listen(use, say) {
-  const source = new EventSource('/api/events');
-  source.addEventListener('moment', (event) => {
-    say('live');
-    use(JSON.parse(event.data));
-  });
-  source.addEventListener('error', () => say(source.readyState === EventSource.CLOSED ? 'ended' : 'lost'));
+export async function listen(use, say) {
+  for (;;) {
+    try {
+      const { body } = await ask('/api/events');
+      await follow(body, (moment) => {
+        say('live');
+        use(moment);
+      });
+    } catch (error) {
+      if (!(error instanceof TypeError)) say('ended'); // another server has the port now, or none takes this token
+    }
+    if (document.getElementById('link').dataset.state !== 'ended') say('lost');
+    await new Promise((done) => setTimeout(done, kAgain));
+  }
 }

@@ -33,7 +33,7 @@ class Dashboard {
   Dashboard(const Dashboard&) = delete;
   Dashboard& operator=(const Dashboard&) = delete;
 
-  /// Returns the address of the page with the token: "http://127.0.0.1:41234/?token=...".
+  /// Returns the address of the page with the token: "http://127.0.0.1:41234/#token=...".
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
   /// Returns the port.
   [[nodiscard]] int port() const noexcept;

@@ -61,7 +61,7 @@ Bytes read_end(int fd, std::size_t most) {
 
 std::optional<Bytes> read_file(const fs::path& file, std::size_t most, Notes& notes) {
   try {
-    const UniqueFd fd = try_open_regular_file(file, O_RDONLY);
+    const UniqueFd fd = try_open_regular_file(file, O_RDONLY | O_NOFOLLOW);
     if (fd.valid()) return read_end(fd.get(), most);
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     notes.push_back(fmt::format("{} cannot be read ({})", file.string(), std::generic_category().message(errno)));

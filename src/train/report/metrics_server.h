@@ -3,9 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 
+#include "lockstep/http/server.h"
 #include "train/settings/metrics_address.h"
 
 namespace lockstep::train {
@@ -16,15 +16,11 @@ class MetricsServer {
   /// `page` makes the page; it is called in a thread of the server. Throws: UsageError where the address is taken or is
   /// none of this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
-  ~MetricsServer();
-  MetricsServer(const MetricsServer&) = delete;
-  MetricsServer& operator=(const MetricsServer&) = delete;
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  http::Server server_;
   std::string url_;
 };
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of a folder that others may write into: a link there must not lead out of it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Opens a regular file below `root` for reading. No part of `path` may be a link or ".."; `root` itself may be a link.
+/// Returns an invalid descriptor where there is no such file; it waits for no pipe.
+[[nodiscard]] UniqueFd open_below(const std::filesystem::path& root, const std::filesystem::path& path);
+
+/// Returns the content of such a file; none where there is no such file, or where it has more than `most` bytes.
+[[nodiscard]] std::optional<std::string> read_below(const std::filesystem::path& root,
+                                                    const std::filesystem::path& path, std::size_t most);
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths of a run's answers: "/api/run/0/state".
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace lockstep::dashboard {
+
+struct RunPath {
+  int run = 0;
+  std::string_view what;
+};
+
+/// Returns the parts of a path; none where it is another.
+[[nodiscard]] std::optional<RunPath> parse_run_path(std::string_view path);
+
+/// Returns whether the path is that of one of the page's files, which have small letters in their names, and dots.
+[[nodiscard]] bool is_asset_path(std::string_view path);
+
+}  // namespace lockstep::dashboard
