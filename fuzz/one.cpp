@@ -6,6 +6,7 @@
 #include "captioning_targets.h"
 #include "checkpoint_targets.h"
 #include "config_targets.h"
+#include "json_targets.h"
 #include "net_targets.h"
 #include "targets.h"
 
