@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_targets.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/failure_record.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -67,6 +70,30 @@ void yaml(std::string_view bytes) {
   ConfigTree tree;
   tree.set("groups=" + std::string(bytes), "fuzz");
   bind_one_by_one(tree);
+}
+
+void json_text(std::string_view bytes) {
+  constexpr JsonLimits kLimits{.bytes = 1U << 20U, .values = 1000, .depth = 16};
+  const auto depth_of = [](const auto& self, const nlohmann::json& value) -> int {
+    int deepest = 0;
+    for (const auto& inner : value) deepest = std::max(deepest, value.is_structured() ? self(self, inner) : 0);
+    return deepest + (value.is_structured() ? 1 : 0);
+  };
+  try {
+    const nlohmann::json value = parse_json(bytes, kLimits);
+    if (depth_of(depth_of, value) > kLimits.depth) std::abort();
+    if (parse_json(value.dump(), kLimits) != value) std::abort();  // written and read again it is the same
+    std::string packed;
+    nlohmann::json::to_cbor(value, packed);
+    if (parse_cbor(packed, {.depth = kLimits.depth}) != value) std::abort();
+    (void)parse_failure(std::string(bytes));
+  } catch (const JsonError& refused) {
+    if (refused.message().size() > 1000 || refused.byte() > bytes.size() + 1) std::abort();
+  }
+  try {
+    (void)parse_cbor(bytes, kLimits).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  } catch (const JsonError&) {  // no CBOR
+  }
 }
 
 }  // namespace lockstep::fuzz

@@ -7,6 +7,7 @@
 #include "checkpoint_targets.h"
 #include "config_targets.h"
 #include "flight_targets.h"
+#include "json_targets.h"
 #include "net_targets.h"
 #include "page_targets.h"
 #include "targets.h"

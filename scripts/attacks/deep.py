@@ -66,7 +66,7 @@ def deep_files_of_a_run_are_passed_over(bench):
         for form in ("%s", '{"event": "epoch", "step": 1, "metrics": {"a": %s}, "cause": %s, "message": {"extraInfo": %s}}',
                      '{"event": "report", "report": %s, "step": %s, "message": %s, "stacks": %s}'):
             content = form.replace("%s", deep)
-            for name in ("summary.json", "verdict.json", "failure.json", "log.jsonl", "logs/attempt_0/0/error.json",
+            for name in ("summary.json", "verdict.json", "failure.json", "log.jsonl", "logs/attempt_0/rank-0/error.json",
                          "checkpoints/step-00000001/manifest.json"):
                 write(run / name, content + "\n")
             for arguments in (["doctor", run], ["doctor", "--json", run], ["plot", run]):

@@ -172,8 +172,8 @@ def huge_files_of_a_run_are_passed_over(bench):
     """What doctor reads of a run folder that another wrote; a core dump in it is no file that anyone opens."""
     run = bench.folder / "run"
     for name in ("log.jsonl", "summary.json", "verdict.json", "failure.json", "config.yml", "config.resolved.yml", ".lock",
-                 "core", "core.4711", "logs/attempt_0/0/error.json", "logs/attempt_0/0/stderr.log",
-                 "logs/attempt_0/0/stdout.log", "checkpoints/best", "checkpoints/step-00000001/manifest.json"):
+                 "core", "core.4711", "logs/attempt_0/rank-0/error.json", "logs/attempt_0/rank-0/stderr.log",
+                 "logs/attempt_0/rank-0/stdout.log", "checkpoints/best", "checkpoints/step-00000001/manifest.json"):
         huge(run / name)
     for arguments in (["doctor", run], ["doctor", "--json", run], ["checkpoint", "prune", run, "--keep", "1"],
                       ["checkpoint", "verify", run], ["plot", run]):

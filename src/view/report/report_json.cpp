@@ -3,9 +3,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/view/step_report.h"
-
 #include "lockstep/base/json.h"
+#include "lockstep/view/step_report.h"
 
 namespace lockstep::view {
 namespace {

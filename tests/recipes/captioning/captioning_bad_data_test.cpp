@@ -188,12 +188,13 @@ TEST_F(BadCaptions, JsonThatIsNoneIsNamedByItsLine) {
   EXPECT_EQ(fault_of_json("{\n\"images\": [\n,]}"), at("captions.json") + ": line 3 is no JSON (byte 15)" + hint);
   EXPECT_EQ(fault_of_json("[]"), at("captions.json") + " has no list \"images\"" + hint);
   EXPECT_EQ(fault_of_json(R"({"images": []})"), at("captions.json") + " has no pictures with captions");
-  EXPECT_THAT(fault_of_json(std::string(100'000, '[')), HasSubstr("is no JSON"));
+  EXPECT_THAT(fault_of_json(std::string(100'000, '[')),
+              HasSubstr("line 1 (byte 65): lists and objects are nested more than 64 deep"));
 }
 
 TEST_F(BadCaptions, ANumberThatNoDoubleHoldsNamesTheFile) {
   EXPECT_THAT(fault_of_json(R"({"images": [{"id": 1e999}]})"),
-              AllOf(HasSubstr(at("captions.json") + ": "), HasSubstr("number overflow parsing '1e999'")));
+              AllOf(HasSubstr(at("captions.json") + ": "), HasSubstr("a number that no double holds")));
   const std::string huge = fault_of_json("{\"images\": [{\"id\": 1" + std::string(100'000, '0') + ".5}]}");
   EXPECT_THAT(huge, HasSubstr(at("captions.json") + ": "));
   EXPECT_LT(huge.size(), 400U);
