@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::worker {
@@ -63,7 +64,7 @@ std::string values_of(const ConfigFields::Field& field) {
 std::string json_value(const ConfigFields::Target& target) {
   if (const auto* list = std::get_if<std::vector<std::string>*>(&target)) {
     std::vector<std::string> quoted;
-    for (const std::string& word : **list) quoted.push_back(text::json_quote(word));
+    for (const std::string& word : **list) quoted.push_back(text::json_quote(text::without_secrets(word)));
     return "[" + text::join(quoted) + "]";
   }
   const std::string text = ConfigFields::value_text(target);
@@ -71,7 +72,7 @@ std::string json_value(const ConfigFields::Target& target) {
   const bool is_auto = std::holds_alternative<AutoInt*>(target);
   const bool is_number = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   const bool is_bare = std::holds_alternative<bool*>(target) || std::holds_alternative<std::int64_t*>(target);
-  return is_bare || (is_auto && is_number) ? text : text::json_quote(text);
+  return is_bare || (is_auto && is_number) ? text : text::json_quote(text::without_secrets(text));
 }
 
 std::string help_of(const ConfigFields::Field& field) {

@@ -447,6 +447,8 @@ def secrets_of_urls_are_shown_nowhere(bench):
                   ["eval", "captcha", "--checkpoint", url, "--set", "data.test=x"],
                   ["checkpoint", "inspect", url], ["checkpoint", "verify", url],
                   ["checkpoint", "import", url, "--out", "w"], ["train", url],
+                  ["inspect", "config", "captcha", "--set", f"data.train={url}"],
+                  ["inspect", "config", "captcha", "--set", f"data.train={url}", "--json"],
                   ["bench", "all-reduce", "--dist-url", f"tcp://ann:s3cret@h:1?token=tok3n", "--rank", "0",
                    "--world-size", "2"]):
         done = bench.run(["lockstep", *words], timeout=60, env={"LOCKSTEP_TIMEOUT": "3"})

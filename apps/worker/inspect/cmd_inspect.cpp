@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/cli.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
@@ -119,7 +120,8 @@ void show(const ConfigFields& fields, const ConfigArguments& words) {
   if (words.markdown) return cli::print(markdown_of(settings, words.rules));
   std::vector<std::vector<std::string>> rows;
   for (const auto& field : settings) {
-    rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, meaning_of(field)});
+    rows.push_back(
+        {field.key, text::without_secrets(ConfigFields::value_text(field.target)), field.origin, meaning_of(field)});
   }
   using view::Align;
   print_to(stdout, "{}",
