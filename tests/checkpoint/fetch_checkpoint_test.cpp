@@ -48,7 +48,7 @@ class FetchCheckpoint : public ::testing::Test {
     if (request.find("/runs/a/") == std::string::npos || !fs::exists(step_ / name)) {
       return http_answer("404 Not Found", "", "");
     }
-    return http_answer("200 OK", "ETag: \"v1\"\r\n", FileSystem::system().read(step_ / name));
+    return http_answer("200 OK", "ETag: \"v1\"\r\n", FileSystem::system().read(step_ / name, 64U << 20U));
   }};
 };
 

@@ -37,6 +37,7 @@ TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_EQ(parse_event("silent\nn1")->why, "silent");
   EXPECT_EQ(parse_event("closed\nn1")->node.id, "n1");
   EXPECT_FALSE(parse_event("asleep\nn1"));
+  EXPECT_FALSE(parse_event("silent\n")) << "of no node";
 }
 
 // An exit code has eight bits, and 128 + 128 are none.

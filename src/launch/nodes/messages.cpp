@@ -142,8 +142,8 @@ std::optional<Event> parse_event(const std::string& text) {
   if (const auto end = text.find('\n'); end != std::string::npos) {
     Event lost{.kind = Event::Kind::kLost, .why = text.substr(0, end)};
     lost.node.id = text.substr(end + 1);
-    if (lost.why == "closed" || lost.why == "silent") return lost;
-    return std::nullopt;
+    const bool is_will = lost.why == "closed" || lost.why == "silent";
+    return is_will && !lost.node.id.empty() ? std::optional(lost) : std::nullopt;
   }
   const Json json = json_or_null(text);
   if (!json.is_object()) return std::nullopt;
