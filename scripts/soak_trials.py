@@ -12,7 +12,7 @@ FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "
         "recipes": "npz npy caption_text caption_json caption_ids vocabulary", "base": "yaml",
         "store": "store_frame address_file shown_words"}
 FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
-ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch",
+ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
         "schedule", "dashboard", "train", "recipes", "apps")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 

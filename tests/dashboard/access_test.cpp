@@ -25,6 +25,7 @@ TEST(Access, TakesAddressesAndLocalhostAndNoNameOfAStranger) {
                             "gpu-b", "localhost:", "127.0.0.1@evil.example"}) {
     EXPECT_FALSE(is_allowed_host(other, "gpu-a")) << other;
   }
+  EXPECT_FALSE(is_allowed_host(std::string_view("127.0.0.1\0.evil.example", 23), "gpu-a")) << "C would end there";
 }
 
 TEST(Access, TakesNoRequestThatAnotherPageMade) {
