@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <random>
 
 #include "checkpoint/formats/safetensors_header.h"
 #include "checkpoint/torch/pickle_parse.h"
 #include "checkpoint/torch/zip_parse.h"
 #include "fuzz/checkpoint_targets.h"
 #include "lockstep/base/file_system.h"
+#include "support/fuzz_seeds.h"
 
 namespace lockstep {
 namespace fuzz_seeds_test {
@@ -25,27 +25,11 @@ std::vector<std::string> seeds_of(const std::string& kind) {
   return seeds;
 }
 
-// Each seed as it is, cut at every place, and with 1 to 8 changed bytes 300 times.
-void run(const std::string& kind, void (*target)(std::string_view)) {
-  std::mt19937 random(1);
-  for (const std::string& seed : seeds_of(kind)) {
-    target(seed);
-    for (std::size_t size = 0; size < seed.size(); ++size) target(std::string_view(seed).substr(0, size));
-    for (int i = 0; i < 300; ++i) {
-      std::string changed = seed;
-      for (std::uint32_t n = 1 + random() % 8; n > 0; --n) {
-        changed[random() % changed.size()] = static_cast<char>(random());
-      }
-      target(changed);
-    }
-  }
-}
-
 TEST(CheckpointFuzzSeeds, AreReadOrRefusedWhateverChanges) {
-  run("zip", fuzz::zip);
-  run("pickle", fuzz::pickle);
-  run("safetensors", fuzz::safetensors);
-  run("manifest", fuzz::manifest);
+  test::run_fuzz_seeds("checkpoint/fuzz_seeds/zip", fuzz::zip, 300);
+  test::run_fuzz_seeds("checkpoint/fuzz_seeds/pickle", fuzz::pickle, 300);
+  test::run_fuzz_seeds("checkpoint/fuzz_seeds/safetensors", fuzz::safetensors, 300);
+  test::run_fuzz_seeds("checkpoint/fuzz_seeds/manifest", fuzz::manifest, 300);
 }
 
 // Otherwise the fuzzer would never get past the first check.
