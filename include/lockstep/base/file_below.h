@@ -14,10 +14,10 @@
 namespace lockstep {
 
 /// Opens a regular file below `root` for reading. No part of `path` may be a link or ".."; `root` itself may be a link.
-/// Returns an invalid descriptor where there is no such file; it waits for no pipe.
+/// Returns an invalid descriptor if the file is missing or not regular; a pipe does not block it.
 [[nodiscard]] UniqueFd open_below(const std::filesystem::path& root, const std::filesystem::path& path);
 
-/// Returns the content of such a file; none where there is no such file, or where it has more than `most` bytes.
+/// Returns the content of such a file; none if open_below() finds none, or if it has more than `most` bytes.
 [[nodiscard]] std::optional<std::string> read_below(const std::filesystem::path& root,
                                                     const std::filesystem::path& path, std::size_t most);
 

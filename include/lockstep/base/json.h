@@ -36,7 +36,7 @@ class JsonError : public DataError {
 
   /// Returns what is wrong, without its place.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
-  /// Returns the byte, counted from 1; 0 where there is no place.
+  /// Returns the byte, counted from 1; 0 if the error has no place.
   [[nodiscard]] std::size_t byte() const noexcept { return byte_; }
 
  private:
@@ -55,7 +55,7 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 /// Does the same, and keeps the order of the keys. Throws: JsonError.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 
-/// Returns the value that `text` is; null where it is no JSON or beyond the limits.
+/// Returns the value that `text` is; null if it is no JSON or beyond the limits.
 [[nodiscard]] nlohmann::json json_or_null(std::string_view text, const JsonLimits& limits = {});
 
 /// Hands the events of `text` to `to`, and returns what its last call returned. Throws: JsonError beyond the limits.

@@ -21,10 +21,10 @@ struct Request {
   std::string path;                           ///< decoded: "/api/run/0/state"
   std::map<std::string, std::string> values;  ///< the query, decoded; of a name that comes twice, the first
   std::string host;                           ///< the Host header
-  std::string origin;                         ///< the Origin header; empty where there is none
-  std::string token;                          ///< of "Authorization: Bearer TOKEN"; empty where there is none
+  std::string origin;                         ///< the Origin header; empty if it is missing
+  std::string token;                          ///< of "Authorization: Bearer TOKEN"; empty if it is missing
 
-  /// Returns a value of the query; empty where there is none.
+  /// Returns a value of the query; empty if it is missing.
   [[nodiscard]] std::string value(const std::string& name) const;
 };
 

@@ -45,10 +45,12 @@ RingFile kind_of(const fs::path& ring) {
   const auto type = fs::symlink_status(ring, problem).type();
   if (type == fs::file_type::regular) return RingFile::kKept;
   if (type != fs::file_type::symlink) return RingFile::kNone;
-  // Another process may have the launcher's number by now.
-  const fs::path memory = fs::read_symlink(ring, problem);
-  const std::string name = problem ? "" : fs::read_symlink(memory, problem).string();
-  return name.find("memfd:lockstep-flight") != std::string::npos ? RingFile::kLive : RingFile::kDangling;
+  try {
+    (void)flight::open_ring_file(ring);
+    return RingFile::kLive;
+  } catch (const Error&) {  // the launcher is gone, and another process may have its number by now
+    return RingFile::kDangling;
+  }
 }
 
 flight::RankFacts facts_of_rank(int rank, const fs::path& ring, Notes& notes) {
