@@ -1,7 +1,7 @@
 # Every library that Lockstep uses, found once. Targets of packages are global: a project that adds Lockstep as a
 # subdirectory links them too. Headers of others are SYSTEM: our warnings are for our code.
 #
-# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/gpu_check --gather` laid them all: for machines without
+# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/platforms/gpu_check --gather` laid them all: for machines without
 # packages.
 set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)

@@ -16,11 +16,11 @@ set(programs ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 add_custom_command(OUTPUT ${shell}/help.json
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${shell}
-  COMMAND Python3::Interpreter scripts/command_help.py --programs ${programs} --output ${shell}/new.json
-  COMMAND Python3::Interpreter scripts/man_pages --texts ${shell}/new.json --output ${shell}/man
-  COMMAND Python3::Interpreter scripts/completions --texts ${shell}/new.json --output ${shell}
+  COMMAND Python3::Interpreter scripts/build/command_help.py --programs ${programs} --output ${shell}/new.json
+  COMMAND Python3::Interpreter scripts/build/man_pages --texts ${shell}/new.json --output ${shell}/man
+  COMMAND Python3::Interpreter scripts/build/completions --texts ${shell}/new.json --output ${shell}
   COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # last: what failed is made again
-  DEPENDS scripts/command_help.py scripts/man_pages scripts/completions ${texts}
+  DEPENDS scripts/build/command_help.py scripts/build/man_pages scripts/build/completions ${texts}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Man pages and completion" VERBATIM)
 add_custom_target(lockstep_shell ALL DEPENDS ${shell}/help.json)
 add_dependencies(lockstep_shell lockstep_command lockstep-dashboard lockstep-plot lockstep-worker)

@@ -1,5 +1,5 @@
 # A cross compile for aarch64 with Debian's g++-aarch64-linux-gnu. LOCKSTEP_SYSROOT is a folder with the packages of Debian's
-# arm64; scripts/test_aarch64 makes one.
+# arm64; scripts/platforms/aarch64 makes one.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

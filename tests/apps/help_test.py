@@ -4,7 +4,7 @@
 
 usage: help_test.py BIN_DIR [TEXTS] | --self-test
 
-TEXTS: what scripts/command_help.py --output wrote from the same programs."""
+TEXTS: what scripts/build/command_help.py --output wrote from the same programs."""
 import concurrent.futures
 import json
 import os

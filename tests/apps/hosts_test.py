@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build/test/bin"
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts/common"))
 from hosts import Hosts, can_make_hosts  # noqa: E402 (after the path is set)
 
 SSH = """#!/bin/sh

@@ -5,7 +5,7 @@ verbs in --help, settings in their tables, variables in `lockstep inspect env`.
 
 usage: python_names_test.py SOURCE_DIR HELP_JSON | --self-test
 
-HELP_JSON: what scripts/command_help.py --output wrote.
+HELP_JSON: what scripts/build/command_help.py --output wrote.
 """
 import json
 import pathlib

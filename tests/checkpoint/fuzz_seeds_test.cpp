@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's functions over its seeds, and over each seed cut short and changed: what scripts/fuzz does at length.
+// The fuzzer's functions over its seeds, and over each seed cut short and changed: what scripts/trials/fuzz does at
+// length.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many more ranks than processors: forks of one process that has loaded libtorch, on one host and on several (which
 // share memory only inside each). MANY_RANKS=HOSTSxRANKS chooses another shape, and MANY_RANKS_RESULTS=FILE gets a line
-// of JSON with what it cost: scripts/many_ranks.py draws the curve.
+// of JSON with what it cost: scripts/measure/many_ranks.py draws the curve.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

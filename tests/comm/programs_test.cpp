@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of collectives: kind, operation, dtype, size, place, group, order of waiting and each rank's delays
 // are drawn; every result is compared with a serial model. LOCKSTEP_PROGRAMS says how many
-// (scripts/collective_programs.py runs many), LOCKSTEP_PROGRAMS_SEED where to begin.
+// (scripts/trials/trial collective_programs runs many), LOCKSTEP_PROGRAMS_SEED where to begin.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function of the fuzzer over its seeds, and over each seed cut short and changed: what scripts/fuzz does at length.
+// A function of the fuzzer over its seeds, and over each seed cut short and changed: what scripts/trials/fuzz does at
+// length.
 #pragma once
 
 #include <gtest/gtest.h>

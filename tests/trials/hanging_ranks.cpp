@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scripts/hangs.py starts as ranks: steps of three sections and an all-reduce each, in which one rank does
-// something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when; the moment
+// What scripts/trials/trial hangs starts as ranks: steps of three sections and an all-reduce each, in which one rank
+// does something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when; the moment
 // (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

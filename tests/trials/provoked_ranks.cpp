@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scripts/provoke.py starts as ranks: a small training whose samples, forward and buckets cost what the variables
-// say, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
+// What scripts/trials/trial provoke starts as ranks: a small training whose samples, forward and buckets cost what the
+// variables say, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
 //   PROVOKE_SAMPLE_MS   CPU time of a sample          PROVOKE_READ      a file that each sample reads
 //   PROVOKE_FORWARD_MS  CPU time of a forward         PROVOKE_LAYERS    layers of 1 MiB
 //   PROVOKE_FREE_MB     all but so much of the memory is taken in the first steps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules over figures. scripts/provoke.py sees them find the real causes.
+// The rules over figures. scripts/trials/trial provoke sees them find the real causes.
 #include "lockstep/view/step_report.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON of others. Its depth, values and bytes are counted before nlohmann's parser, which has no limits, sees it.
-// scripts/check_bounds.py: nothing else calls that parser.
+// scripts/check/bounds.py: nothing else calls that parser.
 #pragma once
 
 #include <cstdint>

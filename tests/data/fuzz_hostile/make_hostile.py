@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the hostile files beside it: what scripts/attacks/files.py attacks with, in small.
+"""Writes the hostile files beside it: what scripts/trials/attacks/files.py attacks with, in small.
 
     python3 tests/data/fuzz_hostile/make_hostile.py
 """
@@ -8,7 +8,7 @@ import pathlib
 import struct
 
 HERE = pathlib.Path(__file__).parent
-SPEC = importlib.util.spec_from_file_location("files", HERE / "../../../scripts/attacks/files.py")
+SPEC = importlib.util.spec_from_file_location("files", HERE / "../../../scripts/trials/attacks/files.py")
 FILES = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(FILES)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes npz/*.npz: small features as numpy itself writes them, which captioning_npz_test.cpp reads and scripts/fuzz
+"""Writes npz/*.npz: small features as numpy itself writes them, which captioning_npz_test.cpp reads and scripts/trials/fuzz
 starts from.
 
 Run with Python 3 and numpy (1.24.2 wrote those that lie here). The value at row r and column c is 4 r + c / 2 - 3.

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that links between the pages of this project lead somewhere: the file is there, and so is the heading.
+
+Prints page:line and the link for each that does not; exit code 1 where there is one.
+Example: scripts/check/links.py --root .
+"""
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.M)
+FENCE = re.compile(r"^```.*?^```", re.S | re.M)
+
+
+def anchors(text):
+    """The headings as GitHub names them."""
+    found, seen = set(), {}
+    for heading in HEADING.findall(FENCE.sub("", text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        found.add(f"{name}-{count}" if count else name)
+    return found
+
+
+def pages(root):
+    for path in sorted(root.rglob("*.md")):
+        parts = path.relative_to(root).parts
+        if parts[0] not in ("build", ".git"):
+            yield path
+
+
+def offenders(root):
+    root = pathlib.Path(root).resolve()
+    for page in pages(root):
+        text = page.read_text()
+        for match in LINK.finditer(FENCE.sub(lambda code: "\n" * code.group(0).count("\n"), text)):
+            link = match.group(1)
+            if re.match(r"[a-z]+:", link):
+                continue
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            line = text[:text.find(match.group(0))].count("\n") + 1
+            where = f"{page.relative_to(root)}:{line}: {link}"
+            if not target.exists():
+                yield f"{where}: there is no such file"
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+                yield f"{where}: there is no such heading"
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "a.md").write_text("# One `thing`, two\n[good](b.md#two-2) [self](#one-thing-two) [far](https://x.y)\n"
+                                   "```\n[code](nowhere)\n```\n[bad](c.md)\n[worse](b.md#three)\n")
+        (root / "b.md").write_text("## Two\n## Two: [2](a.md)\n")
+        found = list(offenders(root))
+    if len(found) == 2 and "a.md:6: c.md" in found[0] and "b.md#three" in found[1]:
+        return []
+    return [f"found {found}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
+    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
+    options = parser.parse_args()
+    found = self_test() if options.self_test else list(offenders(options.root))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

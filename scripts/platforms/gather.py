@@ -1,0 +1,174 @@
+"""Packs the libraries that Lockstep uses into one folder, for a machine where no package can be installed.
+
+dependencies.tar.xz mirrors Debian's own folders (usr/include, usr/lib/<machine>, usr/share/cmake), so that the packages'
+CMake files find what they name: unpack it and give cmake -D LOCKSTEP_DEPENDENCIES=FOLDER. libtorch does not come along,
+nor what any compiler brings.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIMIT_MB = 40
+ARCHIVE = "dependencies.tar.xz"
+MACHINE = "x86_64-linux-gnu"
+
+# Every -dev package of scripts/build/packages.txt but these: the other machine has its own, or does without.
+LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libgloo-dev", "libopenblas0-openmp",
+            "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
+# What the headers of those include: apt installs it with them.
+ALSO = ["libbrotli-dev"]
+# What g++ and glibc bring: the other machine's are newer.
+NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so)")
+# OpenCV asks for a LAPACK and never calls it for us: the small one, whichever is this machine's choice.
+SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
+
+
+class Missing(Exception):
+    """Something that the folder needs is not on this machine."""
+
+
+def output(*words: str, **options) -> str:
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, **options).stdout
+
+
+def packages() -> list[str]:
+    lines = [line.split() for line in (ROOT / "scripts/build/packages.txt").read_text().splitlines()]
+    return [line[1] for line in lines if line and line[0] != "#" and line[1] not in LEFT_OUT] + ALSO
+
+
+def files_of(package: str) -> list[pathlib.Path]:
+    try:
+        listed = output("dpkg", "-L", package, stderr=subprocess.DEVNULL)
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        raise Missing(f"the package {package} is not installed: scripts/build/install_packages test") from error
+    return [pathlib.Path(line) for line in listed.splitlines() if pathlib.Path(line).is_file()]
+
+
+def is_wanted(path: pathlib.Path) -> bool:
+    text = str(path)
+    if text.startswith(("/usr/include/", "/usr/share/cmake/")) or f"/{MACHINE}/cmake/" in text:
+        return True
+    # A static library only where Debian has no shared one: its CMake packages name the shared one.
+    return path.parent == pathlib.Path(f"/usr/lib/{MACHINE}") and (
+        ".so" in path.name or (path.suffix == ".a" and not path.with_suffix(".so").exists()))
+
+
+class Folder:
+    """The folder in the making. `scratch`: for packages that are only looked into."""
+
+    def __init__(self, path: pathlib.Path, scratch: pathlib.Path):
+        self.path = path
+        self.scratch = scratch
+        self.libraries = path / "usr/lib" / MACHINE
+
+    def copy(self, source: pathlib.Path, target: pathlib.Path) -> None:
+        if target.exists():
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+    def add_package(self, package: str) -> None:
+        for path in files_of(package):
+            if not is_wanted(path):
+                continue
+            if ".so" in path.name:
+                self.add_library(path)
+            else:
+                self.copy(path, self.path / path.relative_to("/"))
+
+    def add_library(self, path: pathlib.Path) -> None:
+        """Under its full name, with the links by which linker and loader know it, and all that it needs."""
+        real = path.resolve()
+        if b"\x7fELF" != real.read_bytes()[:4]:  # a linker script
+            self.copy(path, self.libraries / path.name)
+            return
+        self.copy(real, self.libraries / real.name)
+        dynamic = output("objdump", "-p", str(real))
+        for link in {path.name, *re.findall(r"^\s*SONAME\s+(\S+)", dynamic, re.MULTILINE)} - {real.name}:
+            if not (self.libraries / link).is_symlink():
+                (self.libraries / link).symlink_to(real.name)
+        for needed in re.findall(r"^\s*NEEDED\s+(\S+)", dynamic, re.MULTILINE):
+            if not NOT_COPIED.match(needed) and not (self.libraries / needed).exists():
+                self.add_library(self.find(needed))
+
+    def find(self, name: str) -> pathlib.Path:
+        if name in SMALL:
+            return self.small(name)
+        for folder in (f"/usr/lib/{MACHINE}", f"/lib/{MACHINE}"):
+            if pathlib.Path(folder, name).exists():
+                return pathlib.Path(folder, name)
+        raise Missing(f"{name} is not in /usr/lib/{MACHINE}")
+
+    def small(self, name: str) -> pathlib.Path:
+        package, folder = SMALL[name]
+        installed = pathlib.Path(f"/usr/lib/{MACHINE}/{folder}/{name}")
+        if installed.exists():
+            return installed
+        unpacked = self.scratch / package
+        unpacked.mkdir(parents=True)
+        try:
+            output("apt-get", "download", "-qq", package, cwd=unpacked)
+            output("dpkg", "-x", str(next(unpacked.glob("*.deb"))), str(unpacked))
+        except (subprocess.CalledProcessError, FileNotFoundError, StopIteration) as error:
+            raise Missing(f"the package {package} could not be downloaded: apt-get install {package}") from error
+        return unpacked / installed.relative_to("/")
+
+
+def copy_peers(folder: pathlib.Path) -> bool:
+    """The Python programs to compare with, where the checkout has them beside it."""
+    peers = ROOT.parent / "shared/peers"
+    if not peers.is_dir():
+        return False
+    (folder / "peers").mkdir()
+    for program in peers.iterdir():
+        shutil.copyfile(program, folder / "peers" / program.name)
+    return True
+
+
+def pack(made: pathlib.Path, archive: pathlib.Path) -> float:
+    """Returns its size in MB."""
+    with tarfile.open(archive, "w:xz") as tar:
+        tar.add(made, arcname=".")
+    return archive.stat().st_size / 1e6
+
+
+def unpack(gathered: pathlib.Path, into: pathlib.Path) -> None:
+    """What `gathered` holds, into `into`, unless it lies there already."""
+    archive = gathered / ARCHIVE
+    mark = into / "unpacked"
+    if not archive.is_file():
+        raise Missing(f"{archive} is missing: scripts/platforms/gpu_check --gather, on a machine with Debian's packages")
+    stamp = f"{archive.stat().st_size} {archive.stat().st_mtime_ns}"
+    if mark.is_file() and mark.read_text() == stamp:
+        return
+    shutil.rmtree(into, ignore_errors=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(into)
+    mark.write_text(stamp)
+
+
+def gather(path: pathlib.Path) -> None:
+    """Makes `path` anew. It appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = pathlib.Path(tempfile.mkdtemp(prefix=path.name + ".", dir=path.parent))
+    try:
+        folder = Folder(work / "made", work / "packages")
+        for package in packages():
+            folder.add_package(package)
+        size = pack(folder.path, work / ARCHIVE)
+        if size > LIMIT_MB:
+            raise Missing(f"{size:.1f} MB were gathered; the limit is {LIMIT_MB} MB")
+        shutil.rmtree(folder.path)
+        shutil.rmtree(folder.scratch, ignore_errors=True)
+        peers = copy_peers(work)
+        work.chmod(0o755)
+        shutil.rmtree(path, ignore_errors=True)
+        work.rename(path)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    print(f"{path}: {size:.1f} MB" + ("" if peers else "; no peers beside the checkout, so nothing to compare with"))

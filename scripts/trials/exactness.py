@@ -1,0 +1,178 @@
+"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
+
+Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; gloo on one host; two and
+four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
+another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
+accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
+processes. Last the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in
+float32, on 1, 2 and 4 processes. Results are appended to a file; a later call goes on from there.
+
+examples:
+  scripts/trials/trial exactness
+  scripts/trials/trial exactness --only segmentation      # the ways whose names begin so
+"""
+import argparse
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from typing import Callable, NamedTuple
+
+import runs
+from hosts import Hosts, can_make_hosts
+
+
+def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
+    """Each host starts its own part of the ranks, as on real machines."""
+    lockstep = str(given.bin / "lockstep")
+    token = secrets.token_hex(32)
+    with Hosts(hosts) as network:
+        agents = []
+        for node, name in enumerate(network.names):
+            words = ["ip", "netns", "exec", name, lockstep, "run", "--nnodes", str(hosts), "--node-rank", str(node),
+                     "--nproc-per-node", str(per_host), "--master-addr", network.address(0), "--master-port", "29501",
+                     "--rdzv-id", network.tag, lockstep, "train", str(settings), "--run-dir", str(run_dir)]
+            log = (given.work / f"host-{node}.log").open("w")
+            agents.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=runs.environment(LOCKSTEP_TOKEN=token)))
+        codes = [agent.wait() for agent in agents]
+    if any(codes):
+        raise SystemExit(f"the hosts ended with {codes}: see host-*.log in {given.work}")
+
+
+def train(given, settings, world: int, run_dir, *more: str, resume: str = "none", **env) -> None:
+    runs.lockstep(given, *runs.train_words(settings, world, run_dir, resume), *more, env=runs.environment(**env))
+
+
+def change_one_sample(given) -> str:
+    """A copy of the data in which one image bears another label."""
+    target = given.work / "data-changed"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(given.work / "data", target)
+    first = sorted(target.glob("*.png"))[0]
+    label, number = first.name.split("_", 1)
+    first.rename(target / f"{label[1:]}{label[0] if label[0] != label[1] else (int(label[0]) + 1) % 10}_{number}")
+    return str(target)
+
+
+def save_every(given) -> int:
+    return min(10, given.steps // 3)
+
+
+def go_on_with_other_worlds(given, settings, run_dir) -> None:
+    """Two processes to the end; from two saves before it on four; from one save before it on one."""
+    place = lambda leg, saves: f"{leg}/checkpoints/step-{given.steps - saves * save_every(given):08}"
+    legs = [runs.fresh(given.work / f"leg-{number}") for number in (1, 2)]
+    train(given, settings, 2, legs[0])
+    train(given, settings, 4, legs[1], resume=place(legs[0], 2))
+    train(given, settings, 1, run_dir, resume=place(legs[1], 1))
+
+
+class Case(NamedTuple):
+    """`family`: whose first case has the digest; `same`: whether this one must have it too."""
+    family: str
+    same: bool
+    way: Callable
+
+
+def cases(given) -> dict[str, Case]:
+    """By name. The families themselves must have different digests: what they are named after does something."""
+    make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps, "checkpoint.every_steps": save_every(given)} | changes))
+    plain = make()
+    found = {f"{world} processes": Case("plain", True, lambda d, w=world: train(given, plain, w, d))
+             for world in (2, 1, 3, 4)}
+    for workers in (0, 1, 3):
+        found[f"{workers} loader workers"] = Case(
+            "plain", True, lambda d, n=workers: train(given, make(workers=n), 2, d))
+    for world in (1, 3):
+        found[f"OMP_NUM_THREADS=2, {world} processes"] = Case(
+            "plain", True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
+    found["gloo, 3 processes"] = Case("plain", True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
+    if can_make_hosts():
+        found["2 hosts x 2 processes"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 2, d))
+        found["2 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 1, d))
+        found["4 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 4, 1, d))
+    else:
+        print("skipped: hosts in network namespaces need root and iproute2")
+    found["another seed"] = Case("plain", False, lambda d: train(given, make(seed=1), 2, d))
+    found["one step more"] = Case("plain", False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
+    changed = make(**{"data.train": change_one_sample(given)})
+    found["one sample changed"] = Case("plain", False, lambda d: train(given, changed, 2, d))
+    return found | shared_state_cases(given, make) | recipe_cases(given)
+
+
+def shared_state_cases(given, make) -> dict[str, Case]:
+    """What replicas share beside gradients: batch statistics, the optimizer's state; with and without accumulation."""
+    zero, synced, twice = {"optimizer.zero": True}, {"sync_batchnorm": True}, {"accumulate_steps": 2}
+    ways = [("plain", "zero", zero, (1, 2, 3, 4)), ("sync_batchnorm", "sync_batchnorm", synced, (2, 1, 3, 4)),
+            ("accumulation", "accumulation", twice, (2, 1, 3)), ("accumulation", "accumulation, zero", twice | zero, (4,)),
+            ("both", "sync_batchnorm, accumulation", synced | twice, (2,)),
+            ("both", "sync_batchnorm, accumulation, zero", synced | twice | zero, (1, 3, 4))]
+    found = {}
+    for family, name, changes, worlds in ways:
+        for world in worlds:
+            found[f"{name}, {world} processes"] = Case(
+                family, True, lambda d, w=world, c=changes: train(given, make(**c), w, d))
+    all_of_it = make(**(synced | twice | zero))
+    found["sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes"] = Case(
+        "both", True, lambda d: go_on_with_other_worlds(given, all_of_it, d))
+    return found
+
+
+def recipe_cases(given) -> dict[str, Case]:
+    """The other recipes: every kernel of theirs, and the switch between their stages."""
+    found = {}
+    for recipe in ("detection", "segmentation", "captioning"):
+        for precision in ("bf16", "none"):
+            words = ["--set", "replicas=4", "--set", "batch_size=4", "--set", f"amp={precision}"]
+            for world in (2, 1, 4):
+                family = f"{recipe}, amp={precision}"
+                found[f"{family}, {world} processes"] = Case(
+                    family, True, lambda d, r=recipe, w=world, more=words: train(given, f"{r}:smoke", w, d, *more))
+    return found
+
+
+# One of each kind, for the tests of a commit.
+SHORT = ("2 processes", "1 processes", "4 processes", "3 loader workers", "OMP_NUM_THREADS=2, 3 processes",
+         "gloo, 3 processes", "2 hosts x 2 processes", "another seed", "one step more", "one sample changed",
+         "zero, 3 processes", "sync_batchnorm, 2 processes", "sync_batchnorm, 4 processes", "accumulation, 2 processes",
+         "accumulation, zero, 4 processes", "sync_batchnorm, accumulation, 2 processes",
+         "sync_batchnorm, accumulation, zero, 3 processes", "sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes")
+
+
+def wrong_ones(rows: list[dict]) -> list[str]:
+    firsts: dict[str, str] = {}
+    wrong = []
+    for row in rows:
+        if row["family"] not in firsts:
+            wrong += [row["case"]] * (row["digest"] in firsts.values())
+            firsts[row["family"]] = row["digest"]
+        elif (row["digest"] == firsts[row["family"]]) != row["same"]:
+            wrong.append(row["case"])
+    return wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    runs.add_arguments(parser, "exactness.jsonl")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--small", action="store_true", help="a small network on small images")
+    parser.add_argument("--short", action="store_true", help="18 of the 51 ways, one of each kind but the other recipes")
+    parser.add_argument("--only", default="", metavar="WORDS", help="only the ways whose names begin so")
+    given = parser.parse_args()
+    runs.make_data(given, given.small)
+    results = runs.Results(given)
+    done = {row["case"] for row in results.rows}
+    ways = cases(given)
+    assert all(name in ways for name in SHORT) or not can_make_hosts(), "SHORT names a way that there is not"
+    for name, case in ways.items():
+        if name in done or (given.short and name not in SHORT) or not name.startswith(given.only):
+            continue
+        run_dir = runs.fresh(given.work / "run")
+        begin = time.time()
+        case.way(run_dir)
+        results.add(case=name, family=case.family, same=case.same, seconds=round(time.time() - begin, 1),
+                    digest=runs.digest(given, run_dir))
+    wrong = wrong_ones(results.rows)
+    print(f"{len(results.rows)} ways of training, {len(wrong)} with a wrong digest: {', '.join(wrong) or 'none'}")
+    raise SystemExit(1 if wrong else 0)

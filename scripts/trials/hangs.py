@@ -1,0 +1,272 @@
+"""Starts 3 ranks, of which one does something wrong at a random step: does the launcher name the right one, and why?
+
+  kill       it is killed                              "killed by signal 9 (SIGKILL)"
+  stop       it is stopped                             "stopped by SIGSTOP"
+  exit       it exits with 1                           "exit code 1"
+  exit0      it exits with 0 in the middle of a step   "left: its program has ended"
+  early      it leaves its loop and ends               "left: its program has ended"
+  exception  it throws                                 "no luck"
+  skip       it leaves out a collective                "called barrier", and what the others called; where no majority is on one host, what two ranks called
+  loop       it computes for ever                      "it computes in backward"
+  data       its data never comes                      "it waits for data"
+  alone      it computes for ever, longer than its section may take, while the others are patient
+  long       it saves for 3 s, which is longer than the others would wait for a step: nothing is wrong
+  stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
+             it is stopped inside a large sum, in a barrier or a wait for which the others come later, in a broadcast, in messages
+             around all ranks, or right behind these                        "stopped by SIGSTOP"
+  suspend    all processes of the job, the launchers, too, are stopped for longer than any limit and go on: nothing is wrong
+  suspend_save  the same while it saves and the others are patient
+  suspend_start the same in the first second, while the ranks meet
+  meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
+
+Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one gloo, and one shm and gloo on two hosts (network namespaces; root and ip), where both launchers
+must say the same; of five trials of the last nine faults two use shm, two the hosts, one gloo. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
+hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
+--on-time checks it. Results are appended to a file; a later call goes on from there.
+
+example:
+  scripts/trials/trial hangs --bin build/release/bin --runs 200
+
+exit code: 0 all well, 1 not
+"""
+import argparse
+import contextlib
+import os
+import pathlib
+import random
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import runs
+from hosts import Hosts, can_make_hosts
+
+RANKS = 3
+SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
+        "exit": r"rank {}( on \S+)? failed first: exit code 1\b", "exception": r"rank {}( on \S+)? failed first(.|\n)*no luck",
+        "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce|"
+                r"^\nlockstep: the ranks called different collectives as operation \d+: (barrier on rank {}, all_reduce.* on rank \d|"
+                r"all_reduce.* on rank \d, barrier on rank {})",
+        "exit0": r"rank {} left: its program has ended in backward of step {};",
+        "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
+        "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
+        "alone": r"rank {} hangs: it computes in forward of step {} since .* \(limit [\d.]+ s\)", "long": r"",
+        "suspend": r"", "suspend_save": r"", "suspend_start": r"", "meet": r"rank {}( on \S+)? died"}
+INSIDE = ("stop_reduce", "stop_barrier", "stop_wait", "stop_copy", "stop_message")
+SAID |= {fault: r"rank {} hangs: stopped by SIGSTOP .*since [\d.]+ s; ranks? \d(, \d)?( on \S+)? waits? in " for fault in INSIDE}
+CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
+         "suspend": 0, "suspend_save": 0, "suspend_start": 0, "meet": 75} | {fault: 76 for fault in INSIDE}
+HANGS = ("stop", "loop", "data", "skip")
+ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
+STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
+STOPPED = ("stop", *INSIDE)  # the doctor says so
+SUSPENDED = ("suspend", "suspend_save", "suspend_start")
+BACKENDS_INSIDE = ("shm", "hosts", "gloo", "shm", "hosts")
+BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "gloo")
+PORT = 29511
+
+
+def words_of(given, logs: pathlib.Path, *options: str) -> list[str]:
+    return [str(given.bin / "lockstep"), "run", "--log-dir", str(logs), *options, "--", str(given.bin.parent / "tests/hanging_ranks")]
+
+
+class Launcher:
+    """A launcher, what it says, and when it said each line."""
+
+    def __init__(self, words: list[str], environment: dict):
+        self.process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.lines: list[tuple[float, str]] = []
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self) -> None:
+        for line in self.process.stderr:
+            self.lines.append((time.monotonic(), line))
+
+    def wait(self) -> str:
+        self.process.wait(timeout=120)
+        self.reader.join()
+        return "".join(line for _, line in self.lines)
+
+    def judged_at(self) -> float:
+        """When the verdict was said first; the last message repeats it once everything has ended."""
+        verdict = next((line[len("lockstep: "):] for _, line in reversed(self.lines) if line.startswith("lockstep: ")), None)
+        return next((moment for moment, line in self.lines if verdict is not None and verdict in line), 0.0)
+
+
+def start(words: list[str], environment: dict) -> Launcher:
+    return Launcher(words, environment)
+
+
+def launchers_of(given, logs: list[pathlib.Path], backend: str, environment: dict, network: Hosts | None) -> list[Launcher]:
+    """One launcher, or one on each of two hosts: ranks 0 and 1 on the first, rank 2 on the second."""
+    if backend != "hosts":
+        return [start(words_of(given, logs[0], "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
+    environment = environment | {"LOCKSTEP_TOKEN": secrets.token_hex(32)}
+    return [start(["ip", "netns", "exec", network.names[node], *words_of(
+        given, logs[node], "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", str(RANKS - 1 - node), "--master-addr",
+        network.address(0), "--master-port", str(PORT))], environment | {"LOCKSTEP_HOST_ID": f"host-{node}"})
+            for node in range(2)]
+
+
+def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
+    """What is wrong with the last message and the exit code of each launcher."""
+    wrong = []
+    last = [("\n" + text)[("\n" + text).rfind("\nlockstep: "):] for text in said]
+    for text, code, whole in zip(last, codes, said):
+        if not re.search(SAID[fault].format(*[rank, rank, rank] if fault == "skip" else [rank, step]), text):
+            wrong.append(f"said: {text.strip().splitlines()[0] if text.strip() else whole[-300:]}")
+        if code != CODES[fault]:
+            wrong.append(f"exit code {code}")
+    if fault in ALIVE and not any(STACK.search(text) for text in last):
+        wrong.append("no stack of the main thread")
+    return wrong
+
+
+def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> None:
+    """Stops every process of the job, one after the other as a batch system does, and lets them go on in another order."""
+    stopped: list[int] = []
+    for _ in range(2):  # what a process started meanwhile
+        processes = [pid for launcher in launchers for pid in runs.descendants(launcher.process.pid) if pid not in stopped]
+        draw.shuffle(processes)
+        runs.send(processes, signal.SIGSTOP)
+        stopped += processes
+    time.sleep(seconds)
+    draw.shuffle(stopped)
+    for pid in stopped:
+        runs.send([pid], signal.SIGCONT)
+        time.sleep(draw.uniform(0, 0.02))
+
+
+def wait_for(moment: pathlib.Path, launchers: list[Launcher]) -> bool:
+    """Until the ranks are at their fault; False where they ended before."""
+    while not moment.exists():
+        if all(launcher.process.poll() is not None for launcher in launchers):
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
+    """The doctor of the rank's host says that it is stopped. On a machine that is so busy that the launcher was first, its verdict."""
+    time.sleep(0.2)
+    said = [runs.lockstep(given, "doctor", str(folder), check=False).stdout for folder in logs if folder.exists()]
+    is_right = re.compile(rf"^waits: stands still since [\d.]+ s: rank {rank} is stopped \(T\)|^failed: rank {rank} hangs: stopped")
+    return [] if any(is_right.search(text) for text in said) else [f"the doctor said: {' / '.join(text.splitlines()[0] for text in said if text)}"]
+
+
+def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
+    """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is
+    repeated with twice the limit."""
+    for patience in (1, 2, 4):
+        row = run_once(given, fault, number, network, patience)
+        if row.pop("reached") or not row["wrong"]:
+            break
+        print(f"{fault} {number} ended before its fault, with a limit of {row['limit']} s: {'; '.join(row['wrong'])}", flush=True)
+    return row
+
+
+def meet(given, number: int) -> dict:
+    """Two of three ranks, started by hand. One of them is killed once it says that it waits."""
+    draw = random.Random(f"meet {number}")
+    dies, lives = draw.sample([0, draw.choice([1, 2])], 2)
+    variables = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + 1), "LOCKSTEP_TIMEOUT": "60"}
+    ranks = {rank: start([str(given.bin.parent / "tests/hanging_ranks")],
+                         runs.environment(RANK=str(rank), LOCAL_RANK=str(rank), TMPDIR=str(given.work), **variables))
+             for rank in (dies, lives)}
+    begin = time.monotonic()
+    while time.monotonic() - begin < 60 and not all(any("waits since" in line for _, line in list(rank.lines)) for rank in ranks.values()):
+        time.sleep(0.01)
+    ranks[dies].process.kill()
+    killed = time.monotonic()
+    said = ranks[lives].wait()
+    seconds = time.monotonic() - killed
+    ranks[dies].wait()
+    wrong = [] if re.search(SAID["meet"].format(dies), said) else [f"said: {said[-300:]}"]
+    if ranks[lives].process.returncode != CODES["meet"]:
+        wrong.append(f"exit code {ranks[lives].process.returncode}")
+    if seconds > 10:
+        wrong.append(f"ended after {seconds:.1f} s")
+    return {"fault": "meet", "number": number, "rank": dies, "step": 0, "backend": "by hand", "seconds": round(time.monotonic() - begin, 2),
+            "limit": 60, "named_after": round(seconds, 3), "wrong": wrong, "reached": True}
+
+
+def run_once(given, fault: str, number: int, network: Hosts | None, patience: int) -> dict:
+    if fault == "meet":
+        return meet(given, number)
+    draw = random.Random(f"{fault} {number}")
+    backends = BACKENDS_INSIDE if fault in INSIDE or fault in SUSPENDED else BACKENDS
+    rank, step, backend = draw.randrange(RANKS), draw.randint(2, 300), backends[number % len(backends)]
+    if backend == "hosts" and network is None:
+        backend = "shm"
+    limit = patience * (3 * given.limit if backend == "hosts" else given.limit)  # two launchers meet first
+    environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), TMPDIR=str(given.work),
+                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
+    if fault == "alone":
+        environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={limit}"
+    moment = given.work / f"moment-{fault}-{number}"
+    logs = [given.work / f"logs-{fault}-{number}-{node}" for node in range(2 if backend == "hosts" else 1)]
+    for folder in logs:
+        runs.fresh(folder)
+    begin = time.monotonic()
+    launchers = launchers_of(given, logs, backend, environment | {"FAULT_TIME": str(moment)}, network)
+    doctor = []
+    if fault == "suspend_start":
+        time.sleep(draw.uniform(0, 1.5))
+        suspend(launchers, draw, limit * draw.uniform(1.2, 2))
+    elif fault in SUSPENDED and wait_for(moment, launchers):
+        time.sleep(draw.uniform(0, 1 if fault == "suspend_save" else 0.1))
+        suspend(launchers, draw, limit * draw.uniform(1.2, 2))
+    elif fault in STOPPED and wait_for(moment, launchers):
+        doctor = doctor_faults(given, logs, rank)
+    said = [launcher.wait() for launcher in launchers]
+    seconds = time.monotonic() - begin
+    wrong = doctor + faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
+    for folder in logs:
+        shutil.rmtree(folder, ignore_errors=True)
+    named_after = 0.0  # where nothing went wrong, as when the ranks failed before
+    judged_at = max(launcher.judged_at() for launcher in launchers)
+    reached = CODES[fault] == 0 or moment.exists()
+    if moment.exists() and judged_at > 0:
+        named_after = judged_at - float(moment.read_text())
+    moment.unlink(missing_ok=True)
+    if given.on_time and fault in HANGS and named_after > limit * 1.1:
+        wrong.append(f"named after {named_after:.3f} s")
+    return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),
+            "limit": limit, "named_after": round(named_after, 3), "wrong": wrong, "reached": reached}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    runs.add_arguments(parser, "hangs.jsonl")
+    parser.add_argument("--runs", type=int, default=20, help="of each fault (default: 20)")
+    parser.add_argument("--faults", nargs="+", default=list(SAID), choices=list(SAID))
+    parser.add_argument("--limit", type=float, default=1, help="LOCKSTEP_TIMEOUT, in seconds (default: 1)")
+    parser.add_argument("--on-time", action="store_true", help="fail where a hang is named later than the limit plus 10 %%")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    given.bin = pathlib.Path(given.bin).resolve()
+    results = runs.Results(given)
+    done = {(row["fault"], row["number"]) for row in results.rows}
+    # Once without a fault, so that the first trial does not wait for the disk.
+    subprocess.run([given.bin / "lockstep", "run", "--", given.bin.parent / "tests/hanging_ranks"],
+                   env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
+    with Hosts(2) if can_make_hosts() else contextlib.nullcontext() as network:
+        for number in range(given.runs):
+            for fault in given.faults:
+                if (fault, number) not in done:
+                    row = trial(given, fault, number, network)
+                    results.add(**row)
+                    if row["wrong"]:
+                        print(f"{fault} {number} (rank {row['rank']}, step {row['step']}, {row['backend']}): "
+                              f"{'; '.join(row['wrong'])}", flush=True)
+    wrong = [row for row in results.rows if row["wrong"]]
+    for fault in given.faults:
+        rows = [row for row in results.rows if row["fault"] == fault]
+        print(f"{fault:10} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {max(row['seconds'] for row in rows):.1f} s at most, "
+              f"named after {max(row['named_after'] for row in rows):.3f} s at most")
+    raise SystemExit(1 if wrong else 0)

@@ -1,0 +1,128 @@
+"""The long trials of scripts/trials/soak: what each counts, how much of it is enough, how it is run, and which code it tries."""
+import dataclasses
+import json
+import pathlib
+import shutil
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+PLATFORMS = SCRIPTS.with_name("platforms")
+COMMON = ["src/base", "src/tensor"]
+ENGINE = [*COMMON, "src/comm", "src/store", "src/flight", "src/launch"]
+TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
+FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "zip pickle safetensors manifest",
+        "recipes": "npz npy caption_text caption_json caption_ids vocabulary", "base": "yaml",
+        "store": "store_frame address_file shown_words"}
+FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
+ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
+        "schedule", "dashboard", "train", "recipes", "apps")
+TSAN = ("comm", "store", "launch", "data", "checkpoint")
+
+
+@dataclasses.dataclass
+class Trial:
+    """One line of the table. `words` is the command: {count} is how many there shall be in all in the folder {work}."""
+    name: str
+    unit: str
+    target: int
+    batch: int  # about ten minutes
+    words: list[str]
+    covers: list[str]  # src/NAME stands for its public headers, too
+    results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
+    per_count: int = 1  # trials that 1 of {count} makes
+    needs: str = ""     # a command without which it cannot run
+
+    def folders(self) -> list[str]:
+        """All that the trial tries: a change in one of them begins its count anew."""
+        headers = [folder.replace("src/", "include/lockstep/") for folder in self.covers if folder.startswith("src/")]
+        return sorted({*self.covers, *headers})
+
+    def missing(self) -> str:
+        return self.needs if self.needs and not shutil.which(self.needs) else ""
+
+    def counted(self, work: pathlib.Path) -> tuple[int, int]:
+        """Trials and failures that lie in the folder."""
+        path = work / self.results
+        lines = path.read_text().splitlines() if self.results and path.exists() else []
+        if path.suffix == ".txt":  # of scripts/trials/fuzz: target, executions, executions in all, findings in all
+            return tuple(int(word) for word in lines[-1].split()[2:4]) if lines else (0, 0)
+        rows = [json.loads(line) for line in lines]
+        return sum(weight(row) for row in rows), sum(is_wrong(row) for row in rows)
+
+
+def weight(row: dict) -> int:
+    """How many trials a line of results stands for: none where it is what the others are compared with."""
+    if "trial" in row:  # from 1 on
+        return int(row["trial"] > 0)
+    if row.keys() == {"world", "digest"}:
+        return 0
+    return row.get("kills", row.get("programs", 1))
+
+
+def is_wrong(row: dict) -> bool:
+    return bool(row.get("wrong")) or not row.get("ok", True) or not row.get("passed", True) or not row.get("same_digest", True)
+
+
+def module(name: str) -> list[str]:
+    return [*COMMON, name if name in ("recipes", "apps") else f"src/{name}", f"tests/{name}", "tests/support", "scripts/platforms/sanitizers"]
+
+
+def python(name: str, *words: str) -> list[str]:
+    return ["{python}", str(SCRIPTS / "trial"), name, "--bin", "{bin}", "--work", "{work}", *words]
+
+
+def of_training() -> list[Trial]:
+    switch = [*TRAINING, "recipes/detection"]
+    return [
+        Trial("kill_writer", "kills", 1000, 300, python("kill_writer", "--kills", "{count}", "--program",
+              "{bin}/../tests/checkpoint_kill_test"), [*COMMON, "src/store", "src/checkpoint"], "kill_writer.jsonl"),
+        Trial("kill_switch", "switches", 500, 40, python("kill_switch", "--switches", "{count}"), switch, "kill_switch.jsonl"),
+        Trial("kill_stages", "trials", 200, 20, python("kill_stages", "--small", "--trials", "{count}"), switch,
+              "kill_stages.jsonl"),
+        Trial("kill_resume", "resumes", 100, 20, python("kill_resume", "--small", "--trials", "{count}"), TRAINING,
+              "kill_resume.jsonl"),
+        Trial("kill_saving", "kills", 1000, 100, python("kill_saving", "--small", "--kills", "{count}"), TRAINING,
+              "kill_saving.jsonl"),
+        Trial("disk_faults", "rounds", 10, 1, python("disk_faults", "--small"), TRAINING),
+        Trial("exactness", "ways", 51, 51, python("exactness", "--small"), [*TRAINING, "recipes"],
+              "exactness.jsonl"),
+        Trial("provoke", "runs", 240, 24, python("provoke", "--runs", "{count}"), [*TRAINING, "src/view", "scripts/trials/provoke.py"],
+              "provoke.jsonl", 12),
+        Trial("chaos", "half hours", 2, 1, python("chaos"), [*TRAINING, "scripts/trials/chaos.py"]),
+    ]
+
+
+def of_engine() -> list[Trial]:
+    return [
+        Trial("collectives", "programs", 10000, 700, ["{python}", str(SCRIPTS / "trial"), "collective_programs", "--programs", "{count}",
+              "--test", "{bin}/../tests/comm_united_test", "--results", "{work}/collectives.jsonl"], [*COMMON, "src/comm"],
+              "collectives.jsonl"),
+        Trial("kill_rings", "kills", 1000, 100, python("kill_rings", "--kills", "{count}"), ENGINE, "kill_rings.jsonl"),
+        Trial("hangs", "runs", 4000, 100, python("hangs", "--runs", "{count}"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
+        Trial("node_faults", "runs", 100, 10, python("node_faults", "--runs", "{count}"), ENGINE, "node_faults.jsonl", 5),
+        Trial("node_changes", "runs", 140, 14, python("node_changes", "--runs", "{count}"), ENGINE, "node_changes.jsonl", 7),
+        Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10", "--programs", "{bin}"],
+              [*ENGINE, "src/checkpoint", "src/data"]),
+    ]
+
+
+def of_builds() -> list[Trial]:
+    sanitizers = str(PLATFORMS / "sanitizers")
+    return [
+        *(Trial(f"asan_{name}", "runs", 1, 1, [sanitizers, "asan", name], module(name)) for name in ASAN),
+        *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
+        Trial("debian13", "runs", 1, 1, [str(PLATFORMS / "debian13")], ["include", "src", "recipes", "apps", "tests"],
+              needs="debootstrap"),
+        Trial("aarch64", "runs", 1, 1, [str(PLATFORMS / "aarch64")], ["include", "src", "recipes", "apps", "tests"],
+              needs="aarch64-linux-gnu-g++"),
+    ]
+
+
+def of_fuzzing() -> list[Trial]:
+    return [Trial(f"fuzz_{target}", "executions", 2_000_000, 200_000,
+                  [str(SCRIPTS / "fuzz"), "--runs", "{count}", "--results", "{work}/fuzz.txt", target],
+                  ["fuzz", "src/base", FUZZ_CODE[name]], "fuzz.txt", needs="clang++-14")
+            for name, targets in FUZZ.items() for target in targets.split()]
+
+
+def all_trials() -> list[Trial]:
+    return [*of_training(), *of_engine(), *of_builds(), *of_fuzzing()]
