@@ -27,13 +27,13 @@ std::string settings_of(const Checkpoint& checkpoint) {
 }
 
 /// A checkpoint and what its settings say.
-struct Opened {
+struct OpenedRun {
   Checkpoint checkpoint;
   ConfigTree settings;
   std::string recipe;  ///< the name; "" where the settings have none
 };
 
-Opened open_trained(const std::string& where) {
+OpenedRun open_trained(const std::string& where) {
   Checkpoint checkpoint = load_checkpoint(where);
   ConfigTree settings = ConfigTree::from_text(settings_of(checkpoint), checkpoint.path().string());
   const auto recipe = settings.values().find("recipe");
@@ -41,7 +41,7 @@ Opened open_trained(const std::string& where) {
   return {.checkpoint = std::move(checkpoint), .settings = std::move(settings), .recipe = std::move(name)};
 }
 
-Trained load_opened(const Recipe& recipe, const Opened& from, const std::vector<std::string>& sets) {
+Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vector<std::string>& sets) {
   std::string name = recipe.name();
   Trained trained;
   trained.config = recipe.make_config();
@@ -80,7 +80,7 @@ Trained load_opened(const Recipe& recipe, const Opened& from, const std::vector<
 }  // namespace
 
 Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
-  const Opened opened = open_trained(checkpoint);
+  const OpenedRun opened = open_trained(checkpoint);
   if (opened.recipe == recipe.name()) return load_opened(recipe, opened, sets);
   throw DataError(fmt::format("{} was trained with the recipe {}, not {}", opened.checkpoint.path().string(),
                               opened.recipe, recipe.name()),
@@ -88,7 +88,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
 }
 
 Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets) {
-  const Opened opened = open_trained(checkpoint);
+  const OpenedRun opened = open_trained(checkpoint);
   if (!opened.recipe.empty()) return load_opened(find_recipe(opened.recipe), opened, sets);
   throw DataError(fmt::format("{} does not say which recipe trained it", opened.checkpoint.path().string()),
                   "only checkpoints of `lockstep train` do");

@@ -164,6 +164,8 @@ std::string without_backtrace(std::string_view message) {
   return std::string(message.substr(0, message.find("\nException raised from ")));
 }
 
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   return fmt::format("{}", fmt::join(parts, separator));
 }

@@ -6,6 +6,7 @@
 #include "data/codec.h"
 #include "data/exif.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
 
 namespace lockstep {
@@ -107,7 +108,7 @@ Survey survey_source(const ImageSource& source, const std::function<void(std::in
       look_at(image, survey);
     } catch (const DataError& fault) {
       const std::string words = fault.what();  // what to do comes on a line of its own, which a list need not repeat
-      survey.unreadable.push_back({name, words.substr(0, words.find('\n'))});
+      survey.unreadable.push_back({name, text::first_line(words)});
     }
     if (progress) progress(i + 1);
   }

@@ -15,14 +15,13 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kShownLines = 20;
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The error's words without its type, which stands before them.
 std::string without_type(const WorkerError& error) {
@@ -152,10 +151,10 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
     const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
-    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), first_line(said), order.reason,
-              folder_of(facts, end->rank).string());
+    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), text::first_line(said),
+              order.reason, folder_of(facts, end->rank).string());
   } else {
-    log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, first_line(words_of(cause)), order.reason);
+    log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, text::first_line(words_of(cause)), order.reason);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/verdict_file.h"
+#include "lockstep/base/text.h"
 
 #include <fmt/format.h>
 
@@ -10,12 +11,10 @@
 namespace lockstep::launch {
 namespace {
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 std::string headline_of(const Order& order, const FailureRecord& cause) {
   if (order.is_graceful) return order.reason;
   if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) return cause.message;
-  return fmt::format("rank {} on {} failed first: {}", cause.rank, cause.host, first_line(words_of(cause)));
+  return fmt::format("rank {} on {} failed first: {}", cause.rank, cause.host, text::first_line(words_of(cause)));
 }
 
 std::string cause_of(const FailureRecord& record) {

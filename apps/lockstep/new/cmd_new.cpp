@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Words {
+struct NewWords {
   NewProject project;
   std::string folder;
 };
 
-bool parse(Words& words, const std::vector<std::string>& arguments) {
+bool parse(NewWords& words, const std::vector<std::string>& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep new",
                      .description = "Write a small CMake project that uses Lockstep: a program, a data set, settings, "
@@ -57,7 +57,7 @@ void write_project(FileSystem& files, const fs::path& folder, const NewProject& 
 }  // namespace
 
 int cmd_new(int argc, char** argv) {
-  Words words;
+  NewWords words;
   if (!parse(words, {argv + 1, argv + argc})) return 0;
   check_project(words.project);
   const fs::path folder = words.folder.empty() ? fs::path(words.project.name) : fs::path(words.folder);

@@ -16,12 +16,12 @@
 namespace lockstep::apps {
 namespace {
 
-using Words = std::map<std::string, std::string>;
+using Replacements = std::map<std::string, std::string>;
 
 /// What makes one kind of project: folders of templates, the later over the earlier, and the words in them.
 struct Kind {
   std::vector<std::string> folders;
-  Words words;
+  Replacements words;
 };
 
 constexpr const char* kTryProgram = R"(  add_test(NAME nothing_there COMMAND ${CMAKE_COMMAND} -E rm -rf try data)
@@ -42,21 +42,21 @@ constexpr const char* kDrawData = R"(  foreach(part IN ITEMS train test)
 constexpr const char* kTryRun = " config.yml --resume none --set max_steps=2 --run-dir ${CMAKE_BINARY_DIR}/try";
 
 std::map<std::string, Kind> kinds() {
-  const Words net = {{"COMPONENT", "train"},
-                     {"RECIPES", "OFF"},
-                     {"TARGET", "lockstep::lockstep"},
-                     {"FIXTURES", "fresh"},
-                     {"DEBUG_ARGS", R"("config.yml", "--set", "max_steps=10", "--run-dir", "runs/debug")"}};
-  Words trainer = net;
+  const Replacements net = {{"COMPONENT", "train"},
+                            {"RECIPES", "OFF"},
+                            {"TARGET", "lockstep::lockstep"},
+                            {"FIXTURES", "fresh"},
+                            {"DEBUG_ARGS", R"("config.yml", "--set", "max_steps=10", "--run-dir", "runs/debug")"}};
+  Replacements trainer = net;
   trainer["HEADERS"] = "<lockstep/trainer.h> <torch/nn/modules/linear.h>";
   trainer["TRY"] = kTryProgram;
   trainer["ARGUMENTS"] = std::string("\n            ") + kTryRun;
-  Words loop = net;
+  Replacements loop = net;
   loop["HEADERS"] = "<lockstep/loop.h> <torch/nn/modules/linear.h>";
   loop["TRY"] = kTryProgram;
   loop["ARGUMENTS"] = "";
   loop["DEBUG_ARGS"] = "";
-  Words recipe = trainer;
+  Replacements recipe = trainer;
   recipe["COMPONENT"] = "recipes";
   recipe["RECIPES"] = "ON";
   recipe["TARGET"] = "lockstep::recipes";
@@ -72,7 +72,7 @@ std::map<std::string, Kind> kinds() {
 }
 
 /// `text` with "@KEY@" replaced by its word, also inside of words; "@" of anything else stays.
-std::string filled(std::string text, const Words& words) {
+std::string filled(std::string text, const Replacements& words) {
   for (bool changed = true; changed;) {
     changed = false;
     for (const auto& [key, word] : words) {

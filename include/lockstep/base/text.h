@@ -36,6 +36,9 @@ namespace lockstep::text {
 /// Returns the message of a libtorch error without the stack addresses that follow it.
 [[nodiscard]] std::string without_backtrace(std::string_view message);
 
+/// Returns what comes before the first line break.
+[[nodiscard]] std::string first_line(std::string_view text);
+
 /// Returns "a, b, c".
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 

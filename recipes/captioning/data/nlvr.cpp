@@ -95,7 +95,7 @@ bool is_nlvr(const std::filesystem::path& file) {
   const auto in = FileSystem::system().open(file);
   std::string start(static_cast<std::size_t>(std::min(kEnough, in->size())), '\0');
   in->read(0, start.data(), start.size());
-  start = start.substr(0, start.find('\n'));
+  start = text::first_line(start);
   return start.find("\"sentence\"") != std::string::npos && start.find("\"identifier\"") != std::string::npos;
 }
 

@@ -15,12 +15,12 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kBlock = 1U << 20U;
+constexpr std::size_t kSharedBlock = 1U << 20U;
 
 class SharedRead {
  public:
   SharedRead(ReadableFile& file, const FileBytes& bytes)
-      : file_(file), bytes_(bytes), back_((bytes.size + kBlock - 1) / kBlock), read_(back_) {}
+      : file_(file), bytes_(bytes), back_((bytes.size + kSharedBlock - 1) / kSharedBlock), read_(back_) {}
 
   /// Does the other thread's part.
   void read_from_front() {
@@ -36,7 +36,7 @@ class SharedRead {
     for (std::size_t next = 0; next < read_.size(); ++next) {
       wait_for(next);
       if (has_failed_) break;
-      hash.add(bytes_.data.get() + next * kBlock, size_of(next));
+      hash.add(bytes_.data.get() + next * kSharedBlock, size_of(next));
     }
     return hash.digest();
   }
@@ -54,10 +54,12 @@ class SharedRead {
     return at_front ? front_++ : --back_;
   }
 
-  [[nodiscard]] std::size_t size_of(std::size_t block) const { return std::min(kBlock, bytes_.size - block * kBlock); }
+  [[nodiscard]] std::size_t size_of(std::size_t block) const {
+    return std::min(kSharedBlock, bytes_.size - block * kSharedBlock);
+  }
 
   void read(std::size_t block) {
-    file_.read(block * kBlock, bytes_.data.get() + block * kBlock, size_of(block));
+    file_.read(block * kSharedBlock, bytes_.data.get() + block * kSharedBlock, size_of(block));
     read_[block].store(1, std::memory_order_release);
     read_[block].notify_one();
   }

@@ -22,7 +22,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr std::size_t kReadBlock = 256U << 10U;  // looked at while it is in a core's cache
+constexpr std::size_t kLookedAtBlock = 256U << 10U;  // looked at while it is in a core's cache
 
 /// A state's file, or one of its parts.
 struct OpenState {
@@ -33,8 +33,8 @@ struct OpenState {
 
 NotFiniteCount count_in(const OpenState& of, const TensorEntry& entry, const FileBytes& block) {
   NotFiniteCount found;
-  for (std::uint64_t at = entry.begin; at < entry.end; at += kReadBlock) {
-    const std::size_t piece = std::min<std::uint64_t>(kReadBlock, entry.end - at);
+  for (std::uint64_t at = entry.begin; at < entry.end; at += kLookedAtBlock) {
+    const std::size_t piece = std::min<std::uint64_t>(kLookedAtBlock, entry.end - at);
     of.file->read(of.header.data_start + at, block.data.get(), piece);
     found += count_not_finite(entry.dtype, block.data.get(), piece);
   }
@@ -66,7 +66,7 @@ std::string not_finite_in(FileSystem& files, const fs::path& step_folder) {
       if (is_floating(entry.dtype)) rule.add(of.state, entry.name);
     }
   }
-  const FileBytes block = allocate_bytes(kReadBlock);
+  const FileBytes block = allocate_bytes(kLookedAtBlock);
   NotFiniteWords words;
   for (const OpenState& of : states) {
     for (const TensorEntry& entry : of.header.tensors) {

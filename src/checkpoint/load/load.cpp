@@ -29,7 +29,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 namespace {
 
 constexpr const char* kWays = "give a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
-constexpr const char* kTornHint = "take another: the run folder alone means its newest valid checkpoint";
+constexpr const char* kTakeAnotherHint = "take another: the run folder alone means its newest valid checkpoint";
 
 /// Only a folder has an entry "."; a missing path and a file have none.
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
@@ -128,7 +128,7 @@ fs::path resolve_checkpoint(const std::string& where, FileSystem& files) { retur
 Checkpoint load_checkpoint(const std::string& where, FileSystem& files) {
   Found found = find(where, files);
   VerifyReport report = found.report ? std::move(*found.report) : verify_checkpoint(files, found.path);
-  if (!report.ok()) throw DataError(report.problem(), kTornHint);
+  if (!report.ok()) throw DataError(report.problem(), kTakeAnotherHint);
   return {files, std::move(found.path), std::move(report.manifest)};
 }
 
@@ -136,7 +136,7 @@ Checkpoint read_checkpoint(const std::string& where, FileSystem& files) {
   const auto kept = std::make_shared<KeptFiles>();
   Found found = find(where, files, kept.get());
   VerifyReport report = found.report ? std::move(*found.report) : verify_and_keep(files, found.path, kept.get());
-  if (!report.ok()) throw DataError(report.problem(), kTornHint);
+  if (!report.ok()) throw DataError(report.problem(), kTakeAnotherHint);
   return {files, std::move(found.path), std::move(report.manifest), kept};
 }
 
@@ -208,7 +208,7 @@ FileBytes Checkpoint::read_verified(const std::string& file, const FileDigest& e
   FileDigest found;
   FileBytes bytes = read_file(*files_, path_ / file, &found);
   if (const std::string problem = compare(found, expected); !problem.empty()) {
-    throw DataError(fmt::format("{} {}", (path_ / file).string(), problem), kTornHint);
+    throw DataError(fmt::format("{} {}", (path_ / file).string(), problem), kTakeAnotherHint);
   }
   return bytes;
 }

@@ -13,13 +13,13 @@ namespace lockstep::checkpoint {
 namespace {
 
 template <class T>
-using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                                std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                                   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
 
 template <class T>
-Bits<T> bits_of(const T& value) {
-  Bits<T> bits = 0;
+BitsOf<T> bits_of(const T& value) {
+  BitsOf<T> bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
@@ -32,8 +32,8 @@ std::uint64_t distance(std::int64_t x, std::int64_t y) {
 /// Returns the position of a finite float among all of its type: neighbours differ by 1, and -0 and 0 are equal.
 template <class T>
 std::int64_t place_of(const T& value) {
-  constexpr Bits<T> kMagnitude = std::numeric_limits<Bits<T>>::max() >> 1U;
-  const Bits<T> bits = bits_of(value);
+  constexpr BitsOf<T> kMagnitude = std::numeric_limits<BitsOf<T>>::max() >> 1U;
+  const BitsOf<T> bits = bits_of(value);
   const auto magnitude = static_cast<std::int64_t>(bits & kMagnitude);
   return bits > kMagnitude ? -magnitude : magnitude;
 }

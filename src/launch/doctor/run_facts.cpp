@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
 #include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/view/terminal.h"
@@ -75,7 +76,7 @@ void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFac
     facts.has_rings = facts.has_rings || kind == RingFile::kKept || kind == RingFile::kLive;
     if (kind == RingFile::kLive) run.ranks.push_back(facts_of_rank(rank, folder / kRing, run.notes));
     if (auto error = launch::read_error_file(folder / "error.json")) {
-      facts.errors.push_back({rank, error->message.substr(0, error->message.find('\n'))});
+      facts.errors.push_back({rank, text::first_line(error->message)});
     }
   }
   run.is_launched = !run.ranks.empty();
@@ -125,7 +126,7 @@ std::string trainer_of(const fs::path& run) {
     line = FileSystem::system().read(lock, 300);
   } catch (const Error&) {  // none, or not what a run writes
   }
-  line = line.substr(0, line.find('\n'));
+  line = text::first_line(line);
   if (!line.starts_with("pid ")) return "";
   const int pid = std::atoi(line.c_str() + 4);
   std::error_code problem;

@@ -112,8 +112,6 @@ std::int64_t whole_at(const Json& json, const char* key) {
 /// -1: unknown.
 std::int64_t rank_at(const Json& json) { return json.contains("rank") ? whole_at(json, "rank") : -1; }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 std::vector<std::string> stacks_of(const Json& json) {
   std::vector<std::string> lines;
   const auto found = json.find("stacks");
@@ -175,9 +173,9 @@ std::optional<view::AttemptVerdict> read_verdict(const fs::path& file, Notes& no
   const auto json = read_object(file, written_ns, notes);
   if (!json) return std::nullopt;
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  view::AttemptVerdict verdict{.text = first_line(text_at(*json, "text")),
+  view::AttemptVerdict verdict{.text = text::first_line(text_at(*json, "text")),
                                .hint = text_at(*json, "hint"),
-                               .then = first_line(text_at(*json, "then")),
+                               .then = text::first_line(text_at(*json, "then")),
                                .rank = static_cast<int>(rank_at(*json)),
                                .exit_code = static_cast<int>(whole_at(*json, "exit_code")),
                                .was_told = text_at(*json, "cause") == kToldToLeave,

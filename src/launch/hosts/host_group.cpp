@@ -31,7 +31,7 @@ constexpr auto kLeaveTime = std::chrono::seconds(20);
 // What the launchers that met each other need to find out who failed, and to end by themselves.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
-TimePoint now() { return AwakeClock::instance().now(); }
+TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 struct Pipe {
   UniqueFd reading;
@@ -71,7 +71,7 @@ void write_first_orders(int fd, const std::string& orders) {
 int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
   const TimePoint next = std::min(a.value_or(TimePoint::max()), b.value_or(TimePoint::max()));
   if (next == TimePoint::max()) return -1;
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next - now())).count());
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next - awake_now())).count());
 }
 
 std::string text_of_end(const HostsOptions& options, const HostLauncher& launcher, const HostEnd& end) {
@@ -163,7 +163,7 @@ void HostGroup::wait_for_event() {
     if (entries[first + 3 * i].revents != 0) on_control(static_cast<int>(i));
   }
   if (entries[0].revents != 0) on_signals();
-  on_time(now());
+  on_time(awake_now());
 }
 
 void HostGroup::read(int host, int stream) {
@@ -208,7 +208,7 @@ void HostGroup::on_end(int host, const HostEnd& end) {
   const int all = static_cast<int>(members_.size());
   const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
   if (others_end && !end_at_)
-    end_at_ = now() + (end.kind == HostEnd::Kind::kMissing ? TimePoint::duration{} : kFollowTime);
+    end_at_ = awake_now() + (end.kind == HostEnd::Kind::kMissing ? TimePoint::duration{} : kFollowTime);
 }
 
 void HostGroup::on_signals() {
@@ -217,8 +217,8 @@ void HostGroup::on_signals() {
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
     // The second time is meant.
-    if (told_by_ != 0) kill_at_ = now();
-    if (told_by_ == 0) kill_at_ = now() + options_.shutdown_timeout + kLeaveTime;
+    if (told_by_ != 0) kill_at_ = awake_now();
+    if (told_by_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
     told_by_ = told_by_ == 0 ? number : told_by_;
   }
 }

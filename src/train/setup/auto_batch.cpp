@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/tensor/random.h"
 #include "train/setup/batch_search.h"
@@ -60,7 +61,7 @@ std::int64_t smallest_of_all(const Job& job, std::int64_t mine) {
 
 ResourceError nothing_fits(const Untried& run, const std::string& problem) {
   const std::string where = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
-  const std::string words = problem.empty() ? "" : ": " + problem.substr(0, problem.find('\n'));
+  const std::string words = problem.empty() ? "" : ": " + text::first_line(problem);
   return ResourceError(fmt::format("batch_size is auto, and not even a batch of 1 fits into memory {}{}", where, words),
                        "amp=bf16, optimizer.zero=true on several processes, or a smaller model");
 }

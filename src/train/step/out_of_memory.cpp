@@ -37,8 +37,6 @@ void largest_first(std::vector<Holder>& found) {
 }
 
 /// Returns the first line, as far as a message can use it.
-std::string first_words(const std::string& cause) { return cause.substr(0, cause.find('\n')); }
-
 std::string advice(const OutOfMemory& what) {
   if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
@@ -93,7 +91,7 @@ ResourceError out_of_memory_error(OutOfMemory what) {
   }
   const std::string batch = what.batch_size > 0 ? fmt::format(" (batch_size {})", what.batch_size) : "";
   std::string message = fmt::format("out of memory in {}{}: {}\n  peak      {}", what.when, batch,
-                                    first_words(what.cause), bytes_text(what.use.peak));
+                                    text::first_line(what.cause), bytes_text(what.use.peak));
   if (what.use.reserved) message += fmt::format(" in tensors, {} reserved", bytes_text(*what.use.reserved));
   if (!named.empty()) message += fmt::format("\n  largest   {}\n  together  {}", text::join(named), bytes_text(sum));
   return ResourceError(message, advice(what));

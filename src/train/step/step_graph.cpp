@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
@@ -25,8 +26,6 @@ at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor
 void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
   if (mine.defined()) mine.copy_(theirs, /*non_blocking=*/true);
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
@@ -63,7 +62,7 @@ void StepGraph::record(const Batch& batch, std::uint64_t seed) {
     throw;  // it has its own advice
   } catch (const std::exception& error) {
     // The allocator and the random generator belong to the broken recording, so a later step would be wrong.
-    throw UsageError("the step cannot be recorded as a CUDA graph: " + first_line(error.what()),
+    throw UsageError("the step cannot be recorded as a CUDA graph: " + text::first_line(error.what()),
                      "leave out cuda_graph, or what reads a number back from the GPU in forward and loss");
   }
   for (const auto& item : parameters_) gradients_.push_back(item.second.grad());

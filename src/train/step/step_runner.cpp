@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
@@ -160,7 +161,7 @@ std::vector<LossTerm> StepRunner::loss_terms(const Outputs& outputs, const Batch
   } catch (const c10::Error& error) {
     if (batch.target.defined()) throw;
     const std::string why = error.what_without_backtrace();
-    throw UsageError(fmt::format("the loss failed on samples that have no target: {}", why.substr(0, why.find('\n'))),
+    throw UsageError(fmt::format("the loss failed on samples that have no target: {}", text::first_line(why)),
                      "give each sample of the data set a target, or write a loss that uses batch.data alone");
   }
 }

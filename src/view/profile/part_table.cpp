@@ -10,25 +10,25 @@
 namespace lockstep::view {
 namespace {
 
-enum Part { kData, kCopy, kForward, kBackward, kExposed, kOptimizer, kOther, kEvaluation, kSaving, kPartCount };
+enum CallPart { kData, kCopy, kForward, kBackward, kExposed, kOptimizer, kOther, kEvaluation, kSaving, kPartCount };
 
 constexpr std::array<std::string_view, kPartCount> kNames = {
     "data", "copy", "forward", "backward", "exposed communication", "optimizer", "other", "evaluation", "saving"};
 
 /// The names are those of the spans in data, train, parallel and optim.
-std::optional<Part> part_of(const ProfiledCall& call) {
-  static const std::map<std::string_view, Part> parts = {{"DataLoader::next", kData},
-                                                         {"lockstep::prepare_batch", kCopy},
-                                                         {"forward", kForward},
-                                                         {"loss", kForward},
-                                                         {"backward", kBackward},
-                                                         {"DistributedDataParallel::end_backward", kExposed},
-                                                         {"ZeroRedundancyOptimizer::gather", kExposed},
-                                                         {"optimizer", kOptimizer},
-                                                         {"lockstep::optimizer_step", kOptimizer},
-                                                         {"lockstep::average_update", kOptimizer},
-                                                         {"evaluate", kEvaluation},
-                                                         {"save", kSaving}};
+std::optional<CallPart> part_of(const ProfiledCall& call) {
+  static const std::map<std::string_view, CallPart> parts = {{"DataLoader::next", kData},
+                                                             {"lockstep::prepare_batch", kCopy},
+                                                             {"forward", kForward},
+                                                             {"loss", kForward},
+                                                             {"backward", kBackward},
+                                                             {"DistributedDataParallel::end_backward", kExposed},
+                                                             {"ZeroRedundancyOptimizer::gather", kExposed},
+                                                             {"optimizer", kOptimizer},
+                                                             {"lockstep::optimizer_step", kOptimizer},
+                                                             {"lockstep::average_update", kOptimizer},
+                                                             {"evaluate", kEvaluation},
+                                                             {"save", kSaving}};
   if (call.kind == CallKind::kCollective) return kExposed;  // in such a thread the loop waits for it
   if (call.kind == CallKind::kEngine) return kBackward;
   const auto found = parts.find(call.name);
@@ -36,7 +36,7 @@ std::optional<Part> part_of(const ProfiledCall& call) {
 }
 
 struct OpenPart {
-  Part part;
+  CallPart part;
   std::int64_t end_ns;
 };
 
@@ -46,7 +46,7 @@ class PartClock {
  public:
   PartClock(std::int64_t begin_ns, std::int64_t end_ns) : at_(begin_ns), end_(end_ns) {}
 
-  void enter(Part part, std::int64_t begin_ns, std::int64_t end_ns) {
+  void enter(CallPart part, std::int64_t begin_ns, std::int64_t end_ns) {
     go_to(begin_ns);
     const bool keeps = !open_.empty() && (open_.back().part == kEvaluation || open_.back().part == kSaving);
     // Replicas of a rank run in turn: what is open in one thread encloses what runs in another.
@@ -67,7 +67,7 @@ class PartClock {
     }
     spend(open_.empty() ? kOther : open_.back().part, now);
   }
-  void spend(Part part, std::int64_t until) {
+  void spend(CallPart part, std::int64_t until) {
     if (until <= at_) return;
     sums_[part] += until - at_;
     at_ = until;

@@ -16,7 +16,7 @@ namespace lockstep::view {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // 256 bytes an event, of about 20 values.
 constexpr JsonLimits kLimits{.bytes = 1U << 30U, .values = 100'000'000};
@@ -27,7 +27,7 @@ struct RankTrace {
   std::string host;
   std::int64_t offset_ns = 0;
   std::int64_t error_ns = 0;
-  Json events;
+  OrderedJson events;
 };
 
 DataError torn(const fs::path& file, const std::string& why) {
@@ -37,8 +37,8 @@ DataError torn(const fs::path& file, const std::string& why) {
 
 RankTrace read_rank(FileSystem& files, const fs::path& file) {
   try {
-    const Json json = parse_ordered_json(files.read(file, kLimits.bytes), kLimits);
-    const Json& about = json.at("otherData");
+    const OrderedJson json = parse_ordered_json(files.read(file, kLimits.bytes), kLimits);
+    const OrderedJson& about = json.at("otherData");
     RankTrace found{.rank = about.at("rank"),
                     .world_size = about.at("world_size"),
                     .host = about.at("host"),
@@ -49,7 +49,7 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
     return found;
   } catch (const JsonError& error) {
     throw torn(file, error.why() == JsonError::kNoJson ? "its JSON ends too early or is broken" : error.message());
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     throw torn(file, error.what());
   }
 }
@@ -91,20 +91,20 @@ std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
 
 double error_us(const RankTrace& rank) { return static_cast<double>(rank.error_ns) / 1000; }
 
-bool has_time(const Json& event) { return event.contains("ts") && event["ts"].is_number(); }
+bool has_time(const OrderedJson& event) { return event.contains("ts") && event["ts"].is_number(); }
 
 /// Puts the events onto rank 0's clock, and begins at 0.
 void shift(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (RankTrace& rank : ranks) {
-    for (Json& event : rank.events) {
+    for (OrderedJson& event : rank.events) {
       if (!has_time(event)) continue;
       event["ts"] = event["ts"].get<double>() - static_cast<double>(rank.offset_ns) / 1000;
       first = std::min(first, event["ts"].get<double>());
     }
   }
   for (RankTrace& rank : ranks) {
-    for (Json& event : rank.events) {
+    for (OrderedJson& event : rank.events) {
       // To the nanosecond: the rest is rounding.
       if (has_time(event))
         event["ts"] = static_cast<double>(std::llround((event["ts"].get<double>() - first) * 1000)) / 1000;
@@ -124,9 +124,9 @@ MergedTrace merge_traces(FileSystem& files, const fs::path& run_dir) {
   for (const RankTrace& rank : ranks) {
     hosts.insert(rank.host);
     merged.error_us = std::max(merged.error_us, error_us(rank));
-    for (const Json& event : rank.events) {
+    for (const OrderedJson& event : rank.events) {
       out += is_first ? "\n" : ",\n";
-      out += event.dump(-1, ' ', false, Json::error_handler_t::replace);
+      out += event.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
       is_first = false;
     }
   }
