@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/base/awake_clock.h"
-
+// Time: a clock that leaves out sleep, notices about waits, and spans for listeners.
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "lockstep/base/awake_clock.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/base/wait_notice.h"
+
 namespace lockstep {
-namespace awake_clock_test {
+namespace clock_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -91,5 +96,84 @@ TEST(WaitAwake, EndsWhereWhatItWaitsForIsThereOrItsTimeIsOver) {
   EXPECT_FALSE(wait_awake(changed, lock, milliseconds(1), [] { return false; }));
 }
 
-}  // namespace awake_clock_test
+}  // namespace clock_test
+
+namespace wait_notice_test {
+
+constexpr TimePoint at(double seconds) {
+  return TimePoint(std::chrono::duration_cast<TimePoint::duration>(Seconds(1000 + seconds)));
+}
+
+TEST(WaitNotice, IsDueAfterThreeSecondsAndThenEveryThirty) {
+  WaitNotice notice(at(0));
+  EXPECT_FALSE(notice.due(at(2.9)));
+  EXPECT_EQ(notice.next(), at(3));
+  EXPECT_EQ(notice.due(at(3)), Seconds(3));
+  EXPECT_FALSE(notice.due(at(32.9)));
+  EXPECT_EQ(notice.due(at(33.5)), Seconds(33.5));
+  EXPECT_EQ(notice.next(), at(63));
+}
+
+TEST(WaitNotice, ComesOnceWhereTheProcessSlept) {
+  WaitNotice notice(at(0));
+  EXPECT_EQ(notice.due(at(100)), Seconds(100));
+  EXPECT_FALSE(notice.due(at(122.9)));
+  EXPECT_EQ(notice.next(), at(123));
+}
+
+}  // namespace wait_notice_test
 }  // namespace lockstep
+
+namespace lockstep::trace {
+namespace clock_test {
+
+// Several listeners at once: the flight recorder, a profile, the figures of a report.
+
+class Counter final : public Sink {
+ public:
+  void begin(const Event& /*event*/) noexcept override { ++begun; }
+  void end(const Event& /*event*/) noexcept override { ++ended; }
+  int begun = 0;
+  int ended = 0;
+};
+
+TEST(Trace, EverySinkHearsEverySpan) {
+  Counter first;
+  Counter second;
+  ASSERT_TRUE(add_sink(first));
+  ASSERT_TRUE(add_sink(second));
+  { const Span span({.name = "work"}); }
+  remove_sink(first);
+  { const Span span({.name = "work"}); }
+  remove_sink(second);
+  { const Span span({.name = "work"}); }
+  EXPECT_EQ(first.begun, 1);
+  EXPECT_EQ(second.begun, 2);
+  EXPECT_EQ(second.ended, 2);
+}
+
+TEST(Trace, ASpanEndsInTheSinksThatItBeganIn) {
+  Counter before;
+  Counter after;
+  ASSERT_TRUE(add_sink(before));
+  {
+    const Span span({.name = "work"});
+    remove_sink(before);
+    ASSERT_TRUE(add_sink(after));
+  }
+  remove_sink(after);
+  EXPECT_EQ(before.ended, 1);
+  EXPECT_EQ(after.ended, 0);
+}
+
+TEST(Trace, RefusesMoreSinksThanItHolds) {
+  std::array<Counter, std::tuple_size_v<Sinks> + 1> counters;
+  std::size_t added = 0;
+  while (added < counters.size() && add_sink(counters[added])) ++added;
+  EXPECT_EQ(added, std::tuple_size_v<Sinks>);
+  for (Counter& counter : counters) remove_sink(counter);
+  EXPECT_EQ(sinks(), Sinks{});
+}
+
+}  // namespace clock_test
+}  // namespace lockstep::trace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/base/standard_streams.h"
-
+// What a process has once: its standard streams and its signals.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,13 +12,16 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/standard_streams.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace standard_streams_test {
+namespace process_test {
 
 using ::testing::HasSubstr;
 
@@ -116,5 +118,34 @@ TEST(StandardStreams, OtherProgramsHaveTheDefaultAndAnIgnoredSignalStays) {
   ::signal(SIGXFSZ, SIG_DFL);
 }
 
-}  // namespace standard_streams_test
+bool is_blocked(int signal) {
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  return sigismember(&mask, signal) == 1;
+}
+
+TEST(SignalGuard, BlocksSignalsForAThreadThatIsStartedUnderItAndRestoresThemInItsOwn) {
+  bool blocked_there = false;
+  std::thread thread;
+  {
+    const SignalGuard guard;
+    EXPECT_TRUE(is_blocked(SIGINT));
+    thread = std::thread([&] { blocked_there = is_blocked(SIGINT) && is_blocked(SIGTERM); });
+  }
+  EXPECT_FALSE(is_blocked(SIGINT));
+  thread.join();
+  EXPECT_TRUE(blocked_there);
+}
+
+TEST(SignalGuard, LeavesASignalBlockedThatWasSoBefore) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  { const SignalGuard guard; }
+  EXPECT_TRUE(is_blocked(SIGUSR1));
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+}  // namespace process_test
 }  // namespace lockstep
