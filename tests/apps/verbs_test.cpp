@@ -1,22 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of `lockstep tune` over times that are made up.
-#include "worker/tune/tune_search.h"
-
+// Parts of the verbs new, tune and inspect.
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/new/project.h"
+#include "support/temp_dir.h"
+#include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect_machine.h"
+#include "worker/inspect/variables.h"
 #include "worker/tune/tune_report.h"
+#include "worker/tune/tune_search.h"
 
-namespace lockstep::worker {
-namespace tune_search_test {
+namespace lockstep::apps {
+namespace verbs_test {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+
+// What `lockstep new` writes. tests/install builds and runs it.
+
+TEST(NewProject, HasTheSameKindsOfFilesWhateverItIsFrom) {
+  for (const std::string& kind : project_kinds()) {
+    const auto files = project_files({.name = "digits", .from = kind});
+    for (const char* path :
+         {"CMakeLists.txt", "CMakePresets.json", "README.md", ".gitignore", ".vscode/launch.json", "src/main.cpp"}) {
+      EXPECT_THAT(files, Contains(Key(path))) << kind;
+    }
+  }
+}
+
+TEST(NewProject, LeavesNoMarkOfATemplate) {
+  for (const std::string& kind : project_kinds()) {
+    for (const auto& [path, text] : project_files({.name = "digits", .from = kind})) {
+      EXPECT_THAT(text, Not(::testing::ContainsRegex("@[A-Z]+@"))) << kind << "/" << path;
+    }
+  }
+}
+
+TEST(NewProject, HasAMainOfThirtyLinesOrSo) {
+  for (const std::string& kind : project_kinds()) {
+    const std::string text = project_files({.name = "digits", .from = kind}).at("src/main.cpp");
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 36) << kind;
+  }
+}
+
+TEST(NewProject, ALoopHasNoSettingsFile) {
+  EXPECT_THAT(project_files({.name = "digits", .from = "loop"}), Not(Contains(Key("config.yml"))));
+  EXPECT_THAT(next_commands({.name = "digits", .from = "loop"}).back(), Not(HasSubstr("config.yml")));
+}
+
+TEST(NewProject, NamesThePackagesOfToolsThatAreMissing) {
+  const test::TempDir home;
+  std::ofstream(home.path() / "cmake") << "";
+  EXPECT_THAT(missing_packages("/nowhere:" + home.path().string()), ElementsAre("g++", "ninja-build"));
+  std::ofstream(home.path() / "ninja") << "";
+  std::ofstream(home.path() / "c++") << "";
+  EXPECT_THAT(missing_packages(home.path().string() + ":/nowhere"), IsEmpty());
+}
+
+TEST(NewProject, RefusesNamesThatCannotBeAProgramAndATarget) {
+  for (const char* name : {"", "7up", "a b", "../x", "test", "lockstep", "naïve"}) {
+    EXPECT_THROW(check_project({.name = name}), UsageError) << name;
+  }
+  check_project({.name = "my-digits_2"});
+}
+
+TEST(NewProject, SuggestsTheNearestKind) {
+  try {
+    check_project({.name = "digits", .from = "lop"});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("did you mean 'loop'?"));
+  }
+}
+
+}  // namespace verbs_test
+}  // namespace lockstep::apps
+
+namespace lockstep::worker {
+namespace verbs_test {
+
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// The search of `lockstep tune` over times that are made up.
 
 /// A machine whose steps take `seconds` of the values, disturbed in turn by +-noise.
 struct Machine {
@@ -246,5 +331,170 @@ TEST(TuneReport, TheFileHasWhatWasGivenAndWhatWasFoundWithItsFigures) {
   EXPECT_THAT(bits_that_change(kStart, found), ElementsAre("layout", "threads"));
 }
 
-}  // namespace tune_search_test
+// The counts of `lockstep inspect data`, for people and as JSON.
+
+Survey blood() {
+  Survey survey;
+  survey.pictures = 3;
+  survey.sizes = {{640, 480}, {320, 240}};
+  survey.formats = {{"JPEG", 2}};
+  survey.channels = {{3, 2}};
+  survey.unlabelled = 2;
+  survey.objects = {{0, 30}, {1, 10}};
+  survey.objects_a_picture = {25, 15};
+  survey.boxes = {{0, 0, 10, 20}, {0, 0, 30, 20}};
+  survey.empty_boxes = 1;
+  survey.unreadable = {{"torn.jpg", "cannot read image torn.jpg: truncated JPEG (9 bytes)"}};
+  return survey;
+}
+
+TEST(SurveyReport, ShowsSizesClassesAndWhatCannotBeRead) {
+  const std::string text = survey_text("bccd", blood(), {"RBC", "WBC"});
+  EXPECT_THAT(text, HasSubstr("bccd: 3 images, 1 unreadable\n"));
+  EXPECT_THAT(text, ContainsRegex("width, pixels +320 +480 +640\n"));
+  EXPECT_THAT(text, ContainsRegex("objects per image +15 +20 +25\n"));
+  EXPECT_THAT(text, ContainsRegex("box width, pixels +10 +20 +30\n"));
+  EXPECT_THAT(text, ContainsRegex("RBC +30 +75.0 % +█████"));
+  EXPECT_THAT(text, ContainsRegex("WBC +10 +25.0 % +████████\n"));
+  EXPECT_THAT(text, HasSubstr("1 boxes without an area"));
+  EXPECT_THAT(text, HasSubstr("  cannot read image torn.jpg: truncated JPEG (9 bytes)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("without a class")));
+}
+
+TEST(SurveyReport, ShowsWhatMasksHold) {
+  Survey survey = blood();
+  survey.maps = 2;
+  survey.pixels = {{0, 300}, {1, 50}, {255, 50}};
+  const std::string text = survey_text("cells", survey, {"ground", "cell"});
+  EXPECT_THAT(text, ContainsRegex("ground +300 +75.0 %"));
+  EXPECT_THAT(text, ContainsRegex("cell +50 +12.5 %"));
+  EXPECT_THAT(text, ContainsRegex("255 .none. +50 +12.5 %"));
+  EXPECT_EQ(nlohmann::json::parse(survey_json("cells", survey, {"ground"}))["pixels"]["ground"], 300);
+}
+
+TEST(SurveyReport, EndsWithRemarksAndCountsTurnedPictures) {
+  Survey survey = blood();
+  survey.turned = 4;
+  survey.as_stored = 2;
+  const std::string text = survey_text("bccd", survey, {}, {"3 of 9 labels do not fit"});
+  EXPECT_THAT(text, HasSubstr("4 images turned upright"));
+  EXPECT_THAT(text, HasSubstr("2 images left lying"));
+  EXPECT_TRUE(text.ends_with("\n3 of 9 labels do not fit\n")) << text;
+  const auto json = nlohmann::json::parse(survey_json("bccd", survey, {}, {"a remark"}));
+  EXPECT_EQ(json["turned"], 4);
+  EXPECT_EQ(json["remarks"][0], "a remark");
+}
+
+TEST(SurveyReport, SaysTheSameAsJson) {
+  const auto json = nlohmann::json::parse(survey_json("bccd", blood(), {"RBC"}));
+  EXPECT_EQ(json["pictures"], 3);
+  EXPECT_EQ(json["width"]["median"], 480);
+  EXPECT_EQ(json["objects"]["RBC"], 30);
+  EXPECT_EQ(json["objects"]["1"], 10);
+  EXPECT_EQ(json["channels"]["3"], 2);
+  EXPECT_EQ(json["unreadable"][0]["name"], "torn.jpg");
+}
+
+TEST(SurveyReport, OfNothingIsShort) {
+  const std::string text = survey_text("empty", {}, {});
+  EXPECT_THAT(text, HasSubstr("empty: 0 images, all readable"));
+  EXPECT_THAT(text, Not(HasSubstr("width")));
+}
+
+}  // namespace verbs_test
+
+namespace inspect_machine_test {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+TEST(InspectGpu, ShowsEachGpuWithUnitsAndTheRanksOnIt) {
+  GpuReport report;
+  report.gpus.push_back({.index = 0,
+                         .name = "NVIDIA H100",
+                         .percent = 97,
+                         .used_bytes = std::uint64_t{20} << 30,
+                         .total_bytes = std::uint64_t{80} << 30,
+                         .celsius = 64,
+                         .watts = 412.5,
+                         .megahertz = 1980,
+                         .processes = {{.pid = 4101, .bytes = std::uint64_t{3} << 30, .rank = 2}, {.pid = 77}}});
+  report.gpus.push_back({.index = 1, .name = "NVIDIA H100"});
+  const std::string text = gpu_text(report);
+  EXPECT_THAT(
+      text,
+      ContainsRegex("0  NVIDIA H100 +97 % +21.5 GB of 85.9 GB +64 C +412 W +1980 MHz +rank 2 \\(pid 4101\\) 3.*, 77"));
+  EXPECT_THAT(text, ContainsRegex("1  NVIDIA H100 +- +- +- +- +- +-"));
+}
+
+TEST(InspectGpu, SaysInALineWhyThereIsNone) {
+  EXPECT_EQ(gpu_text({.problem = "no NVIDIA driver was found"}), "no GPU: no NVIDIA driver was found\n");
+}
+
+std::map<std::string, Variable> by_name(const std::vector<std::string>& environment) {
+  std::map<std::string, Variable> found;
+  for (const Variable& variable : all_variables(environment)) found[variable.name] = variable;
+  return found;
+}
+
+TEST(InspectEnv, ListsWhatIsReadAndWhatIsSetOfTheLibraries) {
+  const auto variables = by_name({"RANK=1", "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "CUDA_HOME=", "noise"});
+  EXPECT_EQ(variables.at("RANK").value, "1");
+  EXPECT_EQ(variables.at("WORLD_SIZE").value, std::nullopt) << "listed though it is not set";
+  EXPECT_EQ(variables.at("CUDA_HOME").value, "");
+  EXPECT_EQ(variables.at("NCCL_ALGO").meaning, "") << "set, and of a library";
+  EXPECT_FALSE(variables.contains("noise"));
+  EXPECT_THAT(variables.at("CUDA_LAUNCH_BLOCKING").meaning, HasSubstr("waits for every kernel"));
+}
+
+TEST(InspectEnv, ShowsNoSecret) {
+  for (const std::string name : {"LOCKSTEP_TOKEN", "LOCKSTEP_STORE_TOKEN", "SLURM_JWT", "TORCH_HUB_TOKEN",
+                                 "NCCL_PASSWORD", "SLURM_API_KEY", "LOCKSTEP_SECRET"}) {
+    EXPECT_EQ(by_name({name + "=sesame"}).at(name).value, "(set, not shown)") << name;
+  }
+  EXPECT_EQ(by_name({"LOCKSTEP_TLS_KEY=/etc/job.key"}).at("LOCKSTEP_TLS_KEY").value, "/etc/job.key") << "a file's name";
+  EXPECT_EQ(by_name({"TORCH_URL=https://me:sesame@host/a?key=sesame"}).at("TORCH_URL").value,
+            "https://***@host/a?key=***");
+}
+
+// The names that a source which reads the environment has in quotes: those given to a reading function, and those that
+// look like a variable and stand in a table of them. What ends in '_' is the beginning of names.
+std::set<std::string> names_read_in(const std::string& source) {
+  static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
+  static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])")re");
+  // No variables: what CUDA's libraries answer, and the name of an argument in a verb's help.
+  static const std::regex status(".*_STATUS_.*|RUN_DIR");
+  static const std::regex reads(R"re(env::get|getenv\(|environment, ")re");
+  std::set<std::string> names;
+  if (!std::regex_search(source, reads)) return names;
+  for (const std::regex& pattern : {direct, table}) {
+    for (std::sregex_iterator at(source.begin(), source.end(), pattern), end; at != end; ++at) {
+      if (!std::regex_match((*at)[1].str(), status)) names.insert((*at)[1]);
+    }
+  }
+  return names;
+}
+
+TEST(InspectEnv, TheSourcesReadNoVariableThatTheListLacks) {
+  EXPECT_THAT(names_read_in("const auto x = env::get(\"NEW\"); for (auto n : {\"A_TABLE\", \"no\"}) env::get(n);"),
+              ::testing::ElementsAre("A_TABLE", "NEW"));
+  const auto listed = by_name({});
+  std::set<std::string> read;
+  for (const char* folder : {"src", "include", "apps", "recipes"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / folder)) {
+      const auto end = entry.path().extension();
+      if (end != ".cpp" && end != ".h") continue;
+      std::ifstream in(entry.path(), std::ios::binary);
+      for (const auto& name : names_read_in({std::istreambuf_iterator<char>(in), {}})) {
+        read.insert(name);
+        EXPECT_TRUE(listed.contains(name))
+            << name << " of " << entry.path() << " belongs into apps/worker/inspect/variables.cpp";
+      }
+    }
+  }
+  EXPECT_THAT(read, ::testing::IsSupersetOf({"RANK", "LOCKSTEP_TIMEOUT", "SLURM_STEP_NODELIST", "NO_COLOR"}));
+}
+
+}  // namespace inspect_machine_test
 }  // namespace lockstep::worker
