@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the collectives compute, on every backend and in every world.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
 #include <numeric>

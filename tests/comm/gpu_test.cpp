@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of tensors on a GPU.
-#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -170,7 +176,7 @@ at::Tensor on_gpu(const Job& job, const at::Tensor& tensor) { return tensor.to(j
 
 /// Small whole numbers, whose sums are exact in every dtype and order.
 at::Tensor numbers(at::ScalarType dtype, std::int64_t count, int rank) {
-  return (at::arange(count, at::kLong).remainder(5) + rank + 1).to(dtype);
+  return at::arange(count, at::kLong).remainder(5).add(rank + 1).to(dtype);
 }
 
 at::Tensor reduced(at::ScalarType dtype, std::int64_t count, int world, ReduceOp op) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several hosts, and the ways into a job on one and on two.
-#include <ATen/ATen.h>
+
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

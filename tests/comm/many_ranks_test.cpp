@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many more ranks than processors, and programs of collectives that are drawn.
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>

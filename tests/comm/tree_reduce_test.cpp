@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in tree order, and who sends what to whom.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -69,7 +74,7 @@ TEST(TreeReduce, AddsLeavesOfEverSmallerSubtrees) {  // each is one step deeper 
     begin = end;
   }
   at::Tensor expected = values[20];
-  for (int i = 19; i >= 0; --i) expected = values[i] + expected;
+  for (int i = 19; i >= 0; --i) expected = values[i].add(expected);
   at::Tensor out = at::empty({1}, at::kFloat);
   tree_reduce({at::kFloat, ReduceOp::kSum}, leaves, {static_cast<std::byte*>(out.data_ptr())}, 1);
   EXPECT_TRUE(same_bits(out, expected.view({1})));
@@ -87,7 +92,7 @@ TEST(TreeReduce, ConvertsEveryHalfAndRoundsEveryEdgeLikeLibtorch) {
                 {{static_cast<const std::byte*>(all.data_ptr()), {0, 1}},
                  {static_cast<const std::byte*>(other.data_ptr()), {1, 2}}},
                 {static_cast<std::byte*>(out.data_ptr())}, 65536);
-    const at::Tensor expected = (all.to(at::kFloat) + other.to(at::kFloat)).to(dtype);
+    const at::Tensor expected = all.to(at::kFloat).add(other.to(at::kFloat)).to(dtype);
     const at::Tensor numbers = expected.isnan().logical_not();
     EXPECT_TRUE(same_bits(out.masked_select(numbers), expected.masked_select(numbers)));
     EXPECT_TRUE(at::equal(out.isnan(), expected.isnan()));
