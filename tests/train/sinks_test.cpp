@@ -28,7 +28,6 @@
 #include "support/shell.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
-#include "train/report/metrics_server.h"
 #include "train/report/metrics_sink.h"
 #include "train/report/tensorboard_sink.h"
 
