@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(Each, RecipeOnAGpu,
                          ::testing::Values(RecipeCase{"detection:smoke", "scenes:60:2:few", 0.02},
                                            RecipeCase{"segmentation:smoke", "scenes:24:2:few", 0.005},
                                            RecipeCase{"captioning:smoke", "scenes:60:2", 0.02}),
-                         [](const auto& info) {
-                           const std::string name = info.param.name;
+                         [](const auto& test) {
+                           const std::string name = test.param.name;
                            return name.substr(0, name.find(':'));
                          });
 

@@ -207,7 +207,9 @@ void check_reductions(Job& job) {
   EXPECT_TRUE(output.cpu().equal(reduced(at::kFloat, 1001, world, ReduceOp::kSum).slice(0, part.begin, part.end)));
   const at::Tensor rooted = on_gpu(job, numbers(at::kInt, 100, job.rank()));
   job.group().reduce(rooted, world - 1).wait();
-  if (job.rank() == world - 1) EXPECT_TRUE(rooted.cpu().equal(reduced(at::kInt, 100, world, ReduceOp::kSum)));
+  if (job.rank() == world - 1) {
+    EXPECT_TRUE(rooted.cpu().equal(reduced(at::kInt, 100, world, ReduceOp::kSum)));
+  }
 }
 
 void check_moves(Job& job) {

@@ -256,7 +256,7 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   // A link to a link whose text has the name of the launcher's memory; a name in /proc that is none of its.
   std::filesystem::create_symlink("memfd:lockstep-flight", folder.path() / "middle");
-  for (const std::string target :
+  for (const std::string& target :
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
         std::string("/proc/self/maps"), std::string("/proc/1/fd/../../self/fd/0")}) {
     std::filesystem::create_symlink(target, file);
