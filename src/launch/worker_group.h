@@ -2,6 +2,8 @@
 // All workers of one attempt on this node: the loop that watches them, carries their output and stops them together.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include "launch/failure.h"
 #include "launch/group_output.h"
+#include "launch/hangs/flight_ring.h"
 #include "launch/hangs/hang_watch.h"
 #include "launch/memory_kills.h"
 #include "launch/nodes/lost_node.h"
@@ -17,10 +20,20 @@
 #include "launch/output/log_folder.h"
 #include "launch/signals.h"
 #include "launch/standbys.h"
-#include "launch/worker_member.h"
+#include "launch/worker.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep::launch {
+
+/// A worker of a group with what is kept of it.
+struct WorkerMember {
+  std::unique_ptr<Worker> worker;
+  std::unique_ptr<RankLog> log;
+  std::unique_ptr<FlightRing> ring;
+  pid_t pid = 0;
+  bool has_ended = false;
+  bool has_succeeded = false;  ///< it has ended with 0
+};
 
 struct WorkerGroupSpec {
   const AgentOptions& options;

@@ -7,10 +7,35 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 
+#include "lockstep/tensor/named_tensors.h"
+
 namespace lockstep::observe {
+
+/// Knows which module the memory of a tensor belongs to, as a parameter or as a view of one.
+class LayersOfMemory {
+ public:
+  LayersOfMemory() = default;
+  /// Knows "layers.0" by its parameter "layers.0.weight".
+  explicit LayersOfMemory(const NamedTensors& parameters);
+
+  /// Returns the module of the first of these inputs that lies in a parameter; nullptr: of none. An input may be a
+  /// list, such as an LSTM's weights.
+  [[nodiscard]] const std::string* of(c10::ArrayRef<const c10::IValue> inputs) const;
+
+ private:
+  struct Range {
+    const char* end;
+    std::string module;
+  };
+  [[nodiscard]] const std::string* of(const at::Tensor& tensor) const;
+
+  std::map<const char*, Range> ranges_;
+};
 
 /// Called in the thread that takes memory (`bytes` above 0) or gives it back (below 0).
 using MemoryListener = void (*)(const void* address, std::int64_t bytes);

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator costs at least, from the shapes of its inputs.
+// An operator as a table shows it: its name, and what it costs at least, from the shapes of its inputs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "lockstep/view/profile.h"
+
 namespace lockstep::observe {
+
+/// Whether this is the autograd engine around a backward node.
+[[nodiscard]] bool is_engine(std::string_view name);
+
+/// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" of a node's C++ type, "autograd engine", or
+/// the name itself.
+[[nodiscard]] std::string short_name(std::string_view name, view::CallKind kind);
 
 struct OperatorCost {
   double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition

@@ -11,7 +11,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/observe/clock_offset.h"
 #include "observe/operator_cost.h"
-#include "observe/operator_name.h"
 
 namespace lockstep::observe {
 namespace {

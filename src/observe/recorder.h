@@ -16,7 +16,6 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/view/profile.h"
-#include "observe/layers_of_memory.h"
 #include "observe/memory_watch.h"
 #include "observe/thread_calls.h"
 

@@ -25,7 +25,6 @@
 #include "train/ranks/same_outcome.h"
 #include "train/report/console_sink.h"
 #include "train/report/folder_sink.h"
-#include "train/report/log_sink.h"
 #include "train/report/metrics_sink.h"
 #include "train/report/run_sinks.h"
 #include "train/report/save_counter.h"

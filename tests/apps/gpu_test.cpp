@@ -1,14 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs on a real GPU: training in each precision, resuming, ranks that share the GPU, and what is shown of it.
+// The programs on a real GPU.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "apps/gpu_runs.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "lockstep/data/contact_sheet.h"
+#include "support/gpu.h"
+#include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using Words = std::vector<std::string>;
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Captchas of four digits as bars of different heights: the machine with the GPU may have no fonts to draw others.
+void draw_digits(const std::filesystem::path& folder, int count) {
+  std::filesystem::create_directories(folder);
+  for (int i = 0; i < count; ++i) {
+    const std::string label = fmt::format("{:04}", i * 7919 % 10'000);
+    Image image{.size = {160, 60}, .channels = 1, .pixels = std::vector<std::uint8_t>(160 * 60, 255)};
+    for (std::size_t place = 0; place < label.size(); ++place) {
+      const int height = 5 * (label[place] - '0' + 1);
+      for (int y = 60 - height; y < 60; ++y) {
+        std::fill_n(image.pixels.begin() + y * 160 + static_cast<int>(place) * 40 + 8, 24, std::uint8_t{0});
+      }
+    }
+    write_png(image, folder / fmt::format("{}_{}.png", label, i));
+  }
+}
+
+/// The mean loss of each epoch, from the run's log.
+std::vector<double> epoch_losses(const std::filesystem::path& run) {
+  constexpr std::string_view kKey = "\"loss\": ";
+  std::vector<double> losses;
+  std::ifstream log(run / "log.jsonl");
+  for (std::string line; std::getline(log, line);) {
+    const std::size_t at = line.find(kKey);
+    if (line.find("\"event\": \"epoch\"") != std::string::npos && at != std::string::npos) {
+      losses.push_back(std::stod(line.substr(at + kKey.size())));
+    }
+  }
+  return losses;
+}
 
 class CaptchaOnAGpu : public ::testing::TestWithParam<Words> {};
 
@@ -67,5 +117,64 @@ TEST(CommandOnAGpu, TwoNcclRanksOnItTrain) {
   EXPECT_THAT(train_two_ranks("nccl"), HasSubstr("nccl"));
 }
 
-}  // namespace
+// Every recipe on a real GPU: it trains there, and its weights mean the same on GPU and CPU.
+
+/// What `lockstep eval` prints as "name   value", one on a line.
+std::map<std::string, double> printed_metrics(const std::string& text) {
+  std::map<std::string, double> metrics;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double value = 0;
+    std::string more;
+    if (line.starts_with(' ') || !(words >> name >> value) || words >> more) continue;
+    metrics[name] = value;
+  }
+  return metrics;
+}
+
+struct RecipeCase {
+  const char* name;  ///< of the recipe, with its preset
+  const char* data;  ///< to evaluate on
+  double tolerance;  ///< of each metric: a near tie falls otherwise where sums are rounded otherwise
+};
+
+class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};
+
+TEST_P(RecipeOnAGpu, TrainsThereAndItsWeightsMeanTheSameOnTheCpu) {
+  LOCKSTEP_NEEDS_GPU();
+  const RecipeCase& one = GetParam();
+  const TempDir home;
+  const ProcessResult trained = lockstep({"train", one.name, "--run-dir", "run", "--device", "cuda"}, home.path());
+  ASSERT_EQ(trained.code, 0) << trained.err << trained.out;
+  const std::vector<double> losses = epoch_losses(home / "run");
+  ASSERT_GE(losses.size(), 3U) << trained.out;
+  EXPECT_LT(losses.back(), losses.front()) << trained.out;
+  const std::string recipe = std::string(one.name).substr(0, std::string(one.name).find(':'));
+  std::vector<std::map<std::string, double>> found;
+  for (const char* device : {"cpu", "cuda"}) {
+    const ProcessResult judged =
+        lockstep({"eval", recipe, "--checkpoint", "run", "--data", one.data, "--device", device, "--set", "amp=none"},
+                 home.path());
+    ASSERT_EQ(judged.code, 0) << device << ": " << judged.err;
+    found.push_back(printed_metrics(judged.out));
+  }
+  ASSERT_FALSE(found[0].empty());
+  ASSERT_EQ(found[0].size(), found[1].size());
+  for (const auto& [name, value] : found[0]) {
+    EXPECT_NEAR(found[1][name], value, one.tolerance * std::max(1.0, std::abs(value))) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RecipeOnAGpu,
+                         ::testing::Values(RecipeCase{"detection:smoke", "scenes:60:2:few", 0.02},
+                                           RecipeCase{"segmentation:smoke", "scenes:24:2:few", 0.005},
+                                           RecipeCase{"captioning:smoke", "scenes:60:2", 0.02}),
+                         [](const auto& test) {
+                           const std::string name = test.param.name;
+                           return name.substr(0, name.find(':'));
+                         });
+
+}  // namespace gpu_test
 }  // namespace lockstep::test

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may name, and damage of every kind to what they named.
+// Loading: the names of folders, what a user may name, and damage of every kind to it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "checkpoint/faulty_file_system.h"
+#include "checkpoint/formats/folder_names.h"
 #include "checkpoint/formats/hash.h"
 #include "checkpoint/formats/manifest_json.h"
+#include "checkpoint/formats/shared_read.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -21,6 +23,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+
+// What a user may name, and damage of every kind to what they named.
 
 FileSystem& files() { return FileSystem::system(); }
 
@@ -375,5 +379,87 @@ TEST(Digest, DependsOnTheStateAndNothingElse) {
   EXPECT_EQ(checkpoint_digest(load_checkpoint(step.string())), one);
 }
 
+// A file read by two threads: the bytes, their hash and its failures are those of one that reads from front to back.
+
+std::string content(std::size_t size) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 31 + i / 1000);
+  return text;
+}
+
+/// A file in memory, one of whose bytes may not be read.
+class MemoryFile final : public ReadableFile {
+ public:
+  explicit MemoryFile(std::string text, std::uint64_t bad = ~std::uint64_t{0}) : text_(std::move(text)), bad_(bad) {}
+  [[nodiscard]] std::uint64_t size() const override { return text_.size(); }
+  void read(std::uint64_t offset, void* data, std::size_t size) override {
+    if (bad_ >= offset && bad_ < offset + size) throw IoError("a bad sector");
+    text_.copy(static_cast<char*>(data), size, offset);
+  }
+
+ private:
+  std::string text_;
+  std::uint64_t bad_;
+};
+
+TEST(SharedRead, HasTheBytesAndTheHashOfTheFile) {
+  for (const std::size_t size : {1UL, 1UL << 20U, (1UL << 20U) + 1, 20UL << 20U, (37UL << 20U) + 12345}) {
+    SCOPED_TRACE(size);
+    const std::string text = content(size);
+    MemoryFile file(text);
+    const checkpoint::FileBytes bytes = checkpoint::allocate_bytes(size);
+    EXPECT_EQ(checkpoint::read_with_two_threads(file, bytes), checkpoint::digest_of(text));
+    EXPECT_EQ(bytes.view(), text);
+  }
+}
+
+TEST(SharedRead, ThrowsWhatReadingThrowsWhereverItIs) {
+  const std::string text = content(24U << 20U);
+  for (const std::uint64_t bad : {0ULL, 5ULL << 20U, 12ULL << 20U, 20ULL << 20U, (24ULL << 20U) - 1}) {
+    SCOPED_TRACE(bad);
+    MemoryFile file(text, bad);
+    const checkpoint::FileBytes bytes = checkpoint::allocate_bytes(text.size());
+    EXPECT_THROW((void)checkpoint::read_with_two_threads(file, bytes), IoError);
+  }
+}
+
 }  // namespace load_test
 }  // namespace lockstep
+
+namespace lockstep::checkpoint {
+namespace load_test {
+
+TEST(FolderNames, AreReadAsTheyAreMade) {
+  for (const std::int64_t step : {std::int64_t{0}, std::int64_t{1200}, std::int64_t{99'999'999}, INT64_MAX}) {
+    EXPECT_EQ(parse_step_name(step_name(step))->step, step);
+    EXPECT_EQ(parse_step_name(bad_name(step, 3))->step, step);
+    EXPECT_EQ(parse_step_name(bad_name(step, 3))->bad, 3);
+  }
+  EXPECT_EQ(step_name(1200), "step-00001200");
+  EXPECT_EQ(parse_temporary_pid(temporary_name("step-00001200", 4711)), 4711);
+  EXPECT_EQ(parse_temporary_pid("best.tmp-4711"), 4711);
+}
+
+TEST(FolderNames, OthersAreNotTakenForStepFolders) {
+  for (const char* name : {"", "step-", "step", "step--1", "step-12x", "step-1.bad-", "step-1.bad-0", "step-1.old",
+                           "step-99999999999999999999", ".tmp-step-00000001-5", "best", "step-1 "}) {
+    EXPECT_FALSE(parse_step_name(name).has_value()) << name;
+  }
+  for (const char* name : {"best", "step-00000001", ".tmp-", ".tmp-x-99999999999", "tmp-4711"}) {
+    EXPECT_FALSE(parse_temporary_pid(name).has_value()) << name;
+  }
+}
+
+TEST(FolderNames, PlainWordsStayInTheirFolder) {
+  EXPECT_TRUE(is_plain_word("best_stg1"));
+  EXPECT_TRUE(is_plain_file_name("model.safetensors"));
+  for (const char* name : {"", ".", "..", "a/b", ".hidden", "a\n"}) {
+    EXPECT_FALSE(is_plain_word(name)) << name;
+    EXPECT_FALSE(is_plain_file_name(name)) << name;
+  }
+  EXPECT_FALSE(is_plain_word("step-1"));
+  EXPECT_FALSE(is_plain_word("best.tmp-1"));
+}
+
+}  // namespace load_test
+}  // namespace lockstep::checkpoint

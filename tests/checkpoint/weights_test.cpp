@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/checkpoint/weights.h"
-
+// Checkpoints of others: their names for weights, their files, and those of a server.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -10,17 +9,30 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "checkpoint/pickle_bytes.h"
+#include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/fetch_checkpoint.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/interop.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/verify_file.h"
+#include "lockstep/checkpoint/weights.h"
 #include "support/fault_of.h"
+#include "support/http_server.h"
+#include "support/shell.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
 namespace weights_test {
 
+namespace fs = std::filesystem;
 using test::fault_of;
+using test::http_answer;
+using test::HttpServer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -172,6 +184,319 @@ TEST(MatchWeights, NothingThatFitsIsAnErrorWithTheNearestNames) {
           "f.pth: none of its 1 tensors fits the model: 'features.0.weight' (nearest there: 'feature.0.weight')"));
   EXPECT_THAT(fault({{"features.0.weight", at::ones({2})}}), HasSubstr("is [1] in the model and [2] there"));
   EXPECT_THAT(fault({{"z", at::ones({2})}}), HasSubstr("the model begins with 'features.0.weight', the file with 'z'"));
+}
+
+// Checkpoints from the files of other programs and the other way, what inspect and verify say of such files.
+
+FileSystem& files() { return FileSystem::system(); }
+
+void write(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string flipped(std::string bytes, std::size_t at) {
+  bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+  return bytes;
+}
+
+TEST(Import, ModelAverageAndPlainValuesOfANestedCheckpoint) {
+  const ImportedStates imported = import_states(read_any_file(files(), golden("nested.pth")), "nested.pth");
+  ASSERT_EQ(imported.states.size(), 3U);
+  const auto& model = imported.states.at("model");
+  EXPECT_EQ(std::get<at::Tensor>(model.at("bn.num_batches_tracked")).item<std::int64_t>(), 7);
+  const auto& ema = imported.states.at("ema");
+  EXPECT_EQ(std::get<at::Tensor>(ema.at("bn.num_batches_tracked")).item<std::int64_t>(), 107);
+  EXPECT_EQ(std::get<std::int64_t>(ema.at("ema.updates")), 12);
+  EXPECT_EQ(std::get<std::int64_t>(imported.states.at("values").at("last_epoch")), 3);
+  EXPECT_THAT(imported.left_out,
+              ElementsAre("optimizer: PyTorch keeps it by position, not by name", "best: a dict of 2", "none: None",
+                          "flags: a list of 2", "size: a list of 2", "counter: a dict of 1"));
+}
+
+TEST(Import, AFlatFileIsTheModel) {
+  const ImportedStates imported = import_states(read_any_file(files(), golden("state_dict.pth")), "x.pth");
+  ASSERT_EQ(imported.states.size(), 1U);
+  EXPECT_EQ(imported.states.at("model").size(), 2U);
+  EXPECT_EQ(imported.states.at("model").count("conv.weight"), 1U);
+  EXPECT_TRUE(imported.left_out.empty());
+}
+
+TEST(Import, WhatHoldsNoModelIsRefused) {
+  EXPECT_THAT(fault_of<DataError>([] {
+                (void)import_states({TorchDict{{"a", {1L}}}}, "x.pth");
+              }),
+              HasSubstr("x.pth: it holds no tensors by name"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)import_states({TorchList{}}, "x.pth"); }), HasSubstr("no tensors"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)read_any_file(files(), "/nowhere.pth"); }), HasSubstr("is no file"));
+}
+
+class Export : public ::testing::Test {
+ protected:
+  Export() {
+    CheckpointStates states = test::states_of(10);
+    states["ema"] = {{"conv.weight", at::full({2, 3, 4}, 0.5)}, {"ema.updates", std::int64_t{3}}};
+    commit_checkpoint(files(), folder_ / "run/checkpoints", {.step = 10}, states);
+  }
+  test::TempDir folder_;
+  std::string run_ = (folder_ / "run").string();
+};
+
+TEST_F(Export, WritesTheModelInBothFormatsAndReadsItBack) {
+  for (const char* name : {"x.safetensors", "x.pth"}) {
+    EXPECT_EQ(export_weights(run_, folder_ / name), 2);
+    const Weights back = load_weights(folder_ / name);
+    EXPECT_TRUE(test::same_state(back.tensors, test::states_of(10).at("model"))) << name;
+  }
+}
+
+TEST_F(Export, TakesAStateAndAPrefix) {
+  EXPECT_EQ(export_weights(run_, folder_ / "x.safetensors", {.state = "ema", .prefix = "module."}), 1);
+  const StateDict back = read_safetensors(files(), folder_ / "x.safetensors");
+  EXPECT_TRUE(at::equal(std::get<at::Tensor>(back.at("module.conv.weight")), at::full({2, 3, 4}, 0.5)));
+  EXPECT_EQ(export_weights(run_, folder_ / "all.pth", {.state = "all"}), 3);
+  const TorchValue all = read_torch_file(files(), folder_ / "all.pth");
+  EXPECT_EQ(std::get<std::int64_t>(all.find("step")->value), 10);
+  EXPECT_EQ(std::get<double>(all.find("trainer")->find("best")->value), 10.25);
+  EXPECT_EQ(std::get<std::int64_t>(all.find("ema")->find("ema.updates")->value), 3);
+}
+
+TEST_F(Export, ConvertsFilesToo) {
+  EXPECT_EQ(export_weights(golden("state_dict.pth"), folder_ / "x.safetensors"), 2);
+  EXPECT_EQ(export_weights(golden("nested.pth"), folder_ / "y.safetensors", {.state = "model"}), 2);
+  EXPECT_EQ(export_weights((folder_ / "x.safetensors").string(), folder_ / "z.pth"), 2);
+  EXPECT_EQ(load_weights(folder_ / "z.pth").tensors.count("conv.weight"), 1U);
+}
+
+TEST_F(Export, WhatCannotBeWrittenLeavesTheOldFile) {
+  write(folder_ / "x.txt", "old");
+  EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.txt"); }), HasSubstr("ending"));
+  EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.safetensors", {.state = "all"}); }),
+              HasSubstr("holds one state"));
+  EXPECT_THAT(fault_of<DataError>([&] { export_weights(run_, folder_ / "x.pth", {.state = "emma"}); }),
+              HasSubstr("did you mean 'ema'"));
+  EXPECT_EQ(files().list(folder_.path()), (std::vector<std::string>{"run", "x.txt"}));
+}
+
+TEST_F(Export, PyTorchReadsWhatWasExportedAndItsFilesAreImported) {
+  if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
+  export_weights(run_, folder_ / "x.pth", {.prefix = "module."});
+  write(folder_ / "check.py", R"(
+import torch
+d = torch.load("x.pth", weights_only=True)
+assert list(d) == ["module.bn.num_batches_tracked", "module.conv.weight"], list(d)
+assert torch.equal(d["module.conv.weight"], torch.arange(24.0).reshape(2, 3, 4) + 10)
+net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+torch.save({"model": torch.nn.DataParallel(net).state_dict(), "epoch": 7}, "y.pth")
+print(float(net[0].weight[1, 2]))
+)");
+  const auto output = testing::run_shell("cd " + folder_.path().string() + " && /usr/bin/python3 check.py");
+  ASSERT_EQ(output.code, 0) << output.text;
+  const ImportedStates imported = import_states(read_any_file(files(), folder_ / "y.pth"), "y.pth");
+  EXPECT_EQ(imported.states.at("model").size(), 7U);
+  EXPECT_FLOAT_EQ(std::get<at::Tensor>(imported.states.at("model").at("0.weight"))[1][2].item<float>(),
+                  std::stof(output.text));
+  EXPECT_EQ(std::get<std::int64_t>(imported.states.at("values").at("epoch")), 7);
+}
+
+TEST(VerifyFile, NamesTheMemberThatIsTorn) {
+  const test::TempDir folder;
+  const std::string whole = files().read(golden("state_dict.pth"));
+  write(folder / "x.pth", whole);
+  EXPECT_THAT(
+      to_text(verify_file(files(), folder / "x.pth")),
+      HasSubstr("x.pth: whole (1.2 kB; a CRC-32 of each of 4 members; it holds tensors and plain values only)"));
+  const std::size_t weight = whole.find(std::string("\x80\x3f", 2));  // 1.0f
+  write(folder / "x.pth", flipped(whole, weight));
+  const FileReport report = verify_file(files(), folder / "x.pth");
+  EXPECT_FALSE(report.ok());
+  EXPECT_THAT(to_text(report), HasSubstr("x.pth: 'state_dict/data/0': its bytes have CRC-32"));
+  write(folder / "x.npz", flipped(test::zip_of({{"a.npy", "123"}, {"b.npy", "456"}}), 64));
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.npz")), HasSubstr("x.npz: 'a.npy': its bytes"));
+  write(folder / "x.pth", whole.substr(0, 500));
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
+}
+
+/// What verify and inspect say of a file with these bytes; they agree on whether it is taken.
+std::string verdict(const std::string& bytes, const std::string& name = "x.pth") {
+  const test::TempDir folder;
+  write(folder / name, bytes);
+  const FileReport report = verify_file(files(), folder / name);
+  bool is_taken = true;
+  try {
+    (void)describe_file(files(), folder / name);
+  } catch (const DataError&) {
+    is_taken = false;
+  }
+  EXPECT_EQ(report.ok(), is_taken);
+  return to_text(report);
+}
+
+std::string torch_zip(const std::string& pickle, const std::string& storage = std::string(24, 'x')) {
+  return test::zip_of({{"x/data.pkl", pickle}, {"x/data/0", storage}});
+}
+
+TEST(VerifyFile, ReadsATorchFileAsInspectDoes) {
+  const std::string call = test::pickle_of(test::pickled_name("os", "system") + "(" + test::pickled_text("id") + "tR");
+  EXPECT_THAT(verdict(torch_zip(call)), HasSubstr("x.pth: GLOBAL at byte 2: the name \"os.system\" is none"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({})))), HasSubstr("whole"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({.key = "7"})))),
+              HasSubstr("storage '7' is missing"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({})), "short")), HasSubstr("storage '0' has 5"));
+  EXPECT_THAT(verdict(torch_zip("")), HasSubstr("cut short"));
+  EXPECT_THAT(verdict(test::zip_of({{"x/other", "1"}})), HasSubstr("without data.pkl is no torch file"));
+}
+
+TEST(VerifyFile, RefusesAZipFileThatHoldsNothing) {
+  for (const char* name : {"x.pth", "x.pt", "x.npz", "x.zip"}) {
+    const test::TempDir folder;
+    write(folder / name, test::zip_of({}));
+    EXPECT_THAT(to_text(verify_file(files(), folder / name)), HasSubstr("a zip file that holds nothing")) << name;
+  }
+}
+
+TEST(VerifyFile, RefusesAKeyThatIsNoUtf8) {
+  const auto with_key = [](const std::string& key) {
+    return torch_zip(test::pickle_of("}" + test::pickled_text(key) + test::pickled_tensor({}) + "s"));
+  };
+  EXPECT_THAT(verdict(with_key("gr\xc3\xbcn")), HasSubstr("whole"));
+  for (const char* key : {"gr\xfcn", "\xed\xa0\x80", "\xc0\xaf", "a\xc3"}) {
+    EXPECT_THAT(verdict(with_key(key)), HasSubstr("is no UTF-8")) << key;
+  }
+}
+
+// 300 MB of zeros in 300 kB, four times.
+TEST(VerifyFile, DoesNotUnpackWhatIsFarLargerThanTheFile) {
+  const test::TempDir folder;
+  write(folder / "bomb.py", R"(
+import zipfile
+with zipfile.ZipFile("x.pth", "w", zipfile.ZIP_DEFLATED) as file:
+    file.writestr("x/data.pkl", b"\x80\x02}.")
+    for i in range(4):
+        with file.open(f"x/data/{i}", "w", force_zip64=True) as member:
+            for _ in range(300):
+                member.write(bytes(1000000))
+)");
+  ASSERT_EQ(testing::run_shell("cd " + folder.path().string() + " && /usr/bin/python3 bomb.py").code, 0);
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("it unpacks from 1.2 MB to"));
+}
+
+TEST(VerifyFile, ReadsEveryPartOfAnIndex) {
+  const test::TempDir folder;
+  write_safetensors(files(), folder / "a.safetensors", {{"a", at::ones({3})}});
+  const auto index = [&](const std::string& name, const std::string& part) {
+    write(folder / "m.safetensors.index.json", R"({"weight_map": {")" + name + R"(": ")" + part + R"("}})");
+    return to_text(verify_file(files(), folder / "m.safetensors.index.json"));
+  };
+  EXPECT_THAT(index("a", "a.safetensors"), HasSubstr("whole"));
+  EXPECT_THAT(index("b", "a.safetensors"), HasSubstr("'b' is said to be in a.safetensors and is not"));
+  EXPECT_THAT(index("a", "../a.safetensors"), HasSubstr("no name of a file beside it"));
+  EXPECT_THAT(index("a", "gone.safetensors"), HasSubstr("gone.safetensors"));
+}
+
+TEST(VerifyFile, SaysWhatSafetensorsCannotProve) {
+  const test::TempDir folder;
+  write_safetensors(files(), folder / "x.safetensors", {{"a", at::ones({3})}});
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.safetensors")), HasSubstr("the format has no checksum"));
+  write(folder / "x.safetensors", files().read(folder / "x.safetensors") + "x");
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.safetensors")), HasSubstr("bytes are left over"));
+  write(folder / "x.txt", "hello");
+  EXPECT_THROW((void)verify_file(files(), folder / "x.txt"), DataError);
+}
+
+TEST(Describe, AFilesStatesAreTablesWithNorms) {
+  const std::string text = to_text(describe_file(files(), golden("nested.pth")));
+  EXPECT_THAT(text, HasSubstr("\nmodel: 2 entries, 25 elements, 104 B\n"));
+  EXPECT_THAT(text, HasSubstr("  module.conv.weight             float32 [2, 3, 4]       96 B  norm 65.7571\n"));
+  EXPECT_THAT(text, HasSubstr("  param_groups.0.lr"));
+  EXPECT_THAT(text, HasSubstr("\n(top): "));
+  const auto json = nlohmann::json::parse(to_json(describe_file(files(), golden("types.pth"))));
+  EXPECT_EQ(json["states"][""].size(), 16U);
+  const auto flat = to_text(describe_file(files(), golden("types.pth")));
+  EXPECT_THAT(flat, HasSubstr("complex64 [3]"));
+}
+
+// A checkpoint from a server in this process, which shows a step folder's files.
+
+class FetchCheckpoint : public ::testing::Test {
+ protected:
+  FetchCheckpoint() {
+    step_ = commit_checkpoint(FileSystem::system(), folder_ / "checkpoints", {.step = 12}, test::states_of(3),
+                              {{"config.yml", "seed: 1\n"}});
+  }
+
+  FetchOptions options() const {
+    return {.cache = cache_.path(), .tries = 1, .first_wait = std::chrono::milliseconds(0)};
+  }
+
+  std::string error_of(const std::string& url) const {
+    try {
+      (void)fetch_checkpoint(url, options());
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  test::TempDir folder_;
+  test::TempDir cache_;
+  fs::path step_;
+  HttpServer server_{[this](const std::string& request, std::size_t) {
+    const auto begin = request.find("/runs/a/") + 8;
+    const std::string name = request.substr(begin, request.find_first_of(" ?", begin) - begin);
+    if (request.find("/runs/a/") == std::string::npos || !fs::exists(step_ / name)) {
+      return http_answer("404 Not Found", "", "");
+    }
+    return http_answer("200 OK", "ETag: \"v1\"\r\n", FileSystem::system().read(step_ / name, 64U << 20U));
+  }};
+};
+
+TEST_F(FetchCheckpoint, BringsAWholeStepFolderOnce) {
+  const fs::path path = fetch_checkpoint(server_.url("/runs/a/"), options());
+  EXPECT_EQ(path.filename(), "step-00000012");
+  const Checkpoint checkpoint = load_checkpoint(path.string());
+  EXPECT_TRUE(test::is_of(checkpoint, 3));
+  EXPECT_EQ(checkpoint.text("config.yml"), "seed: 1\n");
+  const std::size_t requests = server_.requests().size();
+  EXPECT_EQ(requests, 4U) << "the manifest, two states and a text";
+  EXPECT_EQ(fetch_checkpoint(server_.url("/runs/a"), options()), path);
+  EXPECT_EQ(server_.requests().size(), requests);
+}
+
+TEST_F(FetchCheckpoint, KeepsTheQueryOfASignedUrl) {
+  EXPECT_EQ(fetch_checkpoint(server_.url("/runs/a?key=1"), options()).filename(), "step-00000012");
+  EXPECT_THAT(server_.requests()[1], HasSubstr("/runs/a/config.yml?key=1 "));
+}
+
+TEST_F(FetchCheckpoint, NeverTakesBytesThatTheManifestDoesNotKnow) {
+  const std::string whole = FileSystem::system().read(step_ / "model.safetensors");
+  fs::resize_file(step_ / "model.safetensors", whole.size() - 1);
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("/runs/a/model.safetensors is torn: "));
+  write_file_atomically(FileSystem::system(), step_ / "model.safetensors", whole);
+  EXPECT_EQ(fetch_checkpoint(server_.url("/runs/a"), options()).filename(), "step-00000012")
+      << "the bad one was not kept";
+}
+
+TEST_F(FetchCheckpoint, TakesNoMoreThanTheManifestSays) {
+  const std::string whole = FileSystem::system().read(step_ / "config.yml");
+  write_file_atomically(FileSystem::system(), step_ / "config.yml", whole + std::string(100'000, '#'));
+  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), HasSubstr("at most 8 B are fetched"));
+  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), ::testing::Not(HasSubstr("hidden")));
+}
+
+TEST_F(FetchCheckpoint, TakesNoManifestOfMoreThan16MiB) {
+  write_file_atomically(FileSystem::system(), step_ / "manifest.json", std::string((16U << 20U) + 1, ' '));
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("at most 16.8 MB are fetched"));
+}
+
+TEST_F(FetchCheckpoint, PromisesNoHashThatItDoesNotCompare) {
+  EXPECT_THROW((void)fetch_checkpoint(server_.url("/runs/a#sha256=" + std::string(64, '0')), options()), UsageError);
+  EXPECT_EQ(server_.requests().size(), 0U);
+}
+
+TEST_F(FetchCheckpoint, SaysThatThereIsNone) {
+  EXPECT_THAT(error_of(server_.url("/runs/b")), HasSubstr("404"));
+  write_file_atomically(FileSystem::system(), step_ / "manifest.json", "<html>\n");
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("is no manifest"));
 }
 
 }  // namespace weights_test

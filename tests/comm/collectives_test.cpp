@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives compute, on both backends and in every world: one launch per world, the sweep inside.
+// What the collectives compute, on every backend and in every world.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/objects.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
@@ -281,4 +292,301 @@ TEST(Job, AloneIsAWorldOfOneWhoseCollectivesDoNothing) {
 }
 
 }  // namespace collectives_test
+
+namespace more_collectives_test {
+
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The collectives beside all_reduce, broadcast and all_gather, messages, objects and groups of some ranks: on every
+// backend, with sizes that take one chunk, several and none.
+
+const std::vector<std::int64_t> kSizes = {0, 1, 3, 1000, 300'001};
+
+std::vector<at::Tensor> inputs_of_all(const Job& job, at::ScalarType dtype, std::int64_t count) {
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < job.world_size(); ++rank) inputs.push_back(random_values(dtype, count, rank));
+  return inputs;
+}
+
+at::Tensor in_bucket(Job& job, const at::Tensor& values) {
+  return job.group()
+      .allocate_bucket(values.numel(), values.scalar_type())
+      .copy_(values.reshape({-1}))
+      .view(values.sizes());
+}
+
+void sweep_reduce(Job& job) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kShort}) {
+    for (const std::int64_t count : kSizes) {
+      const at::Tensor expected = model(inputs_of_all(job, dtype, count), ReduceOp::kSum);
+      const at::Tensor mine = random_values(dtype, count, job.rank());
+      for (const bool bucket : {false, true}) {
+        const int root = (job.world_size() - 1) % 3;
+        const at::Tensor tensor = bucket ? in_bucket(job, mine) : mine.clone();
+        job.group().reduce(tensor, root).wait();
+        ASSERT_TRUE(same_bits(tensor, job.rank() == root ? expected : mine)) << dtype << " of " << count;
+      }
+    }
+  }
+}
+
+void sweep_reduce_scatter(Job& job) {
+  for (const auto dtype : {at::kFloat, at::kHalf}) {
+    for (const std::int64_t count : kSizes) {
+      const at::Tensor sum = model(inputs_of_all(job, dtype, count), ReduceOp::kMean);
+      const ElementRange part = shard_of(count, job.world_size(), job.rank());
+      const at::Tensor expected = sum.slice(0, part.begin, part.end).clone();
+      for (const bool bucket : {false, true}) {
+        const at::Tensor values = random_values(dtype, count, job.rank());
+        const at::Tensor input = bucket ? in_bucket(job, values) : values;
+        const at::Tensor output = at::empty({part.size()}, dtype);
+        job.group().reduce_scatter(input, output, {.op = ReduceOp::kMean}).wait();
+        ASSERT_TRUE(same_bits(output, expected)) << dtype << " of " << count;
+        ASSERT_TRUE(same_bits(input, random_values(dtype, count, job.rank()))) << "the input was changed";
+        const at::Tensor own = input.slice(0, part.begin, part.end);
+        job.group().reduce_scatter(input, own, {.op = ReduceOp::kMean}).wait();
+        ASSERT_TRUE(same_bits(own, expected)) << "in place: " << dtype << " of " << count;
+        const at::Tensor whole = bucket ? in_bucket(job, at::zeros({count}, dtype)) : at::zeros({count}, dtype);
+        const at::Tensor place = whole.slice(0, part.begin, part.end);
+        place.copy_(output);
+        job.group().all_gather_into(place, whole).wait();
+        ASSERT_TRUE(same_bits(whole, sum)) << "put together: " << dtype << " of " << count;
+      }
+    }
+  }
+}
+
+/// Row r of rank s holds values that only (s, r) has.
+at::Tensor rows_for_all(const Job& job, std::int64_t count, int sender) {
+  std::vector<at::Tensor> rows;
+  for (int to = 0; to < job.world_size(); ++to) rows.push_back(random_values(at::kFloat, count, sender * 16 + to));
+  return at::stack(rows);
+}
+
+void sweep_all_to_all(Job& job) {
+  for (const std::int64_t count : kSizes) {
+    std::vector<at::Tensor> expected;
+    for (int from = 0; from < job.world_size(); ++from) {
+      expected.push_back(random_values(at::kFloat, count, from * 16 + job.rank()));
+    }
+    for (const bool bucket : {false, true}) {
+      const at::Tensor rows = rows_for_all(job, count, job.rank());
+      const at::Tensor input = bucket ? in_bucket(job, rows) : rows;
+      const at::Tensor output = at::empty_like(rows);
+      job.group().all_to_all(input, output).wait();
+      ASSERT_TRUE(same_bits(output, at::stack(expected))) << count;
+    }
+  }
+}
+
+void check_uneven(Job& job) {
+  for (const std::int64_t width : {0, 3, 50'000}) {
+    const auto rows_of = [&](int rank) {
+      return random_values(at::kLong, rank * 2 * width, rank).view({rank * 2, width});
+    };
+    const std::vector<at::Tensor> all = job.group().all_gather_uneven(rows_of(job.rank()));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(job.world_size()));
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      ASSERT_TRUE(same_bits(all[static_cast<std::size_t>(rank)], rows_of(rank))) << rank << " x " << width;
+    }
+    const auto part = [&](int from, int to) { return at::full({from + 2 * to, width}, from * 100 + to); };
+    std::vector<at::Tensor> inputs;
+    for (int to = 0; to < job.world_size(); ++to) inputs.push_back(part(job.rank(), to));
+    const std::vector<at::Tensor> got = job.group().all_to_all_uneven(inputs);
+    for (int from = 0; from < job.world_size(); ++from) {
+      ASSERT_TRUE(same_bits(got[static_cast<std::size_t>(from)], part(from, job.rank())));
+    }
+  }
+}
+
+void sweep_gather_and_scatter(Job& job) {
+  for (const std::int64_t count : kSizes) {
+    const int root = job.world_size() - 1;
+    std::vector<at::Tensor> gathered;
+    job.group().gather(random_values(at::kDouble, count, job.rank()), gathered, root).wait();
+    ASSERT_EQ(gathered.size(), job.rank() == root ? static_cast<std::size_t>(job.world_size()) : 0U);
+    for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
+      ASSERT_TRUE(same_bits(gathered[rank], random_values(at::kDouble, count, static_cast<int>(rank))));
+    }
+    std::vector<at::Tensor> inputs;
+    if (job.rank() == root) inputs = rows_for_all(job, count, root).unbind(0);
+    const at::Tensor mine = at::empty({count, 1}).transpose(0, 1);
+    job.group().scatter(inputs, mine, root).wait();
+    ASSERT_TRUE(same_bits(mine.reshape({-1}), random_values(at::kFloat, count, root * 16 + job.rank())));
+  }
+}
+
+/// Every rank sends to every other one, all at once, in another order than it receives, some messages larger than any
+/// buffer: nobody waits for anybody in a circle.
+void check_messages(Job& job) {
+  std::vector<Work> works;
+  std::vector<at::Tensor> received;
+  const std::vector<std::int64_t> counts = {5, 400'000, 0, 7};
+  const auto message = [&](int from, int to, std::int64_t count) {
+    return random_values(at::kFloat, count, from * 31 + to * 7 + 1);
+  };
+  for (int step = 1; step < job.world_size(); ++step) {
+    const int to = (job.rank() + step) % job.world_size();
+    for (const auto count : counts) works.push_back(job.group().send(message(job.rank(), to, count), to));
+  }
+  job.barrier();
+  for (int from = 0; from < job.world_size(); ++from) {
+    for (const auto count : counts) {
+      if (from == job.rank()) continue;
+      received.push_back(at::empty({count}));
+      works.push_back(job.group().recv(received.back(), from));
+    }
+  }
+  for (Work& work : works) work.wait();
+  std::size_t next = 0;
+  for (int from = 0; from < job.world_size(); ++from) {
+    for (const auto count : counts) {
+      if (from == job.rank()) continue;
+      ASSERT_TRUE(same_bits(received[next++], message(from, job.rank(), count))) << from << " " << count;
+    }
+  }
+}
+
+void check_objects(Job& job) {
+  using Table = std::map<std::string, std::vector<double>>;
+  const auto of = [](int rank) { return Table{{"rank", {double(rank)}}, {"values", {0.1 * rank, 1e300, -0.0}}}; };
+  const std::vector<Table> all = all_gather_object(job.group(), of(job.rank()));
+  for (int rank = 0; rank < job.world_size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], of(rank));
+  const int root = job.world_size() - 1;
+  EXPECT_EQ(broadcast_object(job.group(), of(job.rank()), root), of(root));
+  EXPECT_EQ(broadcast_object(job.group(), std::string(100'000 * static_cast<std::size_t>(job.rank()), 'x'), 0), "");
+  const std::vector<int> ranks = gather_object(job.group(), job.rank(), 0);
+  EXPECT_EQ(ranks.size(), job.is_main() ? static_cast<std::size_t>(job.world_size()) : 0U);
+}
+
+/// Two halves reduce at the same time as the whole does, each in an order of its own.
+void check_groups(Job& job) {
+  const auto half = job.group().split(job.rank() % 2, -job.rank());
+  const int members = (job.world_size() + (job.rank() % 2 == 0 ? 1 : 0)) / 2;
+  ASSERT_EQ(half->world_size(), members);
+  EXPECT_EQ(half->rank(), members - 1 - job.rank() / 2) << "ordered by key";
+  std::vector<Work> works;
+  std::vector<at::Tensor> in_half;
+  std::vector<at::Tensor> in_all;
+  for (int i = 0; i < 6; ++i) {
+    in_half.push_back(at::full({50'000}, job.rank()));
+    in_all.push_back(at::ones({50'000}));
+    if (job.rank() % 2 == 0) works.push_back(half->all_reduce(in_half.back()));
+    works.push_back(job.group().all_reduce(in_all.back()));
+    if (job.rank() % 2 == 1) works.push_back(half->all_reduce(in_half.back()));
+  }
+  for (Work& work : works) work.wait();
+  int sum = 0;
+  for (int rank = job.rank() % 2; rank < job.world_size(); rank += 2) sum += rank;
+  for (const auto& tensor : in_half) EXPECT_EQ(tensor.min().item<int>(), sum);
+  for (const auto& tensor : in_all) EXPECT_EQ(tensor.max().item<int>(), job.world_size());
+  const auto none = job.group().split(job.is_main() ? -1 : 0);
+  EXPECT_EQ(none == nullptr, job.is_main());
+  if (none != nullptr) {
+    EXPECT_EQ(none->world_size(), job.world_size() - 1);
+  }
+  job.barrier();
+}
+
+void check_refusals(Job& job) {
+  ProcessGroup& group = job.group();
+  EXPECT_THROW((void)group.send(at::ones({1}), job.rank()), UsageError);
+  EXPECT_THROW((void)group.reduce(at::ones({1}), job.world_size()), UsageError);
+  EXPECT_THROW((void)group.all_to_all(at::ones({job.world_size() + 1}), at::ones({job.world_size() + 1})), UsageError);
+  const at::Tensor both = at::ones({job.world_size()});
+  EXPECT_THROW((void)group.all_to_all(both, both), UsageError);
+  EXPECT_THROW((void)group.reduce_scatter(at::ones({4 * job.world_size()}), at::ones({5})), UsageError);
+  EXPECT_THROW((void)group.all_gather_into(at::ones({1}, at::kInt), at::ones({job.world_size()})), UsageError);
+  EXPECT_THROW((void)group.all_to_all_uneven({at::ones({1})}), UsageError);
+}
+
+void everything(Job& job) {
+  sweep_reduce(job);
+  sweep_reduce_scatter(job);
+  sweep_all_to_all(job);
+  check_uneven(job);
+  sweep_gather_and_scatter(job);
+  check_messages(job);
+  check_objects(job);
+  check_groups(job);
+  check_refusals(job);
+  job.barrier();
+}
+
+class MoreCollectives : public ::testing::TestWithParam<std::tuple<std::string, std::vector<int>>> {};
+
+TEST_P(MoreCollectives, MoveAndCombineEveryRanksPart) {
+  const auto& [backend, hosts] = GetParam();
+  const int world = std::accumulate(hosts.begin(), hosts.end(), 0);
+  run_ranks(current_test(),
+            [&](Job& job) {
+              ASSERT_EQ(job.backend(), backend);
+              everything(job);
+            },
+            {.world = world,
+             .env = {{"LOCKSTEP_BACKEND", backend == "gloo" ? "gloo" : "auto"}},
+             .deadline = std::chrono::seconds(100),
+             .host_sizes = hosts});
+}
+
+INSTANTIATE_TEST_SUITE_P(SharedMemory, MoreCollectives,
+                         ::testing::Combine(::testing::Values("shm"),
+                                            ::testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                                              std::vector<int>{5})));
+INSTANTIATE_TEST_SUITE_P(Network, MoreCollectives,
+                         ::testing::Combine(::testing::Values("gloo"),
+                                            ::testing::Values(std::vector<int>{2}, std::vector<int>{4})));
+INSTANTIATE_TEST_SUITE_P(Hierarchy, MoreCollectives,
+                         ::testing::Combine(::testing::Values("shm+gloo"),
+                                            ::testing::Values(std::vector<int>{2, 1}, std::vector<int>{1, 3})));
+
+TEST(MoreCollectives, AreTheIdentityInAWorldOfOne) {
+  const Job job = init(0, nullptr);
+  ProcessGroup& group = job.group();
+  const at::Tensor values = at::arange(6, at::kFloat);
+  const at::Tensor output = at::empty({6});
+  group.reduce_scatter(values, output, {.op = ReduceOp::kMean}).wait();
+  EXPECT_TRUE(same_bits(output, values));
+  group.all_to_all(values, output.zero_()).wait();
+  EXPECT_TRUE(same_bits(output, values));
+  group.scatter({values}, output.zero_(), 0).wait();
+  EXPECT_TRUE(same_bits(output, values));
+  EXPECT_TRUE(same_bits(group.all_gather_uneven(values).at(0), values));
+  EXPECT_EQ(all_gather_object(group, 7), std::vector<int>{7});
+  const auto same = group.split(3);
+  EXPECT_EQ(same->world_size(), 1);
+}
+
+TEST(Messages, ThatDoNotMatchNameBothSides) {
+  for (const char* backend : {"shm", "gloo"}) {
+    testing::RankProcesses ranks(current_test(),
+                                 [](Job& job) {
+                                   if (job.rank() == 0) return job.group().send(at::ones({3}), 1).wait(), job.barrier();
+                                   job.group().recv(at::ones({4}, at::kDouble), 0).wait();
+                                 },
+                                 {.world = 2, .env = {{"LOCKSTEP_BACKEND", backend}}});
+    const auto ends = ranks.wait();
+    EXPECT_EQ(ends[1].code, 64) << ends[1].log;
+    EXPECT_THAT(ends[1].log, HasSubstr("recv of 4 float64 on rank 1, send of 3 float32 on rank 0"));
+  }
+}
+
+TEST(Split, NamesTheJobsRanksInItsErrors) {
+  testing::RankProcesses ranks(current_test(),
+                               [](Job& job) {
+                                 const auto upper = job.group().split(job.rank() / 2);
+                                 if (job.rank() == 3) throw DataError("picture 9 is broken");
+                                 upper->barrier().wait();
+                               },
+                               {.world = 4});
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[2].code, 75) << ends[2].log;
+  EXPECT_THAT(ends[2].log, HasSubstr("rank 3 on"));
+  EXPECT_THAT(ends[2].log, HasSubstr("picture 9 is broken"));
+}
+
+}  // namespace more_collectives_test
 }  // namespace lockstep::comm

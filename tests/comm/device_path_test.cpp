@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of device tensors with a make-believe device, whose memory is the host's and whose work ends when the test
-// says so. Two ranks are threads on one mapping of shared memory.
-#include "comm/core/device_path.h"
-#include "comm/backends/local/local_backend.h"
-
+// Which device a rank takes, and the way of its tensors.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -16,8 +12,11 @@
 #include <stdexcept>
 #include <thread>
 
+#include "comm/backends/local/local_backend.h"
 #include "comm/backends/shm/shm_backend.h"
+#include "comm/core/device_path.h"
 #include "comm/core/group.h"
+#include "comm/wiring/device_choice.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
 
@@ -26,6 +25,9 @@ namespace device_path_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+
+// The way of device tensors with a make-believe device, whose memory is the host's and whose work ends when the test
+// says so. Two ranks are threads on one mapping of shared memory.
 
 /// What the test sees of the make-believe device.
 struct Device {
@@ -330,6 +332,76 @@ TEST(DevicePath, MatchingCallsOfManyOperationsAllEnd) {
   }
   EXPECT_FALSE(first.device.aborted);
   EXPECT_EQ(first.device.calls.size(), 100U);
+}
+
+DeviceRequest on_host(int local_rank, int local_world, int gpus) {
+  return {.local_rank = local_rank, .local_world = local_world, .gpus = gpus, .has_cuda = true};
+}
+
+template <class Error>
+std::string error_of(const DeviceRequest& request) {
+  try {
+    const c10::Device device = choose_device(request);
+    return "no error but " + device.str();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(DeviceChoice, AutoIsTheCpuWhereThereIsNoGpu) { EXPECT_EQ(choose_device({.local_world = 4}).str(), "cpu"); }
+
+TEST(DeviceChoice, AutoAndCudaAreTheGpuOfTheLocalRank) {
+  DeviceRequest request = on_host(2, 4, 4);
+  EXPECT_EQ(choose_device(request).str(), "cuda:2");
+  request.wanted = "cuda";
+  EXPECT_EQ(choose_device(request).str(), "cuda:2");
+}
+
+TEST(DeviceChoice, CpuIsTheCpuHoweverManyGpusThereAre) {
+  DeviceRequest request = on_host(0, 8, 4);
+  request.wanted = "cpu";
+  EXPECT_EQ(choose_device(request).str(), "cpu");
+}
+
+TEST(DeviceChoice, MoreRanksThanGpusIsAnErrorOnEveryRankNotOnlyOnTheLast) {
+  const std::string error = error_of<ResourceError>(on_host(0, 4, 2));
+  EXPECT_THAT(error, HasSubstr("4 ranks on this host need a GPU each, and this host has 2 GPUs"));
+  EXPECT_THAT(error, HasSubstr("--nproc-per-node 2"));
+}
+
+TEST(DeviceChoice, TheErrorShowsWhatHidesGpus) {
+  DeviceRequest request = on_host(0, 2, 1);
+  request.visible = "3";
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("1 GPU (CUDA_VISIBLE_DEVICES=3)"));
+}
+
+TEST(DeviceChoice, RanksThatMayShareAreDealtToTheGpusInTurn) {
+  DeviceRequest request = on_host(3, 4, 2);
+  request.share = true;
+  EXPECT_EQ(choose_device(request).str(), "cuda:1");
+}
+
+TEST(DeviceChoice, CudaWithoutAGpuSaysWhetherTheBuildLacksIt) {
+  DeviceRequest request{.wanted = "cuda"};
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("this libtorch was built without CUDA"));
+  request.has_cuda = true;
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("this host has 0 GPUs"));
+}
+
+TEST(DeviceChoice, AnIndexIsTakenAsItIsAndMustBeThere) {
+  DeviceRequest request = on_host(0, 1, 2);
+  request.wanted = "cuda:1";
+  EXPECT_EQ(choose_device(request).str(), "cuda:1");
+  request.wanted = "cuda:2";
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("there is no device cuda:2: this host has 2 GPUs"));
+}
+
+TEST(DeviceChoice, AWordThatNamesNoDeviceIsAUsageError) {
+  for (const char* word : {"gpu", "cuda:x", "xla", "meta", ""}) {
+    DeviceRequest request = on_host(0, 1, 2);
+    request.wanted = word;
+    EXPECT_THAT(error_of<UsageError>(request), HasSubstr("use auto, cpu, cuda or cuda:N")) << word;
+  }
 }
 
 }  // namespace device_path_test

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/ones.h>
 #include <filesystem>
 
 #include "comm/core/failure.h"

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/core/patience.h"
-
+// How long a rank waits for others, and who is named when one does not come.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "comm/backends/gloo/roll_call.h"
+#include "comm/core/patience.h"
+#include "comm/wiring/meeting_watch.h"
+#include "lockstep/base/error.h"
+#include "lockstep/store/store.h"
 
 namespace lockstep::comm {
 namespace patience_test {
 
 using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TimePoint at(int second) { return TimePoint(seconds(second)); }
 
@@ -41,6 +53,122 @@ TEST(Patience, ThatWasOverBeforeAStopIsOverAfterIt) {
 TEST(Patience, IsNoneWhereTheLauncherHasSaidNothing) {
   Patience patience;
   EXPECT_LE(patience.end(TimePoint(), at(100), at(90)), at(90));
+}
+
+constexpr auto kLong = seconds(60);
+
+class MeetingWatchTest : public ::testing::Test {
+ protected:
+  MeetingPlace place(int rank) const {
+    return {.address = {.host = "127.0.0.1", .port = server_.port(), .token = token_},
+            .timeout = kLong,
+            .prefix = "meeting/",
+            .rank = rank,
+            .host = "host"};
+  }
+  std::shared_ptr<Store> connect() const { return connect_store(place(0).address, kLong); }
+
+  const std::string token_ = make_token();
+  StoreServer server_{{.host = "127.0.0.1", .port = 0, .token = token_}};
+};
+
+TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatDies) {
+  const pid_t dies = ::fork();
+  if (dies == 0) {
+    const MeetingWatch watch(place(2), connect());
+    ::_exit(0);  // without a word, as a rank that is killed
+  }
+  const auto store = connect();
+  const MeetingWatch watch(place(1), store);
+  EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
+  ASSERT_TRUE(watch.failure());
+  EXPECT_EQ(watch.failure()->rank, 2);
+  EXPECT_EQ(watch.failure()->host, "host");
+  EXPECT_EQ(watch.failure()->kind, FailureKind::kDied);
+  ::waitpid(dies, nullptr, 0);
+}
+
+TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatTellsOfItsError) {
+  const auto store = connect();
+  const MeetingWatch watch(place(1), store);
+  MeetingWatch other(place(2), connect());
+  FailureRecord record = record_of(DataError("picture 7 is broken"));
+  record.rank = 2;
+  other.tell(record);
+  EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
+  EXPECT_THAT(words_of(*watch.failure()), HasSubstr("picture 7 is broken"));
+}
+
+TEST_F(MeetingWatchTest, NamesRankZeroWhereItsStoreIsGone) {
+  auto server = std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
+  MeetingPlace here = place(1);
+  here.address.port = server->port();
+  const auto store = connect_store(here.address, kLong);
+  const MeetingWatch watch(here, store);
+  server.reset();
+  EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
+  const auto record = watch.failure(kLong);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->rank, 0);
+}
+
+TEST_F(MeetingWatchTest, LetsRanksLeaveThatAreConnected) {
+  const auto store = connect();
+  const MeetingWatch watch(place(1), store);
+  { const MeetingWatch other(place(2), connect()); }
+  EXPECT_EQ(store->try_get("meeting/gone"), std::nullopt);
+  store->set("key", "value");
+  EXPECT_FALSE(watch.failure());
+}
+
+// Who is named after a failure over sockets, where every rank that gives up breaks the others' connections too.
+
+World world_of(int size, std::vector<int> speakers = {}) {
+  World world{.rank = 0, .size = size};
+  world.speakers = std::move(speakers);
+  return world;
+}
+
+TEST(BlamedRank, IsTheOneThatDidNotAnswer) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 2}}, 2, world_of(3)), 2); }
+
+TEST(BlamedRank, IsNotOneThatAnsweredThoughItWasSuspected) {
+  EXPECT_EQ(blamed_rank({{0, 2}, {1, 0}}, 0, world_of(3)), 2);
+}
+
+TEST(BlamedRank, OfSeveralSilentOnesIsTheOneThatSomebodyCouldNotReach) {
+  EXPECT_EQ(blamed_rank({{0, 3}, {2, 0}}, 0, world_of(4)), 3);
+}
+
+TEST(BlamedRank, IsTheSuspectWhereNobodyCouldBeAsked) { EXPECT_EQ(blamed_rank({}, 1, world_of(3)), 1); }
+
+TEST(BlamedRank, IsTheSuspectWhereAllAnswered) { EXPECT_EQ(blamed_rank({{0, 1}, {1, 0}}, 1, world_of(2)), 1); }
+
+TEST(BlamedRank, MayBeOneThatDoesNotSpeakItself) {
+  EXPECT_EQ(blamed_rank({{0, 1}, {2, 0}}, 0, world_of(4, {0, 2})), 1);
+  EXPECT_EQ(blamed_rank({{0, 2}}, 2, world_of(4, {0, 2})), 2);
+}
+
+TEST(RollCall, AfterATimeoutAsksForATwentiethOfItAtMost) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(suspect_limit_after(milliseconds(5000)), milliseconds(250));
+  EXPECT_EQ(suspect_limit_after(milliseconds(100)), milliseconds(50));
+  EXPECT_EQ(suspect_limit_after(milliseconds(300'000)), kSuspectLimit);
+}
+
+TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
+  const auto store = make_local_store();
+  const auto ask = [&](int rank, int suspect, RollCall& answers) {
+    World world{.rank = rank, .size = 3, .hosts = {}, .store = store, .prefix = "group/"};
+    answers = call_roll(world, suspect);
+  };
+  RollCall of_zero;
+  RollCall of_one;
+  std::thread other([&] { ask(1, 0, of_one); });
+  ask(0, 2, of_zero);
+  other.join();
+  EXPECT_EQ(of_zero, (RollCall{{0, 2}, {1, 0}}));
+  EXPECT_EQ(of_one, of_zero);
+  EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
 }
 
 }  // namespace patience_test

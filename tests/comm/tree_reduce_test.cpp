@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/core/tree_reduce.h"
-
+// Sums in tree order, and who sends what to whom.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
+#include "comm/core/gather.h"
+#include "comm/core/moves.h"
+#include "comm/core/tensor_tree.h"
+#include "comm/core/tree_reduce.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/replicas.h"
+#include "lockstep/comm/tree_sum.h"
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
@@ -60,7 +74,7 @@ TEST(TreeReduce, AddsLeavesOfEverSmallerSubtrees) {  // each is one step deeper 
     begin = end;
   }
   at::Tensor expected = values[20];
-  for (int i = 19; i >= 0; --i) expected = values[i] + expected;
+  for (int i = 19; i >= 0; --i) expected = values[i].add(expected);
   at::Tensor out = at::empty({1}, at::kFloat);
   tree_reduce({at::kFloat, ReduceOp::kSum}, leaves, {static_cast<std::byte*>(out.data_ptr())}, 1);
   EXPECT_TRUE(same_bits(out, expected.view({1})));
@@ -78,7 +92,7 @@ TEST(TreeReduce, ConvertsEveryHalfAndRoundsEveryEdgeLikeLibtorch) {
                 {{static_cast<const std::byte*>(all.data_ptr()), {0, 1}},
                  {static_cast<const std::byte*>(other.data_ptr()), {1, 2}}},
                 {static_cast<std::byte*>(out.data_ptr())}, 65536);
-    const at::Tensor expected = (all.to(at::kFloat) + other.to(at::kFloat)).to(dtype);
+    const at::Tensor expected = all.to(at::kFloat).add(other.to(at::kFloat)).to(dtype);
     const at::Tensor numbers = expected.isnan().logical_not();
     EXPECT_TRUE(same_bits(out.masked_select(numbers), expected.masked_select(numbers)));
     EXPECT_TRUE(at::equal(out.isnan(), expected.isnan()));
@@ -100,5 +114,265 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
   }
 }
 
+// libtorch's operations in tree order against our kernel, on the CPU, where both can run.
+
+std::vector<PartialSum> one_part_per_replica(int replicas, c10::ScalarType dtype) {
+  std::vector<PartialSum> parts;
+  for (int replica = 0; replica < replicas; ++replica) {
+    parts.push_back({at::randn({1003}).mul(3).to(dtype), {replica, replica + 1}});
+  }
+  return parts;
+}
+
+class TensorTree : public ::testing::TestWithParam<c10::ScalarType> {};
+
+TEST_P(TensorTree, HasTheBitsOfTheKernelForEveryOperationAndNumberOfReplicas) {
+  for (const int replicas : {1, 2, 3, 4, 5, 7, 8}) {
+    const auto parts = one_part_per_replica(replicas, GetParam());
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+      const at::Tensor expected = at::empty_like(parts.front().value);
+      const at::Tensor found = at::empty_like(parts.front().value);
+      tree_sum(parts, expected, {.op = op, .divisor = replicas});
+      tensor_tree_sum(parts, found, {.op = op, .divisor = replicas});
+      EXPECT_TRUE(found.equal(expected)) << replicas << " replicas, operation " << static_cast<int>(op);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, TensorTree, ::testing::Values(at::kFloat, at::kDouble, at::kHalf, at::kBFloat16),
+                         [](const auto& one) { return std::string(c10::toString(one.param)); });
+
+TEST(TensorTree, TakesSubtreesAsParts) {
+  const at::Tensor a = at::randn({100});
+  const at::Tensor b = at::randn({100});
+  const std::vector<PartialSum> parts = {{a, {4, 6}}, {b, {6, 7}}};
+  const at::Tensor out = at::empty_like(a);
+  tensor_tree_sum(parts, out, {});
+  EXPECT_TRUE(out.equal(a.add(b)));
+}
+
+TEST(TensorTree, TheResultMayLieInAPart) {
+  const auto parts = one_part_per_replica(3, at::kFloat);
+  const at::Tensor expected = at::empty_like(parts.front().value);
+  tree_sum(parts, expected);
+  tensor_tree_sum(parts, parts.front().value, {});
+  EXPECT_TRUE(parts.front().value.equal(expected));
+}
+
+TEST(TensorTree, RefusesBitwiseOperations) {
+  const auto parts = one_part_per_replica(2, at::kFloat);
+  EXPECT_THROW(tensor_tree_sum(parts, parts.front().value, {.op = ReduceOp::kBitAnd}), UsageError);
+}
+
+// What each of `size` ranks has after all rounds, where it begins with its own number.
+std::vector<std::vector<int>> gathered(int size) {
+  std::vector<std::vector<int>> has(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) has[static_cast<std::size_t>(rank)] = {rank};
+  const std::size_t count = gather_rounds(0, size).size();
+  for (std::size_t round = 0; round < count; ++round) {
+    const auto before = has;
+    for (int rank = 0; rank < size; ++rank) {
+      const GatherRound mine = gather_rounds(rank, size)[round];
+      const GatherRound theirs = gather_rounds(mine.from, size)[round];
+      EXPECT_EQ(theirs.to, rank) << "whom it hears from sends to it";
+      EXPECT_EQ(theirs.count, mine.count);
+      EXPECT_EQ(mine.known, static_cast<int>(before[static_cast<std::size_t>(rank)].size()));
+      const auto& source = before[static_cast<std::size_t>(mine.from)];
+      auto& target = has[static_cast<std::size_t>(rank)];
+      target.insert(target.end(), source.begin(), source.begin() + mine.count);
+    }
+  }
+  return has;
+}
+
+TEST(GatherRounds, TellEveryRankWhatAllKnowInTheOrderOfTheRing) {
+  for (const int size : {1, 2, 3, 5, 8, 9, 17, 32, 100}) {
+    const auto has = gathered(size);
+    for (int rank = 0; rank < size; ++rank) {
+      ASSERT_EQ(has[static_cast<std::size_t>(rank)].size(), static_cast<std::size_t>(size)) << rank << " of " << size;
+      for (int i = 0; i < size; ++i) {
+        EXPECT_EQ(has[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)], (rank + i) % size);
+      }
+    }
+  }
+}
+
+TEST(GatherRounds, AreAsManyAsTheLogarithm) {
+  EXPECT_EQ(gather_rounds(0, 1).size(), 0U);
+  EXPECT_EQ(gather_rounds(3, 8).size(), 3U);
+  EXPECT_EQ(gather_rounds(3, 9).size(), 4U);
+  EXPECT_EQ(gather_rounds(99, 1024).size(), 10U);
+}
+
+constexpr int kWorld = 5;
+
+Descriptor descriptor(Kind kind, std::int64_t numel) {
+  Descriptor what;
+  what.kind = kind;
+  what.numel = numel;
+  what.root = 2;
+  return what;
+}
+
+class Moves : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(Moves, FromEveryRankAreTheMovesToTheOthers) {
+  const Descriptor what = descriptor(GetParam(), 35);
+  const MovePlan plan{what, nullptr, 4, kWorld};
+  std::map<std::pair<int, int>, Move> to;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    for (const Move& move : moves_to(plan, rank)) {
+      ASSERT_EQ(move.to, rank);
+      ASSERT_LE(move.offset + move.bytes, outbox_bytes(plan, move.from));
+      if (move.from != rank) to[{move.from, rank}] = move;
+    }
+  }
+  std::size_t count = 0;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    for (const Move& move : moves_from(plan, rank)) {
+      ASSERT_EQ(move.from, rank);
+      const auto found = to.find({rank, move.to});
+      ASSERT_NE(found, to.end());
+      EXPECT_EQ(found->second.offset, move.offset);
+      EXPECT_EQ(found->second.place, move.place);
+      EXPECT_EQ(found->second.bytes, move.bytes);
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, to.size());
+  EXPECT_GT(count, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Moves,
+                         ::testing::Values(Kind::kBroadcast, Kind::kAllGather, Kind::kAllGatherInto, Kind::kAllToAll,
+                                           Kind::kGather, Kind::kScatter));
+
+TEST(Moves, OfUnevenPartsFollowOneAnother) {
+  const Descriptor what = descriptor(Kind::kAllGather, 9);
+  const auto counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{2, 0, 7});
+  const MovePlan plan{what, counts, 8, 3};
+  const std::vector<Move> moves = moves_to(plan, 1);
+  ASSERT_EQ(moves.size(), 2U);
+  EXPECT_EQ(moves[1].from, 2);
+  EXPECT_EQ(moves[1].place, 16U);
+  EXPECT_EQ(moves[1].bytes, 56U);
+}
+
+TEST(ShardOf, CoversEveryElementOnce) {
+  for (const std::int64_t numel : {0, 1, 3, 7, 8, 100}) {
+    std::int64_t next = 0;
+    for (int rank = 0; rank < kWorld; ++rank) {
+      const ElementRange shard = shard_of(numel, kWorld, rank);
+      EXPECT_EQ(shard.begin, std::min(next, numel));
+      EXPECT_GE(shard.size(), 0);
+      next = shard.end;
+    }
+    EXPECT_EQ(next, numel);
+  }
+}
+
 }  // namespace tree_reduce_test
 }  // namespace lockstep::comm
+
+namespace lockstep {
+namespace tree_reduce_test {
+
+using Spans = std::vector<ReplicaSpan>;
+
+TEST(Replicas, TheTreeSplitsAtTheLargestPowerOfTwoBelow) {
+  EXPECT_EQ(tree_split(0, 2), 1);
+  EXPECT_EQ(tree_split(0, 3), 2);
+  EXPECT_EQ(tree_split(0, 4), 2);
+  EXPECT_EQ(tree_split(0, 5), 4);
+  EXPECT_EQ(tree_split(0, 8), 4);
+  EXPECT_EQ(tree_split(4, 7), 6);
+}
+
+TEST(Replicas, LiveOnTheRankThatTheDesignGivesThem) {
+  for (int replicas = 1; replicas <= 17; ++replicas) {
+    for (int world = 1; world <= replicas; ++world) {
+      for (int replica = 0; replica < replicas; ++replica) {
+        const int rank = replica * world / replicas;
+        const ReplicaSpan block = replicas_of_rank(rank, world, replicas);
+        EXPECT_TRUE(block.begin <= replica && replica < block.end)
+            << "replica " << replica << " of " << replicas << " on " << world;
+      }
+    }
+  }
+}
+
+TEST(Replicas, ABlockFallsIntoTheLargestWholeSubtrees) {
+  EXPECT_EQ(whole_subtrees({0, 4}, 4), (Spans{{0, 4}}));
+  EXPECT_EQ(whole_subtrees({0, 2}, 4), (Spans{{0, 2}}));
+  EXPECT_EQ(whole_subtrees({0, 3}, 4), (Spans{{0, 2}, {2, 3}}));
+  EXPECT_EQ(whole_subtrees({1, 4}, 4), (Spans{{1, 2}, {2, 4}}));
+  EXPECT_EQ(whole_subtrees({4, 7}, 7), (Spans{{4, 7}}));
+  EXPECT_EQ(whole_subtrees({3, 7}, 7), (Spans{{3, 4}, {4, 7}}));
+}
+
+TEST(Replicas, PartialSumsOfAGrowingBlockStayFew) {
+  Spans stack;
+  std::size_t most = 0;
+  for (int replica = 0; replica < 64; ++replica) {
+    stack = push_replica(stack, replica, 64);
+    most = std::max(most, stack.size());
+  }
+  EXPECT_EQ(stack, (Spans{{0, 64}}));
+  EXPECT_EQ(most, 6U);
+}
+
+/// What the ranks of a world publish for `inputs`, one per replica: summed as they finish, one after another.
+std::vector<PartialSum> publish(const std::vector<at::Tensor>& inputs, int world) {
+  const auto replicas = static_cast<int>(inputs.size());
+  std::vector<PartialSum> all;
+  for (int rank = 0; rank < world; ++rank) {
+    const ReplicaSpan block = replicas_of_rank(rank, world, replicas);
+    std::vector<PartialSum> sums;
+    for (int replica = block.begin; replica < block.end; ++replica) {
+      Spans before;
+      for (const PartialSum& sum : sums) before.push_back(sum.span);
+      const Spans after = push_replica(before, replica, replicas);
+      std::vector<PartialSum> merged(sums.begin() + static_cast<std::ptrdiff_t>(after.size()) - 1, sums.end());
+      merged.push_back({inputs[static_cast<std::size_t>(replica)], {replica, replica + 1}});
+      const at::Tensor out = at::empty_like(inputs.front());
+      tree_sum(merged, out);
+      sums.resize(after.size() - 1);
+      sums.push_back({out, after.back()});
+    }
+    all.insert(all.end(), sums.begin(), sums.end());
+  }
+  return all;
+}
+
+TEST(Replicas, SumToTheSameBitsOnEveryWorld) {
+  for (int replicas = 1; replicas <= 13; ++replicas) {
+    std::vector<at::Tensor> inputs;
+    for (int r = 0; r < replicas; ++r) inputs.push_back(comm::random_values(at::kFloat, 3001, r));
+    const at::Tensor expected = comm::model(inputs, ReduceOp::kMean);
+    for (int world = 1; world <= replicas; ++world) {
+      const at::Tensor out = at::empty_like(inputs.front());
+      tree_sum(publish(inputs, world), out, {.op = ReduceOp::kMean, .divisor = replicas});
+      EXPECT_TRUE(comm::same_bits(out, expected)) << replicas << " replicas on " << world;
+    }
+  }
+}
+
+TEST(Replicas, PartialSumsAtOnceHaveTheBitsOfThoseOneByOne) {
+  std::vector<at::Tensor> inputs;
+  for (int r = 0; r < 11; ++r) inputs.push_back(comm::random_values(at::kFloat, 100, r));
+  std::vector<at::Tensor> rows;
+  for (int rank = 0; rank < 3; ++rank) {
+    const ReplicaSpan block = replicas_of_rank(rank, 3, 11);
+    const std::vector<at::Tensor> mine(inputs.begin() + block.begin, inputs.begin() + block.end);
+    rows.push_back(partial_sums(mine, block, 11));
+  }
+  const std::vector<PartialSum> published = publish(inputs, 3);
+  const at::Tensor all = at::cat(rows);
+  ASSERT_EQ(all.size(0), static_cast<std::int64_t>(published.size()));
+  for (std::size_t i = 0; i < published.size(); ++i) {
+    EXPECT_TRUE(comm::same_bits(all[static_cast<std::int64_t>(i)], published[i].value));
+  }
+}
+
+}  // namespace tree_reduce_test
+}  // namespace lockstep

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server without a browser: who is served, and with what.
+// The server without a browser: who is served, with what, and what it costs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "dashboard/access.h"
+#include "dashboard/process.h"
 #include "lockstep/dashboard/dashboard.h"
 #include "support/http_client.h"
 #include "support/temp_dir.h"
@@ -157,6 +161,62 @@ TEST_F(Server, SendsWhatTheRunsDoAsEvents) {
   const std::string text = test::receive(page, "\n\n");
   EXPECT_THAT(text, HasSubstr("event: moment\ndata: {"));
   EXPECT_THAT(text, HasSubstr("\"step\":10"));
+}
+
+TEST(Access, TokensAreLongAndDiffer) {
+  EXPECT_EQ(new_token().size(), 64U);
+  EXPECT_NE(new_token(), new_token());
+}
+
+TEST(Access, OnlyTheWholeTokenIsTheToken) {
+  EXPECT_TRUE(is_equal("abc", "abc"));
+  for (const char* wrong : {"", "ab", "abcd", "abd", "abcabc"}) EXPECT_FALSE(is_equal(wrong, "abc")) << wrong;
+  EXPECT_FALSE(is_equal("abc", ""));
+}
+
+TEST(Access, TakesAddressesAndLocalhostAndNoNameOfAStranger) {
+  for (const char* own : {"127.0.0.1:80", "localhost:9", "LOCALHOST", "[::1]:80", "10.0.0.7", "gpu-a:80"}) {
+    EXPECT_TRUE(is_allowed_host(own, "gpu-a")) << own;
+  }
+  for (const char* other : {"", "evil.example:80", "127.0.0.1.evil.example", "localhost:80.evil.example", "[::1",
+                            "gpu-b", "localhost:", "127.0.0.1@evil.example"}) {
+    EXPECT_FALSE(is_allowed_host(other, "gpu-a")) << other;
+  }
+  EXPECT_FALSE(is_allowed_host(std::string_view("127.0.0.1\0.evil.example", 23), "gpu-a")) << "C would end there";
+}
+
+TEST(Access, TakesNoRequestThatAnotherPageMade) {
+  EXPECT_TRUE(is_own_origin("", "127.0.0.1:80"));
+  EXPECT_TRUE(is_own_origin("http://127.0.0.1:80", "127.0.0.1:80"));
+  EXPECT_FALSE(is_own_origin("http://evil.example", "127.0.0.1:80"));
+  EXPECT_FALSE(is_own_origin("null", "127.0.0.1:80"));
+}
+
+TEST(ProcessUse, ReadsAProgramWhoseNameHasBracketsAndSpaces) {
+  const auto use = parse_process("17 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 3 0 99 1000000 25 0", 100, 4096);
+  ASSERT_TRUE(use);
+  EXPECT_EQ(use->state, 'S');
+  EXPECT_DOUBLE_EQ(use->cpu_seconds, 3.0);
+  EXPECT_EQ(use->resident, 25U * 4096);
+  EXPECT_FALSE(parse_process("17 (torn", 100, 4096));
+  EXPECT_FALSE(parse_process("17 (short) S 1 1", 100, 4096));
+}
+
+TEST(ProcessUse, AZombieHasEnded) {
+  EXPECT_TRUE(read_process(::getpid()));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t end;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(read_process(child));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(read_process(child));
+}
+
+TEST(ProcessUse, KnowsTheMachine) {
+  const auto machine = read_machine_use();
+  EXPECT_GT(machine["memory"].get<double>(), machine["available"].get<double>());
+  EXPECT_GE(machine["total"].get<double>(), machine["busy"].get<double>());
 }
 
 }  // namespace server_test

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // What augmentations do to boxes, points, masks and maps, and which numbers they draw.
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 #include <set>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include "lockstep/base/error.h"
+#include "lockstep/data/augment/augmentations.h"
 #include "lockstep/data/augment/color.h"
 #include "lockstep/data/augment/detection.h"
+#include "lockstep/data/augment/mix.h"
 #include "lockstep/data/augment/resize.h"
+#include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/augment/turn.h"
+#include "lockstep/data/compose.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep {
@@ -345,5 +350,124 @@ TEST(Augmentations, OfAViewLeaveItsMemoryAlone) {
   run([](AnnotatedImage& image) { adjust_contrast(image.pixels.decoded(), 2.0); });
 }
 
+// MixUp and CutMix as the last step of a transform and as a collate function.
+
+template <class Mix>
+std::vector<Sample> samples(const Mix& mix, std::uint64_t seed) {
+  std::vector<Sample> made;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    Sample sample{at::full({1, 8, 8}, static_cast<double>(i)), at::full({}, i, c10::ScalarType::Long), {}};
+    SampleRandom random(seed, 0, static_cast<std::uint64_t>(i));
+    mix(sample, random);
+    made.push_back(std::move(sample));
+  }
+  return made;
+}
+
+TEST(MixUp, BlendsEachSampleAndItsTargetWithItsNeighbour) {
+  const MixUp mix{.classes = 4, .alpha = 1.0};
+  const Batch batch = mix(samples(mix, 5));
+  const float share = batch.target[2][2].item<float>();
+  EXPECT_GT(share, 0.0F);
+  EXPECT_LT(share, 1.0F);
+  EXPECT_NEAR(batch.target[2][1].item<float>(), 1 - share, 1e-6);
+  EXPECT_FLOAT_EQ(batch.data[2][0][0][0].item<float>(), 2 * share + 1 * (1 - share));
+  EXPECT_NEAR(batch.data[0][0][0][0].item<float>(), 3 * (1 - share), 1e-6);
+}
+
+TEST(MixUp, DrawsItsShareFromBeta) {
+  double sum = 0;
+  double squares = 0;
+  constexpr int kBatches = 2000;
+  const MixUp mix{.classes = 4, .alpha = 0.4};
+  for (std::uint64_t seed = 0; seed < kBatches; ++seed) {
+    const double share = mix(samples(mix, seed)).target[2][2].item<float>();
+    sum += share;
+    squares += share * share;
+  }
+  const double mean = sum / kBatches;
+  EXPECT_NEAR(mean, 0.5, 0.03);
+  EXPECT_NEAR(squares / kBatches - mean * mean, 1 / (4 * (2 * 0.4 + 1)), 0.015);
+}
+
+TEST(CutMix, PutsARectangleOfTheNeighbourIn) {
+  const CutMix mix{.classes = 4};
+  const Batch batch = mix(samples(mix, 1));
+  const float share = batch.target[3][3].item<float>();
+  std::int64_t own = 0;
+  for (std::int64_t i = 0; i < 64; ++i) {
+    const float value = batch.data.data_ptr<float>()[3 * 64 + i];
+    EXPECT_TRUE(value == 3.0F || value == 2.0F);
+    own += value == 3.0F ? 1 : 0;
+  }
+  EXPECT_FLOAT_EQ(share, static_cast<float>(own) / 64);
+  EXPECT_FLOAT_EQ(batch.target[3][2].item<float>(), 1 - share);
+  EXPECT_LT(own, 64);
+}
+
+TEST(MixUp, ThatIsNotToMixStillGivesSoftTargets) {
+  const MixUp mix{.classes = 5, .p = 0};
+  const Batch batch = mix(samples(mix, 1));
+  EXPECT_EQ(batch.target[3][3].item<float>(), 1.0F);
+  EXPECT_EQ(batch.data[3][0][0][0].item<float>(), 3.0F);
+}
+
+TEST(MixUp, SaysWhatIsMissing) {
+  const MixUp mix{.classes = 4};
+  std::vector<Sample> undrawn = samples(mix, 1);
+  for (Sample& sample : undrawn) sample.extra.reset();
+  EXPECT_THROW((void)mix(undrawn), UsageError);
+  const MixUp few{.classes = 3};
+  EXPECT_THROW((void)few(samples(few, 1)), DataError);
+}
+
 }  // namespace augment_test
+
+namespace augmentations_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The chain that is chosen by name.
+
+std::string fault_of(std::string_view text) {
+  try {
+    (void)parse_augmentation(text);
+  } catch (const UsageError& fault) {
+    return fault.what();
+  }
+  return "no UsageError";
+}
+
+AnnotatedImage picture() { return {.pixels = Image{{4, 2}, 1, {0, 1, 2, 3, 4, 5, 6, 7}}}; }
+
+TEST(Augmentations, RunInOrderAsAStepOfCompose) {
+  Augmentations chain;
+  chain.add(parse_augmentation("horizontal_flip p=1"));
+  chain.add(make_augmentation("center_crop", {{"size", {2, 2}}}));
+  const Compose compose{
+      chain, [](AnnotatedImage& image) { EXPECT_THAT(image.pixels.decoded().pixels, ElementsAre(2, 1, 6, 5)); }};
+  SampleContext context(0, 0, 0);
+  (void)compose(picture(), context);
+}
+
+TEST(Augmentations, EachRunOnAPictureWithTheirDefaults) {
+  for (const std::string& name : augmentation_names()) {
+    AnnotatedImage image{.pixels = Image{{64, 48}, 3, std::vector<std::uint8_t>(64 * 48 * 3, 9)}};
+    image.objects = {{.box = {8, 8, 40, 40}}};
+    SampleContext context(1, 2, 3);
+    make_augmentation(name).run(image, context);
+    EXPECT_GT(image.pixels.size().width, 0) << name;
+  }
+}
+
+TEST(Augmentations, SayWhichNameIsWrong) {
+  EXPECT_THAT(fault_of("horizontal_flop"), HasSubstr("did you mean 'horizontal_flip'?"));
+  EXPECT_THAT(fault_of("rotation degree=3"), HasSubstr("did you mean 'degrees'?"));
+  EXPECT_THAT(fault_of("resize size=3"), HasSubstr("size of augmentation resize takes 2 values, not 1"));
+  EXPECT_THAT(fault_of("resize size=3,x"), HasSubstr("'x' is no number"));
+  EXPECT_THAT(fault_of("resize size"), HasSubstr("'size' is no setting"));
+}
+
+}  // namespace augmentations_test
 }  // namespace lockstep

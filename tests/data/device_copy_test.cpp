@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches that the workers copy to a GPU, each on a stream of its own.
-#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
 
 #include <gtest/gtest.h>
 #include "lockstep/data/loader.h"
@@ -26,8 +27,8 @@ TEST(DeviceCopy, BringsTheBatchesOfAProcessorsLoader) {
       ASSERT_TRUE(batch.data.is_cuda());
       ASSERT_TRUE(batch.target.is_cuda());
       // The GPU computes while the next copies are under way.
-      const at::Tensor wrong = (batch.data.amax({1, 2, 3}) - batch.target).abs().sum();
-      sum = sum.defined() ? sum + wrong : wrong;
+      const at::Tensor wrong = batch.data.amax({1, 2, 3}).sub(batch.target).abs().sum();
+      sum = sum.defined() ? sum.add(wrong) : wrong;
       for (const std::int64_t index : batch.indices) seen += index;
     }
     EXPECT_EQ(sum.item<float>(), 0) << workers;

@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures that are files: which ones, in which order, with which labels; and lists with every way to be wrong.
+// Pictures that are files: which ones, with which labels and texts, and what their names say.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <fstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include "data/sources/annotations/list_parse.h"
+#include "data/sources/annotations/voc_parse.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/png_writer.h"
+#include "lockstep/data/sources/coco.h"
 #include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/mask_folders.h"
 #include "lockstep/data/sources/open_source.h"
+#include "lockstep/data/sources/tar_shards.h"
+#include "lockstep/data/sources/text_files.h"
+#include "lockstep/data/sources/voc.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
 namespace sources_lists_test {
 
+namespace fs = std::filesystem;
+using test::fault_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-using test::fault_of;
-
-namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
@@ -252,4 +259,250 @@ TEST(OpenSource, TellsFoldersClassesAndListsApart) {
 }
 
 }  // namespace sources_lists_test
+
+namespace sources_text_test {
+
+namespace fs = std::filesystem;
+using test::fault_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Texts beside pictures: names with spaces, and encodings that people's tools write.
+
+// U+72D7, a dog, and "caf\u00e9".
+const std::string kDog = "\xe7\x8b\x97";
+const std::string kDogInGbk = "\xb9\xb7";
+const std::string kCafe = "caf\xc3\xa9";
+const std::string kCafeInLatin1 = "caf\xe9";
+
+void put(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+/// ASCII as Windows' "Unicode" has it: with a mark, low byte first.
+std::string in_utf16(const std::string& ascii) {
+  std::string bytes = "\xff\xfe";
+  for (const char letter : ascii) bytes += std::string{letter, '\0'};
+  return bytes;
+}
+
+std::string box_of(const std::string& name) {
+  return "<annotation><size><width>9</width><height>9</height></size><object><name>" + name +
+         "</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>";
+}
+
+/// Pictures whose names differ in what is behind a space.
+class SpacedNames : public ::testing::Test {
+ protected:
+  SpacedNames() {
+    for (const char* name : {"img", "img 1", "img 2"}) {
+      put(root_ / "JPEGImages" / (std::string(name) + ".jpg"), "unused");
+      put(root_ / "Annotations" / (std::string(name) + ".xml"), box_of(name));
+      put(root_ / "SegmentationClass" / (std::string(name) + ".png"), "unused");
+    }
+  }
+  [[nodiscard]] std::vector<std::string> pictures_of(const std::string& list) const {
+    put(root_ / "ImageSets/Main/train.txt", list);
+    put(root_ / "ImageSets/Segmentation/train.txt", list);
+    const VocImages set(root_.path(), {.split = "train"});
+    const MaskFolders masks(root_ / "JPEGImages", root_ / "SegmentationClass",
+                            {.list = root_ / "ImageSets/Segmentation/train.txt"});
+    EXPECT_EQ(masks.size(), set.size());
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < set.size(); ++i) names.push_back(fs::path(set.describe(i)).stem().string());
+    return names;
+  }
+  test::TempDir root_;
+};
+
+TEST_F(SpacedNames, OfAListAreReadWhole) {
+  const auto all = ElementsAre("img", "img 1", "img 2");
+  EXPECT_THAT(pictures_of("img\nimg 1\nimg 2\n"), all);
+  EXPECT_THAT(pictures_of("\xef\xbb\xbfimg  \r\n\r\n img 1\t\r\nimg 2"), all) << "as Windows writes it";
+  EXPECT_THAT(pictures_of(in_utf16("img\r\nimg 1\r\nimg 2\r\n")), all);
+}
+
+TEST_F(SpacedNames, MayHaveTheColumnOfAListForOneClass) {
+  EXPECT_THAT(pictures_of("img -1\nimg 1  0\nimg 2  1\n"), ElementsAre("img", "img 1", "img 2"));
+  EXPECT_THAT(pictures_of("img  1\nimg 1 -1\n"), ElementsAre("img", "img 1"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pictures_of("img\nimg 3\n"); }), HasSubstr("img 3.xml does not exist"));
+}
+
+TEST(ClassNames, MayHaveSpacesAndAMark) {
+  const test::TempDir root;
+  put(root / "classes.txt",
+      "\xef\xbb\xbf"
+      "ground\r\nred cell \r\n");
+  EXPECT_THAT(mask_class_names(root.path()), ElementsAre("ground", "red cell"));
+}
+
+TEST(Text, IsUtf8WhateverItsMarkSays) {
+  EXPECT_EQ(utf8_text("\xef\xbb\xbf" + kDog).value(), kDog);
+  EXPECT_EQ(utf8_text(std::string("\xfe\xff\x72\xd7", 4)).value(), kDog);
+  EXPECT_EQ(utf8_text(std::string("\xff\xfe\0\0\xd7\x72\0\0", 8)).value(), kDog);
+  EXPECT_EQ(utf8_text("a\nb" + kDogInGbk).error(), "line 2 is no UTF-8");
+  EXPECT_THAT(utf8_text(in_utf16("ab").substr(2)).error(), HasSubstr("looks like UTF-16"));
+  EXPECT_EQ(converted_text(kDogInGbk, "GB2312").value(), kDog);
+  EXPECT_EQ(converted_text(kCafeInLatin1, "ISO-8859-1").value(), kCafe);
+  EXPECT_EQ(converted_text(kCafeInLatin1, "windows-1252").value(), kCafe);
+  EXPECT_EQ(converted_text("\xff", "GBK").error(), "byte 0 belongs to no letter of GB18030");
+  EXPECT_EQ(converted_text("a", "../x").error(), "the encoding '../x' is not known here");
+}
+
+TEST(VocEncodings, AreConvertedOrRefusedByTheirNames) {
+  const auto name_in = [](const std::string& xml) {
+    const Result<data::VocPicture> picture = data::parse_voc(xml);
+    return picture ? picture->objects.at(0).name : picture.error();
+  };
+  const auto declared = [](const std::string& encoding, const std::string& name) {
+    return fmt::format("<?xml version=\"1.0\" encoding=\"{}\"?>\n{}", encoding, box_of(name));
+  };
+  EXPECT_EQ(name_in(declared("GB2312", kDogInGbk)), kDog);
+  EXPECT_EQ(name_in(declared("gbk", kDogInGbk)), kDog);
+  EXPECT_EQ(name_in(declared("ISO-8859-1", kCafeInLatin1)), kCafe);
+  EXPECT_EQ(name_in(declared("utf-8", kDog)), kDog);
+  EXPECT_EQ(name_in(in_utf16(declared("UTF-16", "cat"))), "cat");
+  EXPECT_EQ(name_in("\xef\xbb\xbf" + declared("utf-8", kDog)), kDog);
+  EXPECT_THAT(name_in(box_of(kDogInGbk)), AllOf(HasSubstr("a name that is no UTF-8"), HasSubstr("line 1")));
+  EXPECT_THAT(name_in(declared("x-mine", kDogInGbk)), HasSubstr("the encoding 'x-mine' is not known here"));
+  EXPECT_EQ(name_in(declared("x-mine", "cat")), "cat") << "only letters matter";
+  std::string foreign = box_of("cat");
+  foreign.insert(foreign.find("<size>"), "<path>C:\\" + kDogInGbk + "\\a.jpg</path>");
+  EXPECT_EQ(name_in(foreign), "cat") << "the path of another machine is not looked at";
+}
+
+TEST(VocFlags, AreNumbersOrWords) {
+  for (const auto& [word, is_difficult] : {std::pair{"1", true}, {"true", true}, {"True", true}, {"0", false}}) {
+    std::string xml = box_of("cat");
+    xml.insert(xml.find("<bndbox>"), fmt::format("<difficult>{}</difficult>", word));
+    EXPECT_EQ(data::parse_voc(xml)->objects.at(0).difficult, is_difficult) << word;
+  }
+  std::string xml = box_of("cat");
+  xml.replace(xml.find("<width>9"), 8, "<width>nine");
+  EXPECT_EQ(data::parse_voc(xml).error(), "a width of 'nine'");
+}
+
+TEST(Lists, MayBeInUtf16AndAreRefusedInOtherEncodings) {
+  const test::TempDir root;
+  put(root / "a.csv", in_utf16("path,label\r\na.png,3\r\n"));
+  EXPECT_EQ(ImageList(root / "a.csv").size(), 1);
+  put(root / "a.json", in_utf16(R"([{"path": "a.png", "label": 3}])"));
+  EXPECT_EQ(detect_source((root / "a.json").string()), SourceKind::kList);
+  EXPECT_EQ(ImageList(root / "a.json").size(), 1);
+  put(root / "b.csv", "path,label\na.png," + kCafeInLatin1 + "\n");
+  EXPECT_THAT(fault_of<DataError>([&] { ImageList{root / "b.csv"}; }),
+              AllOf(HasSubstr("b.csv"), HasSubstr("line 2 is no UTF-8")));
+  put(root / "c.json", R"({"images": [], "categories": [{"id": 1, "name": ")" + kCafeInLatin1 + "\"}]}");
+  EXPECT_THAT(fault_of<DataError>([&] { CocoImages{root / "c.json"}; }),
+              AllOf(HasSubstr("c.json"), HasSubstr("line 1 is no UTF-8")));
+}
+
+}  // namespace sources_text_test
+
+namespace sources_names_test {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// What a name says: endings in any case of letters, and names that begin with a dot, which programs leave behind.
+
+const std::string kPicture = encode_png(view_of(Image{{2, 1}, 1, {0, 1}}));
+const std::string kXml =
+    "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox>"
+    "</object></annotation>";
+
+void put(const fs::path& file, const std::string& bytes) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+class Names : public ::testing::Test {
+ protected:
+  const test::TempDir folder_;
+};
+
+TEST_F(Names, OfMasksAndTheirPicturesEndInAnyCase) {
+  for (const char* ending : {".png", ".PNG", ".Png", ".jpg", ".JPG", ".Jpg", ".jpeg", ".JPEG", ".JPeG"}) {
+    for (const char* mask : {".png", ".PNG", ".pNg"}) {
+      const fs::path set = folder_ / (std::string("set") + ending + mask);
+      put(set / (std::string("images/a.b") + ending), kPicture);
+      put(set / (std::string("masks/a.b") + mask), kPicture);
+      put(set / "list.txt", "a.b\n");
+      EXPECT_EQ(open_source({.path = set.string()})->get(0).maps.size(), 1U) << set;
+      const MaskFolders listed(set / "images", set / "masks", {.list = set / "list.txt"});
+      EXPECT_EQ(listed.get(0).maps.size(), 1U) << set;
+    }
+  }
+}
+
+TEST_F(Names, OfVocEndInAnyCase) {
+  for (const char* ending : {".jpg", ".JPG", ".Jpeg", ".pnG"}) {
+    for (const char* xml : {".xml", ".XML", ".Xml"}) {
+      const fs::path set = folder_ / (std::string("set") + ending + xml);
+      put(set / (std::string("JPEGImages/a") + ending), kPicture);
+      put(set / (std::string("Annotations/a") + xml), kXml);
+      EXPECT_EQ(VocImages(set).get(0).objects.size(), 1U) << set;
+      put(set / "ImageSets/Main/trainval.txt", "a\n");
+      EXPECT_EQ(VocImages(set).get(0).objects.size(), 1U) << set << " by its list";
+    }
+  }
+}
+
+TEST_F(Names, OfOtherSourcesEndInAnyCase) {
+  put(folder_ / "classes/cat/a.PNG", kPicture);
+  EXPECT_EQ(detect_source((folder_ / "classes").string()), SourceKind::kClasses);
+  put(folder_ / "list/a.PNG", kPicture);
+  put(folder_ / "list/all.CSV", "path,label\na.PNG,cat\n");
+  EXPECT_EQ(open_source({.path = (folder_ / "list/all.CSV").string()})->get(0).label, 0);
+  fs::create_directory(folder_ / "shards");
+  TarWriter writer(folder_ / "shards/a.TAR");
+  writer.add({.pixels = Image{{2, 1}, 1, {0, 1}}});
+  writer.finish();
+  EXPECT_EQ(open_source({.path = (folder_ / "shards").string()})->size(), 1);
+}
+
+TEST_F(Names, ThatBeginWithADotAreNoClass) {
+  put(folder_ / "cat/a.png", kPicture);
+  put(folder_ / "dog/b.png", kPicture);
+  put(folder_ / ".ipynb_checkpoints/a-checkpoint.png", kPicture);
+  put(folder_ / "cat/.ipynb_checkpoints/a-checkpoint.png", kPicture);
+  put(folder_ / ".git/x", "");
+  const auto source = open_source({.path = folder_.path().string()});
+  EXPECT_THAT(source->class_names(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(source->size(), 2);
+}
+
+TEST_F(Names, ThatBeginWithADotAreNoSplit) {
+  put(folder_ / "train/a.png", kPicture);
+  put(folder_ / "test/b.png", kPicture);
+  put(folder_ / ".ipynb_checkpoints/a-checkpoint.png", kPicture);
+  EXPECT_THAT(split_folders(folder_.path().string()), ElementsAre("test", "train"));
+}
+
+TEST_F(Names, ThatBeginWithADotAreNoImageNoMaskAndNoAnnotation) {
+  put(folder_ / "files/a.png", kPicture);
+  put(folder_ / "files/._a.png", "what macOS leaves beside a file");
+  EXPECT_EQ(list_files(folder_ / "files").paths.size(), 1U);
+  EXPECT_EQ(ImageFiles(folder_ / "files").size(), 1);
+  EXPECT_EQ(ImageFiles(folder_ / "files", {.recursive = true}).size(), 1);
+  put(folder_ / "masked/images/a.png", kPicture);
+  put(folder_ / "masked/masks/a.png", kPicture);
+  put(folder_ / "masked/masks/._a.png", "x");
+  EXPECT_EQ(open_source({.path = (folder_ / "masked").string()})->size(), 1);
+  put(folder_ / "voc/JPEGImages/a.png", kPicture);
+  put(folder_ / "voc/Annotations/a.xml", kXml);
+  put(folder_ / "voc/Annotations/._a.xml", "x");
+  EXPECT_EQ(VocImages(folder_ / "voc").size(), 1);
+}
+
+TEST_F(Names, OfAFolderThatWasNamedMayBeginWithADot) {
+  put(folder_ / ".cache/set/cat/a.png", kPicture);
+  EXPECT_EQ(open_source({.path = (folder_ / ".cache/set").string()})->size(), 1);
+  EXPECT_EQ(ImageFiles(folder_ / ".cache", {.recursive = true}).size(), 1);
+}
+
+}  // namespace sources_names_test
 }  // namespace lockstep

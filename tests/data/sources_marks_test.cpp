@@ -314,9 +314,9 @@ TEST(HoldOut, DependsOnSeedAndNamesAlone) {
     there.insert(there.begin(), fmt::format("b/c/{}.jpg", i));
   }
   const auto names = [](const std::vector<std::filesystem::path>& files, const std::vector<std::int64_t>& indices) {
-    std::set<std::string> names;
-    for (const std::int64_t i : indices) names.insert(files[static_cast<std::size_t>(i)].stem().string());
-    return names;
+    std::set<std::string> stems;
+    for (const std::int64_t i : indices) stems.insert(files[static_cast<std::size_t>(i)].stem().string());
+    return stems;
   };
   const HeldOut one = hold_out(ImageFiles::of(here), 0.25, 7);
   const HeldOut other = hold_out(ImageFiles::of(there), 0.25, 7);

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/flight/ring.h"
-
+// The flight ring: what is kept, who writes it, and the call that is not like the others.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/flight/calls.h"
+#include "lockstep/flight/recorder.h"
+#include "lockstep/flight/ring.h"
 #include "lockstep/flight/snapshot.h"
 #include "support/temp_dir.h"
 
@@ -249,7 +256,7 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   // A link to a link whose text has the name of the launcher's memory; a name in /proc that is none of its.
   std::filesystem::create_symlink("memfd:lockstep-flight", folder.path() / "middle");
-  for (const std::string target :
+  for (const std::string& target :
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
         std::string("/proc/self/maps"), std::string("/proc/1/fd/../../self/fd/0")}) {
     std::filesystem::create_symlink(target, file);
@@ -284,6 +291,90 @@ TEST(RingFile, OfALauncherThatLivesIsItsSealedMemory) {
   EXPECT_THAT(what_is_wrong_with(file), HasSubstr("not one to the memory")) << "it could become smaller";
   ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(read_ring_file(file).pid, 1);
+}
+
+constexpr std::int64_t kMs = 1'000'000;
+
+void stay_on_this_core() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<unsigned>(::sched_getcpu()), &one);
+  (void)::sched_setaffinity(0, sizeof one, &one);
+}
+
+void compute_for(std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) continue;
+}
+
+/// A rank that sleeps in its first section, and shares its core with another thread in the second.
+[[noreturn]] void record(const std::filesystem::path& file) {
+  stay_on_this_core();
+  start_recorder({.file = file});
+  {
+    const trace::Span span({.name = "asleep"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    while (!is_over) continue;
+  });
+  {
+    const trace::Span span({.name = "crowded"});
+    compute_for(std::chrono::milliseconds(200));
+  }
+  is_over = true;
+  other.join();
+  ::_exit(0);
+}
+
+TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
+  const test::TempDir home;
+  const std::filesystem::path file = home / "flight.ring";
+  const pid_t child = ::fork();
+  if (child == 0) record(file);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  const Snapshot found = read_ring_file(file);
+  ASSERT_EQ(found.events.size(), 4U);
+  if (!std::filesystem::exists("/proc/thread-self/schedstat")) GTEST_SKIP() << "this kernel does not count it";
+  // A thread that sleeps does not want a core, and two that compute have half of one each.
+  const std::int64_t asleep = found.events[1].queued_ns - found.events[0].queued_ns;
+  const std::int64_t crowded = found.events[3].queued_ns - found.events[2].queued_ns;
+  EXPECT_LT(asleep, crowded);
+  EXPECT_GT(crowded, 50 * kMs);
+  EXPECT_LT(crowded, found.events[3].time_ns - found.events[2].time_ns + kMs);
+}
+
+// It calls `name` as operation 12, which fails.
+RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
+  RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
+  for (const What what : {What::kCollectiveBegin, What::kCollectiveFailed}) {
+    facts.ring->events.push_back(
+        {.time_ns = 100 + number, .what = what, .name = name, .sequence = 12, .bytes = bytes, .step = 77});
+  }
+  return facts;
+}
+
+TEST(OddCall, IsThatOfTheRankThatIsNotOfTheMajority) {
+  const auto odd = find_odd_call(
+      {rank_that_calls(0, "all_reduce"), rank_that_calls(1, "all_reduce"), rank_that_calls(2, "barrier")});
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->rank, 2);
+  EXPECT_EQ(odd->text, "rank 2 called barrier as operation 12 in step 77, where ranks 0, 1 called all_reduce");
+}
+
+TEST(OddCall, IsFoundByItsSizeWhereTheNamesAreTheSame) {
+  const auto odd = find_odd_call(
+      {rank_that_calls(0, "all_reduce", 8), rank_that_calls(1, "all_reduce"), rank_that_calls(2, "all_reduce")});
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->rank, 0);
+}
+
+TEST(OddCall, ThereIsNoneAmongTwoRanksOrWhereAllCalledTheSame) {
+  EXPECT_FALSE(find_odd_call({rank_that_calls(0, "all_reduce"), rank_that_calls(1, "barrier")}));
+  EXPECT_FALSE(find_odd_call({rank_that_calls(0, "barrier"), rank_that_calls(1, "barrier")}));
+  EXPECT_FALSE(find_odd_call({{.rank = 0}, {.rank = 1}}));
 }
 
 }  // namespace ring_test

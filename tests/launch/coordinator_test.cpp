@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/nodes/coordinator.h"
-
+// What agents and the coordinator say to each other, and what follows: a node that lies or is lost, a restart.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
 #include <new>
+#include <string>
 
+#include "launch/nodes/coordinator.h"
+#include "launch/nodes/group.h"
+#include "launch/nodes/lost_node.h"
 #include "launch/nodes/messages.h"
+#include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
 namespace coordinator_test {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Kind = Decision::Kind;
 
 TEST(Coordinator, ThatCannotGoOnTellsItsAgentWhy) {
   const std::string token = make_token();
@@ -52,5 +63,263 @@ TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
 }
 
+// A group of nodes with one in it that holds the token and means it ill.
+
+class GroupWithALiar : public ::testing::Test {
+ protected:
+  void join(const std::string& name, int wish) {
+    Event event{.kind = Event::Kind::kJoined};
+    event.node = {.id = name, .host = "host-" + name, .wish = wish, .min_nodes = 2, .max_nodes = 2};
+    apply(state_, event, now_, options_);
+    for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == "a";
+  }
+
+  void end(const std::string& name, int of_rank, bool is_consequence = false) {
+    Event event{.kind = Event::Kind::kEnded};
+    event.node.id = name;
+    event.end = {.is_consequence = is_consequence,
+                 .code = 65,
+                 .cause = FailureRecord{.type = "DataError", .message = "torn", .rank = of_rank}};
+    apply(state_, event, now_, options_);
+  }
+
+  Decision next() {
+    Decision decision = decide(now_, state_, options_);
+    carry_out(state_, decision, now_);
+    return decision;
+  }
+
+  // What the group says once node b has failed with a failure of this rank.
+  std::string verdict_on(int rank) {
+    end("b", rank);
+    EXPECT_EQ(next().kind, Kind::kStop);
+    end("a", 0, true);
+    return next().cause.value_or(FailureRecord{}).message;
+  }
+
+  void SetUp() override {
+    options_.min_nodes = options_.max_nodes = 2;
+    join("a", 0);
+    join("b", 1);
+    ASSERT_EQ(next().kind, Kind::kStart);
+  }
+
+  GroupOptions options_;
+  const TimePoint now_ = TimePoint() + std::chrono::seconds(1000);
+  GroupState state_{now_};
+};
+
+TEST_F(GroupWithALiar, AWordAboutARankOfAnotherNodeHasItsName) {
+  EXPECT_EQ(verdict_on(0), "torn (so says node 1 on host-b)");
+}
+
+TEST_F(GroupWithALiar, AWordAboutItsOwnRankIsLeftAsItIs) { EXPECT_EQ(verdict_on(1), "torn"); }
+
+TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
+  for (int i = 0; i < 1001; ++i) join("x" + std::to_string(i), 1);
+  const Decision refusal = next();
+  EXPECT_EQ(refusal.kind, Kind::kRefuse);
+  EXPECT_THAT(refusal.ids, ElementsAre("x1000"));
+  EXPECT_THAT(refusal.reason, HasSubstr("1002 nodes are here already, for a group of 2"));
+  EXPECT_NE(next().kind, Kind::kRefuse);
+}
+
+TEST(Messages, AnEventSurvivesItsText) {
+  Event event{.kind = Event::Kind::kEnded,
+              .end = {.round = 3,
+                      .interrupted_by = 15,
+                      .left_by_request = true,
+                      .code = 143,
+                      .cause = FailureRecord{.kind = FailureKind::kDied,
+                                             .type = "DataError",
+                                             .message = "no image",
+                                             .rank = 7,
+                                             .host = "b",
+                                             .time_ns = 5}},
+              .signal = 15};
+  event.node.id = "n1";
+  const auto same = parse_event(to_text(event));
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->kind, Event::Kind::kEnded);
+  EXPECT_EQ(same->node.id, "n1");
+  EXPECT_EQ(same->end.round, 3);
+  EXPECT_TRUE(same->end.left_by_request);
+  EXPECT_FALSE(same->end.is_success);
+  EXPECT_EQ(same->end.cause->type, "DataError");
+  EXPECT_EQ(same->end.cause->rank, 7);
+  EXPECT_EQ(same->signal, 15);
+}
+
+TEST(Messages, ALastWillIsTheLossOfANode) {
+  EXPECT_EQ(parse_event("silent\nn1")->why, "silent");
+  EXPECT_EQ(parse_event("closed\nn1")->node.id, "n1");
+  EXPECT_FALSE(parse_event("asleep\nn1"));
+  EXPECT_FALSE(parse_event("silent\n")) << "of no node";
+}
+
+// An exit code has eight bits, and 128 + 128 are none.
+TEST(Messages, NoCodeAndNoSignalWrapsRoundToASuccess) {
+  for (const char* code : {"256", "512", "-1", "100000"}) {
+    const auto event = parse_event(fmt::format(
+        R"({{"event": "ended", "node": {{"id": "n1"}}, "end": {{"round": 0, "code": {0}, "interrupted_by": {0}}}, )"
+        R"("signal": {0}}})",
+        code));
+    ASSERT_TRUE(event);
+    EXPECT_EQ(event->end.code, 70) << code;
+    EXPECT_EQ(event->end.interrupted_by, 0) << code;
+    EXPECT_EQ(event->signal, 0) << code;
+    EXPECT_EQ(parse_order(fmt::format(R"({{"order": "end", "code": {}}})", code))->code, 70);
+  }
+}
+
+TEST(Messages, ANodeWithoutMeasureDoesNotJoin) {
+  const auto joined = [](const NodeInfo& node) {
+    return parse_event(to_text({.kind = Event::Kind::kJoined, .node = node})).has_value();
+  };
+  EXPECT_TRUE(joined({.id = "n1", .host = "h", .processes = 8}));
+  EXPECT_FALSE(joined({.id = "n1", .host = "h", .processes = 100'000}));
+  EXPECT_FALSE(joined({.id = "n1", .host = std::string(5000, 'h'), .processes = 8}));
+  EXPECT_FALSE(joined({.id = "n1", .host = "h", .processes = 8, .peers = {std::string(2'000'000, 'h')}}));
+}
+
+TEST(Messages, AnOrderSurvivesItsText) {
+  const Order order{.kind = Order::Kind::kRun,
+                    .reason = "2 nodes",
+                    .round = 2,
+                    .restarts = 1,
+                    .max_world_size = 4,
+                    .min_world_size = 2,
+                    .master_port = 29501,
+                    .members = {{"n1", "a", 2}, {"n2", "b", 1}}};
+  const auto same = parse_order(to_text(order));
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->kind, Order::Kind::kRun);
+  EXPECT_EQ(same->round, 2);
+  EXPECT_EQ(same->restarts, 1);
+  EXPECT_EQ(same->max_world_size, 4);
+  EXPECT_EQ(same->min_world_size, 2);
+  EXPECT_EQ(same->master_port, 29501);
+  ASSERT_EQ(same->members.size(), 2U);
+  EXPECT_EQ(same->members[1].host, "b");
+  EXPECT_FALSE(same->cause);
+}
+
+TEST(Messages, OfSomethingElseAreNone) {
+  for (const char* text : {"", "{}", "[1]", R"({"event": "joined"})", R"({"event": "dance", "node": {"id": "x"}})",
+                           R"({"event": "joined", "node": {"id": "x", "host": "h", "processes": 0}})"}) {
+    EXPECT_FALSE(parse_event(text)) << text;
+  }
+  for (const char* text : {"", "{}", R"({"order": "run"})", R"({"order": "run", "members": [3]})", R"({"order": 7})"}) {
+    EXPECT_FALSE(parse_order(text)) << text;
+  }
+}
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+const NodeName kSecondNode{.node_rank = 1, .host = "b", .first_rank = 2, .ranks = 2};
+
+LostNode lost_at(std::int64_t time_ns) {
+  LostNode lost = lost_node(kSecondNode, "silent", seconds(6));
+  lost.record.time_ns = time_ns;
+  return lost;
+}
+
+FailureRecord claim_of(FailureKind kind, int rank, std::int64_t time_ns) {
+  return {.kind = kind, .message = "exit code 1", .rank = rank, .time_ns = time_ns};
+}
+
+TEST(LostNode, SaysWhichItWasAndWhatIsKnownOfItsEnd) {
+  const auto killed = lost_node(kSecondNode, "closed", seconds(6));
+  EXPECT_EQ(killed.record.kind, FailureKind::kLost);
+  EXPECT_EQ(killed.record.rank, 2);
+  EXPECT_EQ(killed.ranks, 2);
+  EXPECT_EQ(killed.record.host, "b");
+  EXPECT_EQ(killed.record.message,
+            "node 1 (b, ranks 2 to 3) is lost: its launcher was killed, or its machine went down");
+  const auto cut = lost_node({.node_rank = 1, .host = "b", .first_rank = 1}, "silent", seconds(6));
+  EXPECT_THAT(cut.record.message, HasSubstr("node 1 (b, rank 1) is lost: no word from it for 6.0 s"));
+}
+
+TEST(LostNode, IsSilentForHalfOfTheTimeoutAtMost) {
+  EXPECT_EQ(node_silence(seconds(300)), seconds(6));
+  EXPECT_EQ(node_silence(seconds(8)), seconds(4));
+  EXPECT_EQ(node_silence(std::chrono::milliseconds(300)), seconds(1));
+}
+
+TEST(FirstCause, IsTheClaimWhereNoNodeIsLostAndTheNodeWhereNobodyClaims) {
+  const auto claim = claim_of(FailureKind::kDied, 0, 5 * kSecond);
+  EXPECT_EQ(first_cause(claim, std::nullopt, seconds(6))->rank, 0);
+  EXPECT_EQ(first_cause(std::nullopt, lost_at(5 * kSecond), seconds(6))->rank, 2);
+  EXPECT_FALSE(first_cause(std::nullopt, std::nullopt, seconds(6)));
+}
+
+TEST(FirstCause, IsTheLostNodeAndNotTheRankThatWaitedForIt) {
+  for (const FailureKind kind : {FailureKind::kTimeout, FailureKind::kPeer}) {
+    EXPECT_EQ(first_cause(claim_of(kind, 0, kSecond), lost_at(100 * kSecond), seconds(6))->kind, FailureKind::kLost);
+  }
+}
+
+TEST(FirstCause, IsTheLostNodeWhereARankElsewhereFailedWhileItWasSilent) {
+  const auto claim = claim_of(FailureKind::kDied, 0, 94 * kSecond);  // its own library's "connection reset"
+  EXPECT_EQ(first_cause(claim, lost_at(100 * kSecond), seconds(6))->kind, FailureKind::kLost);
+}
+
+TEST(FirstCause, IsARankThatFailedWellBeforeTheNodeWasLost) {
+  const auto claim = claim_of(FailureKind::kDied, 0, 92 * kSecond);
+  EXPECT_EQ(first_cause(claim, lost_at(100 * kSecond), seconds(6))->kind, FailureKind::kDied);
+}
+
+TEST(FirstCause, IsARankOfTheLostNodeThatCouldStillSayWhy) {
+  const auto claim = claim_of(FailureKind::kFailed, 3, 99 * kSecond);
+  EXPECT_EQ(first_cause(claim, lost_at(100 * kSecond), seconds(6))->rank, 3);
+}
+
 }  // namespace coordinator_test
 }  // namespace lockstep::launch
+
+namespace lockstep {
+namespace coordinator_test {
+
+TEST(Restart, NeedsABudget) {
+  EXPECT_FALSE(decide_restart({.max_restarts = 0}).restart);
+  EXPECT_TRUE(decide_restart({.max_restarts = 1}).restart);
+  EXPECT_TRUE(decide_restart({.restarts_done = 2, .max_restarts = 3}).restart);
+  EXPECT_FALSE(decide_restart({.restarts_done = 3, .max_restarts = 3}).restart);
+}
+
+TEST(Restart, ErrorsThatWouldComeAgainVeto) {
+  for (const char* type : {"UsageError", "DataError", "InternalError"}) {
+    const auto decision = decide_restart({.error_type = type, .max_restarts = 3});
+    EXPECT_FALSE(decision.restart) << type;
+    EXPECT_NE(decision.reason.find(type), std::string::npos);
+  }
+}
+
+TEST(Restart, AFullOrReadOnlyDiskVetoes) {
+  const RestartFacts facts{.error_type = "IoError",
+                           .error_text = "IoError: cannot write /r/log.jsonl: No space left on device",
+                           .max_restarts = 3};
+  EXPECT_FALSE(decide_restart(facts).restart);
+  RestartFacts other = facts;
+  other.error_text = "IoError: cannot read /r/x: Input/output error";
+  EXPECT_TRUE(decide_restart(other).restart);
+}
+
+TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
+  for (const char* type :
+       {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "ProgramError", "SIGSEGV", "KeyError"}) {
+    EXPECT_TRUE(decide_restart({.error_type = type, .max_restarts = 3}).restart) << type;
+  }
+}
+
+TEST(Restart, NotWhenAskedToStop) {
+  EXPECT_FALSE(decide_restart({.was_interrupted = true, .max_restarts = 3}).restart);
+}
+
+TEST(Restart, EveryDecisionHasAReason) {
+  EXPECT_EQ(decide_restart({.restarts_done = 1, .max_restarts = 3}).reason, "restart 2 of 3");
+  EXPECT_FALSE(decide_restart({}).reason.empty());
+}
+
+}  // namespace coordinator_test
+}  // namespace lockstep

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run` where its surroundings are unusual: closed descriptors, output that nobody takes, a limit on the size
-// of files, a network or a namespace of pids of its own.
+// `lockstep run` in unusual surroundings and with torchrun's options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,11 +14,17 @@
 namespace lockstep {
 namespace surroundings_test {
 
+namespace fs = std::filesystem;
 using run_test::kLockstep;
+using run_test::Run;
 using test::ProcessResult;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+
+// `lockstep run` where its surroundings are unusual: closed descriptors, output that nobody takes, a limit on the size
+// of files, a network or a namespace of pids of its own.
 
 class Surroundings : public run_test::Run {
  protected:
@@ -118,6 +123,156 @@ TEST_F(Surroundings, ATakenPortIsNamedWithItsHolder) {
   options.environment.emplace_back("LOCKSTEP_TOKEN", make_token());
   EXPECT_THAT(test::run_process(options).err, HasSubstr("is already in use by "));
   EXPECT_THAT(test::run_process(options).err, HasSubstr("(pid " + pid + ")"));
+}
+
+// torchrun's options of `lockstep run`, and each launcher with the other's programs.
+
+class Torchrun : public Run {
+ protected:
+  // Two ranks that say a word on each stream; their logs lie in DIR/logs.
+  test::ProcessResult talk(std::vector<std::string> options) const {
+    options.insert(options.begin(), {"--nproc-per-node", "2", "--log-dir", logs().string()});
+    options.insert(options.end(), {"--", "sh", "-c", "echo out $RANK; echo err $RANK >&2"});
+    return run(options);
+  }
+
+  fs::path logs() const { return folder_ / "logs"; }
+
+  std::string log(int rank, const std::string& name) const {
+    return run_test::read_file(logs() / "attempt_0" / ("rank-" + std::to_string(rank)) / name);
+  }
+};
+
+TEST_F(Torchrun, RedirectsTakeAStreamFromTheConsoleAndLeaveItInTheLogs) {
+  const auto result = talk({"--redirects", "1"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, AllOf(HasSubstr("[0]: err 0\n"), HasSubstr("[1]: err 1\n")));
+  EXPECT_EQ(log(1, "stdout.log"), "out 1\n");
+}
+
+TEST_F(Torchrun, RedirectsAndTeeCanBeSaidForEachLocalRank) {
+  const auto result = talk({"-r", "3", "-t", "0:1,1:2"});
+  EXPECT_EQ(result.out, "[0]: out 0\n");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("[1]: err 1\n"), Not(HasSubstr("err 0"))));
+  EXPECT_EQ(log(0, "stderr.log"), "err 0\n");
+}
+
+TEST_F(Torchrun, TheConsoleCanBeLimitedToSomeLocalRanks) {
+  const auto result = talk({"--local-ranks-filter", "1"});
+  EXPECT_EQ(result.out, "[1]: out 1\n");
+  EXPECT_EQ(log(0, "stdout.log"), "out 0\n");
+}
+
+TEST_F(Torchrun, ALinesPrefixIsATemplate) {
+  const auto result =
+      talk({"--log-line-prefix-template", "<${role_name} ${local_rank}/${rank}> ", "--role", "trainer"});
+  EXPECT_THAT(result.out, HasSubstr("<trainer 1/1> out 1\n"));
+  auto options = command({"--", "sh", "-c", "echo word"});
+  options.environment.emplace_back("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "${rank}|");
+  EXPECT_EQ(test::run_process(options).out, "0|word\n");
+}
+
+TEST_F(Torchrun, WrongValuesAreErrorsThatSayTheForm) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+      {{"--tee", "4"}, "--tee is '4'"},
+      {{"--redirects", "0:1,x"}, "--redirects is '0:1,x'"},
+      {{"--local-ranks-filter", "a"}, "--local-ranks-filter is 'a'"},
+      {{"--signals-to-handle", "SIGTERM,SIGFOO"}, "--signals-to-handle has 'SIGFOO'"},
+      {{"--log-line-prefix-template", "${host}: "}, "--log-line-prefix-template has '${host}'"},
+      {{"--rdzv-backend", "etcd"}, "--rdzv-backend is 'etcd'"}};
+  for (const auto& [words, said] : wrong) {
+    const auto result = talk(words);
+    EXPECT_EQ(result.code, 64) << said;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(said), HasSubstr("  next  ")));
+  }
+}
+
+TEST_F(Torchrun, VariablesStandForOptions) {
+  auto options = command({"--", "sh", "-c", "echo out $RANK"});
+  options.environment.emplace_back("PET_NPROC_PER_NODE", "2");
+  options.environment.emplace_back("PET_LOCAL_RANKS_FILTER", "1");
+  EXPECT_EQ(test::run_process(options).out, "[1]: out 1\n");
+}
+
+TEST_F(Torchrun, ASignalThatIsNotHandledEndsTheLauncherAsAnyProcess) {
+  test::Process agent(command({"--nproc-per-node", "2", "--signals-to-handle", "SIGINT", "--", "sh", "-c",
+                               std::string(run_test::kReady) + "trap 'echo told' TERM; sleep 1000"}));
+  ASSERT_TRUE(ready(2));
+  agent.signal(SIGTERM);
+  const auto result = agent.wait();
+  EXPECT_EQ(result.code, 143);
+  EXPECT_THAT(result.out, Not(HasSubstr("told")));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(Torchrun, AVirtualLocalRankSeesOneGpuOnly) {
+  auto options = command({"--nproc-per-node", "2", "--virtual-local-rank", "--", "sh", "-c",
+                          "echo rank $RANK local $LOCAL_RANK sees $CUDA_VISIBLE_DEVICES"});
+  options.environment.emplace_back("CUDA_VISIBLE_DEVICES", "4,7");
+  const auto result = test::run_process(options);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("rank 0 local 0 sees 4\n"), HasSubstr("rank 1 local 0 sees 7\n")));
+}
+
+TEST_F(Torchrun, NoLogsAreKeptInDevNull) {
+  const auto result = run({"--log-dir", "/dev/null", "--", "sh", "-c", "exit 3"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.err, Not(HasSubstr("  logs ")));
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr("lockstep-logs")));
+  }
+}
+
+TEST_F(Torchrun, AScriptRunsByItsPath) {
+  std::ofstream(folder_ / "script.txt") << "import sys\nif __name__ == '__main__': print('ran', sys.argv[1:])\n";
+  const auto result = run({"--run-path", (folder_ / "script.txt").string(), "--epochs", "3"});
+  EXPECT_EQ(result.out, "[0]: ran ['--epochs', '3']\n") << result.err;
+}
+
+TEST_F(Torchrun, TheCauseIsLeftWhereAnOuterLauncherLooksForIt) {
+  auto options = command({"--", "sh", "-c", "echo '{\"message\": \"no data\"}' > $TORCHELASTIC_ERROR_FILE; exit 3"});
+  options.environment.emplace_back("TORCHELASTIC_ERROR_FILE", (folder_ / "outer.json").string());
+  EXPECT_EQ(test::run_process(options).code, 3);
+  EXPECT_EQ(run_test::read_file(folder_ / "outer.json"), "{\"message\": \"no data\"}\n");
+}
+
+class OtherLauncher : public Torchrun {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(peers() / "torchrun.py")) GTEST_SKIP() << peers() << " is not there";
+    if (test::run_process({.command = {"/usr/bin/python3", "-c", "import torch"}}).code != 0) {
+      GTEST_SKIP() << "python3-torch is not there";
+    }
+  }
+
+  static fs::path peers() { return fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "../shared/peers"; }
+};
+
+TEST_F(OtherLauncher, PythonsTorchrunStartsALockstepProgram) {
+  auto options = command({});
+  options.command = {"/usr/bin/python3",
+                     (peers() / "torchrun.py").string(),
+                     "--monitor_interval",
+                     "0.1",
+                     "--nproc_per_node",
+                     "2",
+                     "--no_python",
+                     std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep-worker",
+                     "bench",
+                     "all-reduce",
+                     "--bytes",
+                     "4096",
+                     "--json"};
+  const auto result = test::run_process(options);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\"bench\": \"all_reduce\""), HasSubstr("\"ranks\": 2")));
+}
+
+TEST_F(OtherLauncher, LockstepRunStartsAPythonProgram) {
+  const auto result =
+      run({"--nproc-per-node", "2", "--no-python", "--", "/usr/bin/python3", (peers() / "startup.py").string()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[0]: {\"bench\": \"startup\", \"ranks\": 2}\n"));
 }
 
 }  // namespace surroundings_test

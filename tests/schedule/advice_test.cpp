@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/advice.h"
-
+// What to change about a run: plans of buckets, variants, advice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "lockstep/schedule/advice.h"
+#include "lockstep/schedule/bucket_plan.h"
+#include "lockstep/schedule/variants.h"
 
 namespace lockstep::schedule {
 namespace advice_test {
@@ -11,6 +14,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::Not;
+using Buckets = std::vector<std::vector<std::size_t>>;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -88,5 +92,157 @@ TEST(MakePlan, PlansTheBucketsThatAreAskedFor) {
   EXPECT_LT(asked.asked.prediction.step_s, make_plan(workload(), {.cluster = cluster}).asked.prediction.step_s);
 }
 
+TEST(BucketPlan, ClosesTheFirstBucketEarlyAndTheOthersAtTheirLimit) {
+  const std::vector<PlanItem> items(6, {.bytes = 10, .kind = "f"});
+  EXPECT_EQ(plan_buckets(items, {5, 4, 3, 2, 1, 0}, {.first_bytes = 10, .bytes = 30}),
+            (Buckets{{5}, {4, 3, 2}, {1, 0}}));
+}
+
+TEST(BucketPlan, LetsAParameterLargerThanABucketFillOne) {
+  const std::vector<PlanItem> items{{.bytes = 5, .kind = "f"}, {.bytes = 900, .kind = "f"}, {.bytes = 5, .kind = "f"}};
+  EXPECT_EQ(plan_buckets(items, {2, 1, 0}, {.first_bytes = 10, .bytes = 10}), (Buckets{{2, 1}, {0}}));
+}
+
+TEST(BucketPlan, KeepsKindsApartAndOrdersBucketsByTheirLastArrival) {
+  const std::vector<PlanItem> items{{.bytes = 10, .kind = "float"},
+                                    {.bytes = 10, .kind = "double"},
+                                    {.bytes = 10, .kind = "float"},
+                                    {.bytes = 10, .kind = "double"}};
+  // float's bucket waits for parameter 0, the very last; double's is full before.
+  EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 20, .bytes = 20}), (Buckets{{3, 1}, {2, 0}}));
+  EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 100, .bytes = 100}), (Buckets{{3, 1}, {2, 0}}));
+}
+
+TEST(BucketPlan, FollowsTheOrderOfArrival) {
+  const std::vector<PlanItem> items(3, {.bytes = 10, .kind = "f"});
+  EXPECT_EQ(plan_buckets(items, {1, 0, 2}, {.first_bytes = 20, .bytes = 20}), (Buckets{{1, 0}, {2}}));
+}
+
+TEST(BucketPlan, OfNothingIsEmpty) { EXPECT_TRUE(plan_buckets({}, {}, {.first_bytes = 1, .bytes = 1}).empty()); }
+
 }  // namespace advice_test
+
+namespace variants_test {
+
+using ::testing::ElementsAre;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+/// A broadcast, two buckets, and a small all_reduce behind them.
+Workload workload() {
+  const MeasuredStep step{.compute_s = 1,
+                          .backward_s = 0.2,
+                          .optimizer_end_s = 0.1,
+                          .optimizer_s = 0.08,
+                          .calls = {{.kind = CallKind::kBroadcast, .bytes = 10, .called_s = 0.15, .waited_s = 0.15},
+                                    {.bytes = 2 * kMiB, .bucket = 0, .called_s = 0.4, .waited_s = 0.8},
+                                    {.bytes = 4 * kMiB, .bucket = 1, .called_s = 0.8, .waited_s = 0.8},
+                                    {.bytes = 8, .called_s = 0.9, .waited_s = 0.9}}};
+  return {.ranks = 2, .steps = {step}};
+}
+
+TEST(WithBuckets, PlansThePiecesOfTheMeasuredBuckets) {
+  const Workload changed = with_buckets(workload(), {.first_bytes = kMiB, .bytes = 3 * kMiB});
+  const auto& calls = changed.steps.front().calls;
+  EXPECT_THAT(bucket_bytes(changed.steps.front()), ElementsAre(kMiB, 3 * kMiB, 2 * kMiB));
+  ASSERT_EQ(calls.size(), 5U);
+  EXPECT_EQ(calls[0].kind, CallKind::kBroadcast);
+  EXPECT_NEAR(calls[1].called_s, 0.3, 1e-9);  // half of the first bucket
+  EXPECT_NEAR(calls[2].called_s, 0.6, 1e-9);  // half of the second
+  EXPECT_NEAR(calls[3].called_s, 0.8, 1e-9);
+  EXPECT_NEAR(calls[3].waited_s, 0.8, 1e-9);
+  EXPECT_EQ(calls[4].bytes, 8);
+}
+
+TEST(WithBuckets, LeavesAllGradientsTogether) {
+  for (const std::int64_t size : {1, 2, 25}) {
+    const Workload changed = with_buckets(workload(), {.first_bytes = kMiB, .bytes = size * kMiB});
+    EXPECT_EQ(gradient_bytes(changed.steps.front()), 6 * kMiB);
+  }
+}
+
+/// Buckets of these KiB, one each tenth of a second.
+Workload with_kib(const std::vector<std::int64_t>& sizes) {
+  MeasuredStep step{.compute_s = 2};
+  for (const std::int64_t size : sizes) {
+    const int bucket = static_cast<int>(step.calls.size());
+    step.calls.push_back({.bytes = size << 10, .bucket = bucket, .called_s = 0.1 * (bucket + 1), .waited_s = 1.5});
+  }
+  return {.ranks = 2, .steps = {step}};
+}
+
+std::vector<std::int64_t> kib_after(const std::vector<std::int64_t>& sizes, std::int64_t limit) {
+  const PlanLimits limits{.first_bytes = std::min(limit << 10, kMiB), .bytes = limit << 10};
+  std::vector<std::int64_t> planned = bucket_bytes(with_buckets(with_kib(sizes), limits).steps.front());
+  for (std::int64_t& bytes : planned) bytes >>= 10;
+  return planned;
+}
+
+TEST(WithBuckets, AsLargeAsTheMeasuredOnesAreTheMeasuredOnes) {
+  const std::vector<std::int64_t> measured = {1024, 1100, 9216, 1030, 2300, 700};
+  EXPECT_EQ(kib_after(measured, 1024), measured);
+  EXPECT_THAT(kib_after(measured, 2048), ElementsAre(1024, 1100 + 9216, 1030 + 2300, 700));
+}
+
+TEST(WithBuckets, AParameterIsNotDivided) {
+  // The bucket of 9 MiB was closed by a parameter of 8 MiB at least, since the others hold 1 MiB.
+  EXPECT_THAT(kib_after({1024, 1024, 9216, 1024, 1024}, 512),
+              ElementsAre(512, 512, 512, 512, 9216, 512, 512, 512, 512));
+}
+
+TEST(WithBuckets, AParameterAtTheBeginningIsNotDividedEither) {
+  // The first bucket is closed with 1 MiB at most.
+  EXPECT_THAT(kib_after({36416, 224}, 4096), ElementsAre(36416, 224));
+}
+
+TEST(WithBf16, HalvesTheBytesAndPaysForTheConversions) {
+  const HostCosts host{.copy_bytes_per_s = 6 * kMiB};
+  const Workload changed = with_bf16(workload(), host);
+  const MeasuredStep& step = changed.steps.front();
+  EXPECT_THAT(bucket_bytes(step), ElementsAre(kMiB, 2 * kMiB));
+  EXPECT_NEAR(step.compute_s, 1 + 1.25 + 0.75, 1e-9);
+  EXPECT_NEAR(step.calls[1].called_s, 0.4 + 1.25 / 3, 1e-9);
+  EXPECT_NEAR(step.calls[2].waited_s, 0.8 + 1.25, 1e-9);
+  EXPECT_NEAR(step.calls[3].called_s, 0.9 + 1.25 + 0.75, 1e-9);
+  EXPECT_EQ(step.calls[0].bytes, 10);
+}
+
+TEST(PowerSgdBytes, AreThoseOfTheFactorsOrOfWhatIsTooSmall) {
+  const PowerSgdBytes matrix = power_sgd_bytes({512, 256, 3, 3}, 2);
+  EXPECT_EQ(matrix.p, 512 * 2 * 4);
+  EXPECT_EQ(matrix.q, 2304 * 2 * 4);
+  EXPECT_EQ(matrix.plain, 0);
+  const PowerSgdBytes bias = power_sgd_bytes({512}, 2);
+  EXPECT_EQ(bias.p, 0);
+  EXPECT_EQ(bias.plain, 512 * 4);
+}
+
+TEST(WithPowerSgd, SendsTwoRoundsOfWhichTheSecondFollowsBackward) {
+  Workload known = workload();
+  known.shapes = {{1024, 1024}, {1024, 512}};  // 4 MiB and 2 MiB, of which the last come first
+  const Workload changed = with_power_sgd(known, 1, {});
+  const auto& calls = changed.steps.front().calls;
+  ASSERT_EQ(calls.size(), 6U);
+  EXPECT_EQ(calls[1].bytes, 1024 * 4);
+  EXPECT_EQ(calls[2].bytes, 1024 * 4);
+  EXPECT_EQ(calls[3].bytes, 512 * 4);
+  EXPECT_EQ(calls[4].bytes, 1024 * 4);
+  EXPECT_NEAR(calls[3].called_s, 0.8, 1e-9);
+  EXPECT_EQ(calls[5].bytes, 8);
+}
+
+TEST(WithZero, ReducesPartsAndGathersTheParametersAfterAShorterUpdate) {
+  const Workload changed = with_zero(workload(), 4);
+  const MeasuredStep& step = changed.steps.front();
+  EXPECT_NEAR(step.compute_s, 1 - 0.06, 1e-9);
+  ASSERT_EQ(step.calls.size(), 6U);
+  EXPECT_EQ(step.calls[0].kind, CallKind::kAllGather);
+  EXPECT_NEAR(step.calls[0].called_s, 0.04, 1e-9);
+  EXPECT_EQ(step.calls[2].kind, CallKind::kBroadcast);
+  EXPECT_NEAR(step.calls[2].called_s, 0.09, 1e-9);
+  EXPECT_EQ(step.calls[3].kind, CallKind::kReduceScatter);
+  EXPECT_EQ(step.calls[5].kind, CallKind::kAllReduce);
+}
+
+}  // namespace variants_test
 }  // namespace lockstep::schedule

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/store/store.h"
-
+// The store: what it keeps, how it is asked, and on which interface.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +15,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/store/interface_choice.h"
+#include "lockstep/store/store.h"
 #include "store/handshake.h"
+#include "store/table.h"
 #include "store/wire.h"
 
 namespace lockstep {
@@ -467,3 +469,123 @@ TEST(Token, IsLongAndNeverTheSame) {
 
 }  // namespace store_test
 }  // namespace lockstep
+
+namespace lockstep::store {
+namespace store_test {
+
+using ::testing::HasSubstr;
+
+std::string_view body_of(const std::string& frame) { return std::string_view(frame).substr(kHeaderBytes); }
+
+TEST(Wire, ReadsBackWhatItWrote) {
+  const std::string frame =
+      FrameWriter(Verb::kWait).number(-5).string(std::string("a\0b", 3)).strings({"x", "", "yy"}).take();
+  EXPECT_EQ(read_length(frame.data()), frame.size() - kHeaderBytes);
+  FrameReader reader(body_of(frame));
+  EXPECT_EQ(reader.byte(), static_cast<std::uint8_t>(Verb::kWait));
+  EXPECT_EQ(reader.number(), -5);
+  EXPECT_EQ(reader.string(), std::string("a\0b", 3));
+  EXPECT_EQ(reader.strings(), (std::vector<std::string>{"x", "", "yy"}));
+  EXPECT_TRUE(reader.complete());
+}
+
+TEST(Wire, EveryTornBodyIsIncomplete) {
+  const std::string frame =
+      FrameWriter(Verb::kCompareSet).string("key").string("old").number(7).strings({"a", "b"}).take();
+  for (std::size_t length = 0; length + 1 < frame.size() - kHeaderBytes; ++length) {
+    FrameReader reader(body_of(frame).substr(0, length));
+    reader.byte();
+    reader.string();
+    reader.string();
+    reader.number();
+    reader.strings();
+    EXPECT_FALSE(reader.complete()) << length;
+  }
+}
+
+TEST(Wire, ALengthBeyondTheBodyIsRefusedWithoutAllocatingIt) {
+  FrameReader reader(std::string_view("\xff\xff\xff\xff", 4));
+  EXPECT_EQ(reader.strings().size(), 1U);  // the first string failed
+  EXPECT_FALSE(reader.ok());
+}
+
+TEST(Wire, BytesLeftOverAreNotComplete) {
+  FrameReader reader("\x01more");
+  reader.byte();
+  EXPECT_TRUE(reader.ok());
+  EXPECT_FALSE(reader.complete());
+}
+
+TEST(Table, AddRefusesTextAndOverflow) {
+  Table table;
+  EXPECT_EQ(table.add("n", 9223372036854775807), 9223372036854775807);
+  EXPECT_EQ(table.add("n", 1), std::nullopt);
+  table.set("word", "12x");
+  EXPECT_EQ(table.add("word", 1), std::nullopt);
+  EXPECT_EQ(table.find("word"), "12x");
+}
+
+TEST(Table, CompareSetTakesUnsetForEmpty) {
+  Table table;
+  EXPECT_EQ(table.compare_set("k", "something", "new"), "");
+  EXPECT_EQ(table.find("k"), std::nullopt);
+  EXPECT_EQ(table.compare_set("k", "", "first"), "first");
+  EXPECT_EQ(table.compare_set("k", "", "second"), "first");
+}
+
+TEST(Table, TimeoutMessageNamesAFewKeysOnly) {
+  EXPECT_EQ(timeout_message({"a"}, 2), "the store did not get key 'a' within 2.0 s");
+  const std::vector<std::string> many(20, "k");
+  EXPECT_NE(timeout_message(many, 2).find("and 12 more"), std::string::npos);
+}
+
+const std::vector<Interface> kHost = {{"docker0", "172.17.0.1"}, {"eth0", "10.0.0.5"}, {"eth0", "fe80::5"},
+                                      {"eth1", "10.1.0.5"},      {"ib0", "fd00::5"},   {"lo", "127.0.0.1"}};
+
+std::string chosen(InterfaceWishes wishes) {
+  const auto choice = choose_interface(wishes, kHost);
+  return choice ? choice->name + " " + choice->address : "none";
+}
+
+std::string what_is_wrong(const InterfaceWishes& wishes) {
+  try {
+    (void)choose_interface(wishes, kHost);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(InterfaceChoice, WithoutAVariableItIsTheOneThatLeadsToTheStore) {
+  EXPECT_EQ(chosen({.towards = "10.1.0.5"}), "eth1 10.1.0.5");
+  EXPECT_EQ(chosen({.towards = "10.9.9.9"}), " 10.9.9.9");
+  EXPECT_EQ(chosen({}), "none");
+}
+
+TEST(InterfaceChoice, GloosVariableNamesOneOrSeveral) {
+  EXPECT_EQ(chosen({.gloo = "eth1", .nccl = "eth0", .towards = "10.0.0.5"}), "eth1 10.1.0.5");
+  EXPECT_EQ(chosen({.gloo = "eth7,docker0", .towards = "10.0.0.5"}), "docker0 172.17.0.1");
+  EXPECT_THAT(what_is_wrong({.gloo = "eth"}), HasSubstr("GLOO_SOCKET_IFNAME is 'eth', which fits no interface"));
+}
+
+TEST(InterfaceChoice, NcclsVariableListsBeginningsWholeNamesOrExceptions) {
+  EXPECT_EQ(chosen({.nccl = "eth", .towards = "127.0.0.1"}), "eth0 10.0.0.5");
+  EXPECT_EQ(chosen({.nccl = "=eth1"}), "eth1 10.1.0.5");
+  EXPECT_EQ(chosen({.nccl = "^docker,lo"}), "eth0 10.0.0.5");
+  EXPECT_EQ(chosen({.nccl = "^=docker0,eth0"}), "eth1 10.1.0.5");
+  EXPECT_THAT(what_is_wrong({.nccl = "=eth"}), HasSubstr("this host has docker0 (172.17.0.1), eth0 (10.0.0.5)"));
+}
+
+TEST(InterfaceChoice, AnAddressIsOfTheKindThatTheStoreHas) {
+  EXPECT_EQ(chosen({.gloo = "eth0", .towards = "fd00::1"}), "eth0 fe80::5");
+  EXPECT_EQ(chosen({.gloo = "ib0", .towards = "10.0.0.5"}), "ib0 fd00::5");
+}
+
+TEST(InterfaceChoice, TheLoopbackIsAmongTheInterfacesAndLast) {
+  const auto interfaces = list_interfaces();
+  ASSERT_FALSE(interfaces.empty());
+  EXPECT_THAT(interfaces.back().address, ::testing::AnyOf("127.0.0.1", "::1"));
+}
+
+}  // namespace store_test
+}  // namespace lockstep::store

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store with TLS: what a listener sees, whom a client trusts, and that nobody can sit in between.
-#include "lockstep/store/tls.h"
-
+// Who comes in: certificates, the secret and its proof.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-
+#include <sys/stat.h>
+#include <unistd.h>
 #include <asio.hpp>
 #include <asio/ssl.hpp>
+
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/store/presence.h"
+#include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
+#include "lockstep/store/tls.h"
+#include "store/entry.h"
 #include "store/wire.h"
 #include "support/certificate.h"
 #include "support/temp_dir.h"
@@ -29,6 +33,8 @@ using test::Certificate;
 using test::make_certificate;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// The store with TLS: what a listener sees, whom a client trusts, and that nobody can sit in between.
 
 constexpr auto kLong = seconds(60);
 
@@ -256,5 +262,195 @@ TEST_F(StoreTls, TheEnvironmentNamesTheFiles) {
   EXPECT_EQ(StoreAddress{}.trust, "");
 }
 
+class TokenFile : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& content, mode_t mode) const {
+    const auto file = folder_ / "token";
+    std::filesystem::remove(file);
+    std::ofstream(file) << content;
+    ::chmod(file.c_str(), mode);
+    return file;
+  }
+  static std::string usage_error(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "(no usage error)";
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(TokenFile, ThatIsNewIsThisUsersAndIsReadBack) {
+  const auto file = folder_ / "job.token";
+  const mode_t before = ::umask(0);
+  write_token_file(file);
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777U, 0600U);
+  EXPECT_EQ(read_token_file(file).size(), 64U);
+  EXPECT_THAT(usage_error([&] { write_token_file(file); }), HasSubstr("exists already"));
+  std::filesystem::create_symlink(folder_ / "elsewhere", folder_ / "link");
+  EXPECT_THAT(usage_error([&] { write_token_file(folder_ / "link"); }), HasSubstr("exists already"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
+}
+
+TEST_F(TokenFile, MustNotBeOpenToOthers) {
+  const std::string token = make_token();
+  EXPECT_EQ(read_token_file(write(token + "\n", 0600)), token);
+  EXPECT_EQ(read_token_file(write(token, 0400)), token);
+  for (const mode_t mode : {0644U, 0640U, 0660U, 0602U}) {
+    const auto file = write(token, mode);
+    EXPECT_THAT(usage_error([&] { (void)read_token_file(file); }), HasSubstr("chmod 600 " + file.string())) << mode;
+  }
+}
+
+TEST_F(TokenFile, OfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const auto file = write(make_token(), 0600);
+  ASSERT_EQ(::chown(file.c_str(), 4711, 4711), 0);
+  EXPECT_THAT(usage_error([&] { (void)read_token_file(file); }), HasSubstr("belongs to user 4711"));
+}
+
+TEST_F(TokenFile, IsARegularFile) {
+  const auto fifo = folder_ / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(usage_error([&] { (void)read_token_file(fifo); }), HasSubstr("no regular file"))
+      << "and it is not waited for";
+  EXPECT_THAT(usage_error([&] { (void)read_token_file("/dev/zero"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(usage_error([&] { (void)read_token_file(folder_.path()); }), HasSubstr("no regular file"));
+  EXPECT_THROW((void)read_token_file(folder_ / "missing"), DataError);
+}
+
+TEST_F(TokenFile, HoldsASecretOfOneLine) {
+  const auto problem = [&](const std::string& content) {
+    const auto file = write(content, 0600);
+    return usage_error([&] { (void)read_token_file(file); });
+  };
+  EXPECT_THAT(problem(""), HasSubstr("0 characters"));
+  EXPECT_THAT(problem("sesame\n"), HasSubstr("6 characters: a secret has 16"));
+  EXPECT_THAT(problem(std::string(10'000, 'x')), HasSubstr("characters"));
+  EXPECT_THAT(problem("0123456789abcdef\n0123456789abcdef"), HasSubstr("more than one line"));
+  EXPECT_THAT(problem("0123456789abcdef\x1b[0m"), HasSubstr("printable ASCII"));
+  EXPECT_THAT(usage_error([] { require_secret("none", "LOCKSTEP_TOKEN"); }), HasSubstr("LOCKSTEP_TOKEN holds 4"));
+}
+
+TEST(Loopback, IsWhatNoOtherMachineReaches) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"10.0.0.1", "0.0.0.0", "::", "192.0.2.1", "no.such.host.invalid", "128.0.0.1"}) {
+    EXPECT_FALSE(is_loopback(host)) << host;
+  }
+}
+
 }  // namespace tls_test
 }  // namespace lockstep
+
+namespace lockstep::store {
+namespace tls_test {
+
+using Kind = Entry::Step::Kind;
+
+const std::string kToken = "a token of some length";
+const std::string kPlain;
+
+// What a client says, without the frame's header.
+std::string words(FrameWriter& frame) { return frame.take().substr(kHeaderBytes); }
+std::string hello(const std::string& nonce, std::string_view magic = kMagic) {
+  return words(FrameWriter(Verb::kHello).string(magic).string(nonce));
+}
+std::string said(Verb verb, const std::string& bytes) { return words(FrameWriter(verb).string(bytes)); }
+
+Status status_of(const Entry::Step& step) {
+  return step.frame.empty() ? Status::kBadRequest : static_cast<Status>(step.frame[kHeaderBytes]);
+}
+std::string field_of(const Entry::Step& step) {
+  FrameReader answer(std::string_view(step.frame).substr(kHeaderBytes));
+  (void)answer.byte();
+  return answer.string();
+}
+
+// A client that has said hello.
+struct Guest {
+  explicit Guest(const std::string& knocks) : entry(kToken, knocks) {
+    nonces.client = make_nonce();
+    nonces.server = field_of(entry.take(hello(nonces.client), ""));
+  }
+  Entry entry;
+  Nonces nonces;
+};
+
+TEST(Entry, WithoutACertificateAProofOpensIt) {
+  Guest guest(kPlain);
+  const auto step = guest.entry.take(said(Verb::kProve, prove(kToken, Side::kClient, guest.nonces)), "");
+  EXPECT_EQ(step.kind, Kind::kKnown);
+  EXPECT_TRUE(is_proof(field_of(step), kToken, Side::kServer, guest.nonces));
+}
+
+TEST(Entry, WithACertificateAKnockComesBeforeTheProof) {
+  const std::string key = knock_key(kToken);
+  Guest guest(key);
+  EXPECT_EQ(guest.entry.take(said(Verb::kKnock, knock(key, guest.nonces)), "").kind, Kind::kEncrypt);
+  guest.nonces.binding = "of the connection";
+  const std::string proof = prove(kToken, Side::kClient, guest.nonces);
+  EXPECT_EQ(Guest(key).entry.take(said(Verb::kProve, proof), "").kind, Kind::kRefuse) << "it did not knock";
+  EXPECT_EQ(guest.entry.take(said(Verb::kProve, proof), guest.nonces.binding).kind, Kind::kKnown);
+}
+
+TEST(Entry, AProofOfAnotherConnectionIsRefused) {
+  const std::string key = knock_key(kToken);
+  Guest guest(key);
+  (void)guest.entry.take(said(Verb::kKnock, knock(key, guest.nonces)), "");
+  guest.nonces.binding = "there";
+  const auto step = guest.entry.take(said(Verb::kProve, prove(kToken, Side::kClient, guest.nonces)), "here");
+  EXPECT_EQ(step.kind, Kind::kRefuse);
+  EXPECT_EQ(status_of(step), Status::kRefused);
+}
+
+TEST(Entry, AKnockThatWasOverheardOpensNothing) {
+  const std::string key = knock_key(kToken);
+  const Guest first(key);
+  Guest again(key);
+  const auto step = again.entry.take(said(Verb::kKnock, knock(key, first.nonces)), "");
+  EXPECT_EQ(step.kind, Kind::kRefuse);
+  EXPECT_EQ(status_of(step), Status::kRefused);
+}
+
+TEST(Entry, AKnockWithTheTokenItselfAsItsKeyIsRefused) {
+  Guest guest(knock_key(kToken));
+  EXPECT_EQ(guest.entry.take(said(Verb::kKnock, knock(kToken, guest.nonces)), "").kind, Kind::kRefuse);
+}
+
+TEST(Entry, OneSideThatEncryptsAloneHearsThatTheOtherDoesNot) {
+  const std::string key = knock_key(kToken);
+  Guest plain_server(kPlain);
+  EXPECT_EQ(status_of(plain_server.entry.take(said(Verb::kKnock, knock(key, plain_server.nonces)), "")),
+            Status::kOtherMode);
+  Guest plain_client(key);
+  EXPECT_EQ(
+      status_of(plain_client.entry.take(said(Verb::kProve, prove(kToken, Side::kClient, plain_client.nonces)), "")),
+      Status::kOtherMode);
+}
+
+TEST(Entry, AnotherVersionHearsSo) {
+  Entry entry(kToken, kPlain);
+  const auto step = entry.take(hello(make_nonce(), "lockstep-store/2"), "");
+  EXPECT_EQ(step.kind, Kind::kRefuse);
+  EXPECT_EQ(status_of(step), Status::kOtherVersion);
+  EXPECT_LE(step.frame.size(), kMaxHelloBytes);
+}
+
+TEST(Entry, AnythingElseIsTurnedAway) {
+  const std::string other_verb = said(Verb::kSet, "key");
+  for (const std::string& body : {std::string(), std::string("GET / HTTP/1.1"), other_verb, hello("short")}) {
+    EXPECT_EQ(Entry(kToken, kPlain).take(body, "").kind, Kind::kTurnAway);
+  }
+  for (const std::string& body : {std::string(), hello(make_nonce()), other_verb}) {
+    EXPECT_EQ(Guest(kPlain).entry.take(body, "").kind, Kind::kTurnAway) << "after a hello";
+  }
+}
+
+}  // namespace tls_test
+}  // namespace lockstep::store

@@ -2,9 +2,14 @@
 // The tree order written plainly with tensors: what every backend's result is compared with, bit for bit.
 #pragma once
 
-#include <ATen/ATen.h>
-#include <ATen/core/ivalue.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/rand.h>
 
 #include <cstring>
 #include <map>
@@ -32,7 +37,7 @@ inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
   at::Tensor& values = drawn[{count, rank}];
   if (!values.defined()) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(rank * 7919 + count));
-    values = (at::rand({count}, generator, at::kDouble) - 0.5) * 2000.0;
+    values = at::rand({count}, generator, at::kDouble).sub(0.5).mul(2000.0);
   }
   return values;
 }
@@ -54,11 +59,11 @@ inline at::Tensor model_tree(const std::vector<at::Tensor>& wide, int lo, int hi
   const at::Tensor right = model_tree(wide, lo + power, hi, op);
   if (op == ReduceOp::kMin) return at::minimum(left, right);
   if (op == ReduceOp::kMax) return at::maximum(left, right);
-  if (op == ReduceOp::kProduct) return left * right;
+  if (op == ReduceOp::kProduct) return left.mul(right);
   if (op == ReduceOp::kBitAnd) return at::bitwise_and(left, right);
   if (op == ReduceOp::kBitOr) return at::bitwise_or(left, right);
   if (op == ReduceOp::kBitXor) return at::bitwise_xor(left, right);
-  return left + right;
+  return left.add(right);
 }
 
 inline at::Tensor model(const std::vector<at::Tensor>& inputs, ReduceOp op) {
@@ -67,7 +72,7 @@ inline at::Tensor model(const std::vector<at::Tensor>& inputs, ReduceOp op) {
   std::vector<at::Tensor> wide;
   for (const at::Tensor& input : inputs) wide.push_back(narrow ? input.to(at::kFloat) : input);
   at::Tensor result = model_tree(wide, 0, static_cast<int>(wide.size()), op);
-  if (op == ReduceOp::kMean) result = result / static_cast<double>(inputs.size());
+  if (op == ReduceOp::kMean) result = result.div(static_cast<double>(inputs.size()));
   return result.to(dtype).clone();
 }
 

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// With a make-believe CUDA that only knows which device is current in which thread.
-#include "lockstep/tensor/device.h"
-
+// Devices and memory.
+#include <ATen/ops/ones.h>
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <cstdlib>
 #include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/device.h"
+#include "lockstep/tensor/device_memory.h"
+#include "lockstep/tensor/memory.h"
+#include "support/sanitizer.h"
 
 namespace lockstep::tensor {
 namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
+
+// With a make-believe CUDA that only knows which device is current in which thread.
+
 C10_REGISTER_GUARD_IMPL(CUDA, FakeCuda);
 
 int current_in_new_thread(bool adopts) {
@@ -46,3 +56,48 @@ TEST(Device, AfterTheCpuWasChosenNoThreadTouchesAGpu) {
 
 }  // namespace device_test
 }  // namespace lockstep::tensor
+
+namespace lockstep {
+namespace device_test {
+
+TEST(DeviceMemory, OfTheCpuIsTheLargestResidentSet) {
+  const c10::Device cpu(c10::kCPU);
+  const std::int64_t before = memory_use(cpu).peak;
+  EXPECT_GT(before, std::int64_t{1} << 20);
+  constexpr std::int64_t kBytes = 256 << 20;
+  { const at::Tensor written = at::ones({kBytes / 4}); }
+  EXPECT_GE(memory_use(cpu).peak, kBytes) << "memory that was given back counts";
+  EXPECT_GT(memory_use(cpu).peak, before);
+  EXPECT_EQ(memory_use(cpu).reserved, std::nullopt);
+}
+
+TEST(DeviceMemory, OfAnotherKindOfDeviceIsAUsageError) {
+  EXPECT_THROW((void)memory_use(c10::Device(c10::DeviceType::Meta)), UsageError);
+}
+
+TEST(DeviceMemory, IsReadFromTheKernelsTextWhateverElseStandsThere) {
+  EXPECT_EQ(tensor::parse_peak_resident("Name:\tx\nVmPeak:\t 99 kB\nVmHWM:\t    1234 kB\nVmRSS:\t 5 kB\n"),
+            1234 * 1024);
+  EXPECT_EQ(tensor::parse_peak_resident("Name:\tx\n"), 0);
+  EXPECT_EQ(tensor::parse_peak_resident("VmHWM:"), 0);
+}
+
+constexpr std::size_t kLarge = std::size_t{64} << 20;
+
+TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
+  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some of their own
+  void* before = std::malloc(kLarge);
+  ASSERT_NE(before, nullptr);
+  EXPECT_EQ(mallinfo2().hblks, mapped + 1) << "glibc maps large blocks until it is told otherwise";
+  std::free(before);
+  keep_freed_memory();
+  void* after = std::malloc(kLarge);
+  ASSERT_NE(after, nullptr);
+  EXPECT_EQ(mallinfo2().hblks, mapped);
+  std::free(after);
+  EXPECT_GE(mallinfo2().fordblks, kLarge) << "the freed block stays with the process";
+}
+
+}  // namespace device_test
+}  // namespace lockstep

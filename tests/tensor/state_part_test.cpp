@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state cut into parts and joined again, for every number of parts.
-#include "lockstep/tensor/state_part.h"
-
+// Tensors together: by name, in one piece of memory, in parts.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/flat_layout.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/state_part.h"
 
 namespace lockstep {
 namespace state_part_test {
+
+using ::testing::HasSubstr;
+
+// A state cut into parts and joined again, for every number of parts.
 
 StateDict example() {
   StateDict state;
@@ -140,5 +150,113 @@ TEST(StatePart, PartsThatMakeNoWholeAreRefusedByName) {
   EXPECT_EQ(why_not(parts), "two parts hold 'n'");
 }
 
+/// What load_tensors says of `state`, or "" where it takes it.
+std::string complaint(const NamedTensors& items, const StateDict& state) {
+  try {
+    load_tensors(items, state);
+  } catch (const DataError& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(NamedTensors, KeepTiedWeightsUnderTheirFirstName) {
+  const at::Tensor shared = at::ones({2});
+  const NamedTensors kept = tensor::without_repeats({{"a", shared}, {"b", shared}, {"c", at::ones({1})}, {"d", {}}});
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].first, "a");
+  EXPECT_EQ(kept[1].first, "c");
+}
+
+TEST(NamedTensors, LoadWhatWasSaved) {
+  const NamedTensors from{{"w", at::full({2, 2}, 3.0)}};
+  const NamedTensors into{{"w", at::zeros({2, 2})}};
+  EXPECT_EQ(complaint(into, to_state_dict(from)), "");
+  EXPECT_TRUE(into[0].second.equal(from[0].second));
+}
+
+TEST(NamedTensors, LoadIntoParametersThatRequireGradients) {
+  const at::Tensor weight = at::zeros({2}).requires_grad_();
+  EXPECT_EQ(complaint({{"w", weight}}, {{"w", at::ones({2})}}), "");
+  EXPECT_TRUE(weight.is_leaf());
+  EXPECT_TRUE(weight.detach().equal(at::ones({2})));
+}
+
+TEST(NamedTensors, RefuseAStateThatDoesNotFitAndCopyNothing) {
+  const NamedTensors into{{"a", at::zeros({2})}, {"weight", at::zeros({2, 3})}};
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}}), HasSubstr("lacks 'weight' (Float [2, 3])"));
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({3, 2})}}),
+              HasSubstr("'weight' is Float [3, 2] in the saved state and Float [2, 3] here"));
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({2, 3}, at::kDouble)}}), HasSubstr("Double"));
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", std::int64_t{3}}}), HasSubstr("'weight' is no tensor"));
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({2, 3})}, {"weights", 1.0}}),
+              HasSubstr("did you mean 'weight'?"));
+  EXPECT_TRUE(into[0].second.equal(at::zeros({2})));
+}
+
+TEST(NamedTensors, LoadTiedWeightsUnderAnyOfTheirNames) {
+  const at::Tensor shared = at::zeros({2});
+  const NamedTensors into{{"a", shared}, {"b", shared}, {"c", at::zeros({1})}};
+  const at::Tensor other = at::ones({1});
+  EXPECT_EQ(complaint(into, {{"a", at::full({2}, 1.0)}, {"b", at::full({2}, 1.0)}, {"c", other}}), "");
+  EXPECT_TRUE(shared.equal(at::full({2}, 1.0)));
+  EXPECT_EQ(complaint(into, {{"b", at::full({2}, 2.0)}, {"c", other}}), "");
+  EXPECT_TRUE(shared.equal(at::full({2}, 2.0)));
+  const at::Tensor nans = at::full({2}, std::nan(""));
+  EXPECT_EQ(complaint(into, {{"a", nans}, {"b", nans.clone()}, {"c", other}}), "") << "bits are compared, not numbers";
+  EXPECT_THAT(complaint(into, {{"c", other}}), HasSubstr("lacks 'a'"));
+  EXPECT_THAT(complaint(into, {{"a", at::full({2}, 0.0)}, {"b", at::full({2}, -0.0)}, {"c", other}}),
+              HasSubstr("'a' and 'b' are one tensor here and differ"));
+}
+
 }  // namespace state_part_test
 }  // namespace lockstep
+
+namespace lockstep::tensor {
+namespace state_part_test {
+
+using Strides = std::vector<std::int64_t>;
+
+TEST(FlatLayout, StartsEachTensorOnACacheLine) {
+  const FlatLayout floats =
+      flat_layout({{"a", at::ones({3})}, {"b", at::ones({17})}, {"c", at::ones({0})}}, at::kFloat);
+  EXPECT_EQ(floats.slots[0].offset, 0);
+  EXPECT_EQ(floats.slots[1].offset, 16);
+  EXPECT_EQ(floats.slots[2].offset, 48);
+  EXPECT_EQ(floats.numel, 48);
+  const FlatLayout halves =
+      flat_layout({{"a", at::ones({3}, at::kBFloat16)}, {"b", at::ones({1}, at::kBFloat16)}}, at::kBFloat16);
+  EXPECT_EQ(halves.slots[1].offset, 32);
+}
+
+TEST(FlatLayout, KeepsChannelsLastStridesAndMemoryOrder) {
+  const at::Tensor weight =
+      at::arange(3 * 16 * 3 * 3, at::kFloat).view({3, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const FlatLayout layout = flat_layout({{"pad", at::ones({1})}, {"w", weight}}, at::kFloat);
+  EXPECT_EQ(layout.slots[1].strides, (Strides{144, 1, 48, 16}));
+  const at::Tensor buffer = at::zeros({layout.numel});
+  const at::Tensor view = flat_view(buffer, layout.slots[1]);
+  view.copy_(weight);
+  EXPECT_TRUE(view.equal(weight));
+  EXPECT_EQ(buffer[16 + 1].item<float>(), weight.data_ptr<float>()[1]);
+}
+
+TEST(FlatLayout, MakesOverlappingTensorsContiguous) {
+  const FlatLayout layout = flat_layout({{"e", at::ones({1, 3}).expand({2, 3})}}, at::kFloat);
+  EXPECT_EQ(layout.slots[0].strides, (Strides{3, 1}));
+}
+
+TEST(FlatLayout, ViewsAPartOfALargerBuffer) {
+  const at::Tensor whole = at::zeros({64});
+  const FlatLayout layout = flat_layout({{"a", at::ones({2})}}, at::kFloat);
+  flat_view(whole.narrow(0, 32, 32), layout.slots[0]).fill_(1);
+  EXPECT_EQ(whole[32].item<float>(), 1);
+  EXPECT_EQ(whole[0].item<float>(), 0);
+}
+
+TEST(FlatLayout, RefusesAnotherDtype) {
+  EXPECT_THROW((void)flat_layout({{"a", at::ones({2}, at::kDouble)}}, at::kFloat), UsageError);
+}
+
+}  // namespace state_part_test
+}  // namespace lockstep::tensor

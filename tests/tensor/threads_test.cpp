@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/tensor/threads.h"
-
+// Bits that do not depend on threads, processors or earlier random numbers.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randperm.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -14,11 +23,17 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/random.h"
+#include "lockstep/tensor/threads.h"
 #include "support/scarce.h"
+#include "support/shell.h"
 
 namespace lockstep {
 namespace threads_test {
+
+using ::testing::HasSubstr;
 
 TEST(SetThreads, SetsThoseOfLibtorch) {
   const int before = at::get_num_threads();
@@ -100,7 +115,9 @@ TEST(ParallelFor, TakesEachNumberOnceInRangesOfTheGrainAtLeast) {
   std::int64_t next = 5;
   for (const auto& [begin, end] : ranges) {
     EXPECT_EQ(begin, next);
-    if (end != 47) EXPECT_GE(end - begin, 14);  // libtorch's: 42 numbers on three threads
+    if (end != 47) {
+      EXPECT_GE(end - begin, 14);  // libtorch's: 42 numbers on three threads
+    }
     next = end;
   }
   EXPECT_EQ(next, 47);
@@ -117,6 +134,92 @@ TEST(ParallelFor, GivesTheErrorOfARangeToItsCaller) {
   tensor::parallel_for(3, 3, 1, [&](std::int64_t, std::int64_t) { ++calls; });
   EXPECT_EQ(calls, 0);
 }
+
+// Programs are started again with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
+
+/// A product that wide and narrow kernels round differently: 700 terms a sum.
+std::uint64_t digest_of_a_product() {
+  std::vector<float> left(300 * 700);
+  std::vector<float> right(700 * 200);
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = static_cast<float>(i * 7919 % 10007) / 10007.0F;
+  for (std::size_t i = 0; i < right.size(); ++i) right[i] = static_cast<float>(i * 6007 % 9973) / 9973.0F - 0.3F;
+  const at::Tensor product =
+      at::matmul(at::from_blob(left.data(), {300, 700}), at::from_blob(right.data(), {700, 200}));
+  std::uint64_t digest = 14695981039346656037ULL;
+  for (const float number :
+       std::vector<float>(product.data_ptr<float>(), product.data_ptr<float>() + product.numel())) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &number, sizeof(bits));
+    digest = (digest ^ bits) * 1099511628211ULL;
+  }
+  return digest;
+}
+
+/// What the test PrintsItsKernels says in a program that is started with `setting`.
+std::string printed_with(const std::string& setting) {
+  return lockstep::testing::run_shell(setting + " " + lockstep::testing::this_program() +
+                                      " --gtest_filter=BlasKernels.PrintsItsKernels")
+      .text;
+}
+
+TEST(BlasKernels, PrintsItsKernels) {
+  const auto library = blas::loaded();
+  fmt::print("kernels [{}] digest [{}]\n", library ? library->text() : "none", digest_of_a_product());
+}
+
+TEST(BlasKernels, AreThoseThatTheProcessorCanRunWithoutBeingAsked) {
+  const auto library = blas::loaded();
+  if (!library) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
+  if (library->by_user) GTEST_SKIP() << "OPENBLAS_CORETYPE is set";
+  EXPECT_EQ(blas::better_core(library->core, blas::cpu_features()), "") << library->text();
+}
+
+TEST(BlasKernels, OfAProgramThatChangedThemHaveTheBitsOfOneThatBeganWithThem) {
+  const auto library = blas::loaded();
+  if (!library) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
+  // Both are new programs: threads and memory of the tests before this one change how a product is cut.
+  const std::string changed = printed_with("env -u OPENBLAS_CORETYPE");
+  const std::size_t digest = changed.find("digest [");
+  ASSERT_NE(digest, std::string::npos) << changed;
+  EXPECT_THAT(printed_with("OPENBLAS_CORETYPE=" + library->core),
+              HasSubstr(changed.substr(digest, changed.find(']', digest) - digest + 1)))
+      << library->text();
+}
+
+TEST(BlasKernels, OfTheUserStay) {
+  if (!blas::loaded() || !blas::cpu_features().avx2) GTEST_SKIP() << "no OpenBLAS with kernels to choose from";
+  EXPECT_THAT(printed_with("OPENBLAS_CORETYPE=Nehalem"), HasSubstr("Nehalem kernels (OPENBLAS_CORETYPE was set)"));
+}
+
+TEST(BlasKernels, AreNamedToProgramsThatALauncherStarts) {
+  const auto library = blas::loaded();
+  if (!library || library->by_user) GTEST_SKIP() << "nothing to choose";
+  EXPECT_EQ(blas::core_for_programs(), library->detected.empty() ? "" : library->core);
+}
+
+TEST(Random, StateBringsTheSameNumbersBack) {
+  seed_all(7);
+  const at::Tensor state = random_state();
+  const at::Tensor first = at::rand({5});
+  EXPECT_FALSE(at::rand({5}).equal(first));
+  set_random_state(state);
+  EXPECT_TRUE(at::rand({5}).equal(first));
+}
+
+TEST(Random, GeneratorGivesPythonsPermutation) {
+  // python3: torch.randperm(8, generator=torch.Generator().manual_seed(3)).tolist()
+  const at::Tensor order = at::randperm(8, make_generator(3));
+  const std::vector<std::int64_t> got(order.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>() + 8);
+  EXPECT_EQ(got, (std::vector<std::int64_t>{2, 4, 3, 5, 1, 0, 6, 7}));
+}
+
+TEST(Random, StreamsOfOneSeedDiffer) {
+  EXPECT_NE(stream_seed(1, 0), stream_seed(1, 1));
+  EXPECT_NE(stream_seed(1, 1), stream_seed(2, 1));
+  EXPECT_EQ(stream_seed(5, 9), stream_seed(5, 9));
+}
+
+TEST(Random, RefusesAForeignState) { EXPECT_THROW(set_random_state(at::ones({3})), DataError); }
 
 }  // namespace threads_test
 }  // namespace lockstep

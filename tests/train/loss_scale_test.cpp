@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs with a scaled loss, forced on in float32 on CPUs: what is skipped, on whom, and what a checkpoint keeps of it.
-#include "train/step/loss_scale.h"
-
+// Losses that are scaled, and gradients that are not finite.
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdlib>
 #include <limits>
@@ -11,11 +15,17 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/inspect.h"
 #include "lockstep/parallel/zero.h"
+#include "lockstep/train/function_task.h"
+#include "lockstep/train/trainer.h"
 #include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
+#include "train/step/loss_scale.h"
+#include "train/step/not_finite.h"
 
 namespace lockstep {
 namespace loss_scale_test {
@@ -30,6 +40,8 @@ using ::lockstep::testing::run_ranks;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
+
+// Runs with a scaled loss, forced on in float32 on CPUs: what is skipped, on whom, and what a checkpoint keeps of it.
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -245,4 +257,282 @@ TEST(LossScale, AFactorOutOfRangeIsAUsageError) {
 }
 
 }  // namespace loss_scale_test
+}  // namespace lockstep
+
+// What is said of gradients and losses that are not finite, or unusual.
+
+namespace lockstep::train {
+namespace not_finite_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+at::Tensor with_gradient(const std::vector<float>& gradient) {
+  at::Tensor parameter = at::ones({static_cast<std::int64_t>(gradient.size())}).requires_grad_();
+  parameter.mutable_grad() = at::tensor(gradient);
+  return parameter;
+}
+
+TEST(NonFiniteGradients, AreNamedWithTheNumberOfTheirElements) {
+  EXPECT_EQ(non_finite_gradients({{"a", with_gradient({1, 2})}}), "");
+  EXPECT_EQ(non_finite_gradients({{"a", with_gradient({1, 2})}, {"b", with_gradient({kNan, 2, kNan})}}),
+            "b (2 of 3 elements)");
+  EXPECT_EQ(non_finite_gradients({{"a", with_gradient({kNan})}, {"b", with_gradient({kNan})}}),
+            "a (1 of 1 elements) and 1 more of 2 parameters");
+}
+
+TEST(BadLosses, AreNamedByRankAndReplica) {
+  EXPECT_EQ(ranks_with_bad_loss({{}, {}}), "");
+  EXPECT_EQ(ranks_with_bad_loss({{}, {2, 3}}), "on rank 1 (replicas 2, 3)");
+  EXPECT_EQ(ranks_with_bad_loss({{0}, {}, {2}}), "on rank 0 (replica 0), rank 2 (replica 2)");
+  EXPECT_EQ(ranks_with_bad_loss({{0}, {1}}), "on every rank");
+}
+
+TEST(NormWatch, TellsOfANormFarAboveTheMedianOnly) {
+  NormWatch watch;
+  EXPECT_EQ(watch.add(1000), std::nullopt) << "there is nothing to compare it with";
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(watch.add(1 + 0.1 * (i % 10)), std::nullopt);
+  EXPECT_EQ(watch.add(10), std::nullopt);
+  const auto ratio = watch.add(150);
+  ASSERT_TRUE(ratio);
+  EXPECT_NEAR(*ratio, 100, 10);
+}
+
+TEST(LargestGradient, IsNamedWithItsShareOfTheSquares) {
+  EXPECT_EQ(largest_gradient({{"a", with_gradient({1})}, {"b", with_gradient({3})}}), "b has 90 % of it");
+}
+
+struct LineNet : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return line(x); }
+  torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
+};
+
+/// The gradient of the root is infinite at 0, and the loss is 0.
+TaskOptions with_bad_gradient() {
+  return {
+      .model = [] { return LineNet(); },
+      .dataset =
+          [](const std::string&) { return make_dataset(8, [](std::int64_t) { return Sample{at::full({1}, 1.0)}; }); },
+      .loss = [](const at::Tensor& output, const Batch& /*batch*/) { return (output * 0).sqrt().mean(); }};
+}
+
+std::string error_of(const Job& job, const TaskOptions& options, TrainConfig config) {
+  const test::TempDir folder;
+  FunctionTask task(options);
+  config.max_steps = 3;
+  config.data.train = "made up";
+  try {
+    (void)Trainer(job, task, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
+    return "no error";
+  } catch (const DataError& error) {
+    return error.message();
+  }
+}
+
+TEST(Training, EndsAtTheFirstGradientThatIsNotFinite) {
+  TrainConfig config;
+  config.check_gradients = true;
+  EXPECT_THAT(
+      error_of(testing::alone(), with_bad_gradient(), config),
+      HasSubstr("step 1: the gradient is not finite: line.weight (1 of 1 elements) and 1 more of 2 parameters"));
+  config.check_gradients = false;
+  config.clip_norm = 1;
+  EXPECT_THAT(error_of(testing::alone(), with_bad_gradient(), config), HasSubstr("step 1: the gradient is not finite"));
+}
+
+RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
+  TaskOptions options = with_bad_gradient();
+  options.loss = [rank = job.rank()](const at::Tensor& output, const Batch& /*batch*/) {
+    return rank == 1 ? output.mean() * kNan : output.mean();
+  };
+  EXPECT_THAT(error_of(job, options, {}),
+              AllOf(HasSubstr("the loss of step 1 is nan"), HasSubstr("on rank 1 (replica 1)")));
+  TrainConfig clipped;
+  clipped.clip_norm = 1;
+  EXPECT_THAT(error_of(job, options, clipped), HasSubstr("the loss of step 1 is nan on rank 1 (replica 1)"));
+}
+
+}  // namespace not_finite_test
+}  // namespace lockstep::train
+
+// A gradient that is not finite under a loss that is: no checkpoint keeps what comes of it, and the run can go on.
+namespace lockstep {
+namespace finite_saves_test {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct LineNet : torch::nn::Module {
+  LineNet() { mask = register_buffer("mask", at::full({3}, -kInf)); }
+  at::Tensor forward(const at::Tensor& x) { return line(x); }
+  torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
+  at::Tensor mask;  // as an attention has one
+};
+
+/// The gradient of the root is infinite at 0: times 0 it is none, and the loss is finite. In step 6 only.
+TaskOptions root_task(bool spoils) {
+  return {.model = [] { return LineNet(); },
+          .dataset =
+              [](const std::string&) {
+                return make_dataset(
+                    64, [](std::int64_t i) { return Sample{at::full({1}, 0.01 * static_cast<double>(i))}; });
+              },
+          .loss =
+              [spoils](const at::Tensor& output, const Batch& batch) {
+                const at::Tensor loss = output.square().mean();
+                const bool now = spoils && batch.epoch == 0 && batch.step == 5;
+                return now ? loss + (output * 0).sqrt().mean() : loss;
+              }};
+}
+
+TrainConfig config_of(std::int64_t steps) {
+  TrainConfig config;
+  config.max_steps = steps;
+  config.epochs = 3;
+  config.replicas = 2;
+  config.batch_size = 1;
+  config.schedule.type = "none";
+  config.data.train = "made up";
+  config.checkpoint = {.every_steps = 1, .keep_last = 3};
+  return config;
+}
+
+std::string error_of(const Job& job, const fs::path& run_dir, TrainConfig config, bool spoils = true) {
+  FunctionTask task(root_task(spoils));
+  try {
+    (void)Trainer(job, task, config, {.recipe = "line", .run_dir = run_dir, .resume = "auto"}).fit();
+    return "";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+std::string newest_of(const fs::path& run) {
+  return find_newest(FileSystem::system(), run / "checkpoints").value_or("none").filename().string();
+}
+
+TEST(FiniteSaves, TheRunEndsAsWithALossThatIsNotFiniteAndNamesTensorAndLastGoodCheckpoint) {
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    const TempDir folder;
+    TrainConfig config = config_of(12);
+    config.optimizer.type = optimizer;
+    config.checkpoint.async = false;
+    const std::string error = error_of(alone(), folder / "run", config);
+    EXPECT_THAT(error, AllOf(HasSubstr("the checkpoint of step 6 is not saved: model/line.bias is not finite (1 of 1 "),
+                             HasSubstr("the last good one is "), HasSubstr("step-00000005, and ")));
+    EXPECT_EQ(newest_of(folder / "run"), "step-00000005");
+    EXPECT_THAT(error_of(alone(), folder / "run", config), HasSubstr("step 6 is not saved")) << "it comes again";
+    EXPECT_EQ(error_of(alone(), folder / "run", config, /*spoils=*/false), "");
+    EXPECT_EQ(newest_of(folder / "run"), "step-00000012");
+  }
+}
+
+TEST(FiniteSaves, InTheBackgroundAndAtTheEndOfARunItIsTheSame) {
+  for (const std::int64_t steps : {6, 12}) {
+    const TempDir folder;
+    EXPECT_THAT(error_of(alone(), folder / "run", config_of(steps)),
+                AnyOf(HasSubstr("the checkpoint of step 6 is not saved: model/line.bias is not finite"),
+                      HasSubstr("the loss of step 7 is ")));
+    EXPECT_EQ(newest_of(folder / "run"), "step-00000005");
+  }
+}
+
+std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
+
+class ByAllRanks : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
+
+TEST_P(ByAllRanks, EachEndsWithTheErrorAndNoCheckpointIsSpoilt) {
+  const TempDir folder;
+  const auto [zero, background] = GetParam();
+  run_ranks(current_test(),
+            [](Job& job) {
+              TrainConfig config = config_of(12);
+              config.optimizer.zero = variable("LOCKSTEP_TEST_ZERO") == "1";
+              config.checkpoint.async = variable("LOCKSTEP_TEST_ASYNC") == "1";
+              config.checkpoint.sharded = true;
+              EXPECT_THAT(error_of(job, variable("LOCKSTEP_TEST_RUN"), config),
+                          AnyOf(AllOf(HasSubstr("the checkpoint of step 6 is not saved: "), HasSubstr("is not finite")),
+                                HasSubstr("the loss of step 7 is ")));
+            },
+            {.world = 2,
+             .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()},
+                     {"LOCKSTEP_TEST_ZERO", zero ? "1" : "0"},
+                     {"LOCKSTEP_TEST_ASYNC", background ? "1" : "0"}}});
+  EXPECT_EQ(newest_of(folder / "run"), "step-00000005");
+  EXPECT_EQ(not_finite_in(FileSystem::system(), folder / "run/checkpoints/step-00000005"), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(ZeroAndNotInTheBackgroundAndNot, ByAllRanks,
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool()));
+
+/// A run of a version before this one, or of somebody who wanted to look at it.
+void run_into_spoilt_checkpoint(const fs::path& run) {
+  TrainConfig config = config_of(6);
+  config.checkpoint.require_finite = false;
+  ASSERT_EQ(error_of(alone(), run, config), "");
+  ASSERT_EQ(newest_of(run), "step-00000006");
+}
+
+TEST(FiniteSaves, ARunWhoseNewestCheckpointIsSpoiltGoesOnFromTheOneBefore) {
+  const TempDir folder;
+  run_into_spoilt_checkpoint(folder / "run");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(error_of(alone(), folder / "run", config_of(12), /*spoils=*/false), "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("step-00000006 is skipped: model/line.bias is not finite (1 of 1 elements)"));
+  EXPECT_EQ(newest_of(folder / "run"), "step-00000012");
+}
+
+TEST(FiniteSaves, ASpoiltCheckpointThatIsNamedIsRefusedWithTheOneBefore) {
+  const TempDir folder;
+  run_into_spoilt_checkpoint(folder / "run");
+  const fs::path spoilt = folder / "run/checkpoints/step-00000006";
+  FunctionTask task(root_task(false));
+  TrainConfig config = config_of(12);
+  try {
+    (void)Trainer(alone(), task, config, {.recipe = "line", .resume = spoilt.string()}).fit();
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("step-00000006: model/line.bias is not finite"),
+                                    HasSubstr("the newest good one before it: "), HasSubstr("step-00000005")));
+  }
+  const fs::path good = folder / "run/checkpoints/step-00000005";
+  EXPECT_EQ(Trainer(alone(), task, config, {.recipe = "line", .resume = good.string()}).fit().steps, 12);
+}
+
+struct NormNet : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return line(norm(x)); }
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(1));
+  torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
+};
+
+TEST(FiniteSaves, AnOverflowWhoseStepIsLeftOutDoesNotSpoilRunningStatistics) {
+  const TempDir folder;
+  TaskOptions options = root_task(/*spoils=*/false);
+  options.model = [] { return NormNet(); };
+  options.forward = [](NormNet& net, const Batch& batch) {
+    return net.forward(batch.step == 1 ? (batch.data + 1) * kInf : batch.data);
+  };
+  FunctionTask task(options);
+  TrainConfig config = config_of(5);
+  config.batch_size = 4;
+  config.grad_scaler.enabled = "true";
+  const TrainResult result = Trainer(alone(), task, config, {.recipe = "norm", .run_dir = folder / "run"}).fit();
+  EXPECT_EQ(result.skipped_steps, 1);
+  const StateDict model = load_checkpoint((folder / "run").string()).state("model");
+  EXPECT_TRUE(std::get<at::Tensor>(model.at("norm.running_mean")).isfinite().all().item<bool>());
+  EXPECT_NE(std::get<at::Tensor>(model.at("norm.running_mean")).item<float>(), 0);
+}
+
+}  // namespace finite_saves_test
 }  // namespace lockstep

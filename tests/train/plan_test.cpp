@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/plan/plan.h"
-
+// What is decided before a run, and what is kept of it.
+#include <ATen/Context.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/conv.h>
 
 #include <cmath>
 
+#include "lockstep/base/error.h"
+#include "lockstep/train/prepare.h"
+#include "support/fault_of.h"
+#include "train/plan/plan.h"
+#include "train/plan/run_state.h"
+#include "train/report/run_log.h"
+#include "train/settings/precision.h"
 #include "train/settings/schedule_choice.h"
 
 namespace lockstep::train {
 namespace plan_test {
+
+using test::fault_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Plan, CountsOptimizerStepsOverAccumulatedBatches) {
   TrainConfig config;
@@ -130,5 +145,233 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
+// The state of a run as a checkpoint holds it, which anybody may have made.
+
+/// With every entry there is.
+StateDict full_state() {
+  RunState run{.step = 12, .epoch = 1, .batch = 4, .samples = 64, .loss_sum = 0.5, .loss_count = 8, .skipped = 2};
+  run.best = Metric{.name = "accuracy", .value = 0.5};
+  run.best_step = 8;
+  run.plateau = PlateauState{.lr = 0.1, .bad = 1, .cooldown = 2};
+  run.stages.stage = 2;
+  run.stages.base_step = 8;
+  run.begun_replicas = 2;
+  return to_state(run);
+}
+
+TEST(RunState, IsReadBackAsItWasWritten) {
+  const RunState run = run_state_of(full_state());
+  EXPECT_EQ(run.step, 12);
+  EXPECT_EQ(run.batch, 4);
+  EXPECT_EQ(run.stages.stage, 2);
+  EXPECT_EQ(run.stages.base_step, 8);
+  EXPECT_EQ(run.begun_replicas, 2);
+}
+
+TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {
+  int counts = 0;
+  for (const auto& [name, value] : full_state()) {
+    if (!std::holds_alternative<std::int64_t>(value)) continue;
+    ++counts;
+    for (const std::int64_t absurd : {std::int64_t{-5}, std::int64_t{1'000'000'000'000'000'000}, INT64_MIN}) {
+      StateDict state = full_state();
+      state[name] = absurd;
+      EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(state); }),
+                  AllOf(HasSubstr(name + " is " + std::to_string(absurd)), HasSubstr("make sense")))
+          << name;
+    }
+  }
+  EXPECT_GE(counts, 10);
+  StateDict third = full_state();
+  third["stages.stage"] = std::int64_t{3};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(third); }), HasSubstr("1 and 2 make sense"));
+}
+
+// Such an epoch would have no end.
+TEST(RunState, StandsNotBehindTheLastBatchOfItsEpoch) {
+  const RunState run = run_state_of(full_state());
+  EXPECT_NO_THROW(require_place(run, 4));
+  EXPECT_THAT(fault_of<DataError>([&] { require_place(run, 3); }), HasSubstr("batch is 4, and an epoch has 3 batches"));
+}
+
+constexpr const char* kUpToTwo = R"({"event": "start", "step": 9}
+{"event": "step", "step": 1, "loss": 0.5}
+{"event": "step", "step": 2, "loss": null}
+{"event": "epoch", "epoch": 1, "step": 2}
+)";
+
+constexpr const char* kLater = R"({"event": "step", "step": 3, "loss": 0.25}
+{"event": "epoch", "epoch": 2, "step": 4}
+{"event": "report", "epoch": 2, "step": 4, "report": {}}
+{"event": "resume", "step": 3}
+)";
+
+TEST(RunLog, LaterStepsEpochsAndResumesGoAndTheRestStays) {
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + kLater, 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 0);
+}
+
+TEST(RunLog, EventsWithoutAStepAreNoneOfALaterOne) {
+  const std::string lines = "{\"event\": \"step\"}\n{\"step\": 7}\n{\"event\": \"epoch\", \"step\": \"7\"}\n";
+  EXPECT_EQ(keep_log_up_to(lines, 0).text, lines);
+}
+
+TEST(RunLog, ATornLastLineGoes) {
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + R"({"event": "step", "st)", 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 1);
+}
+
+TEST(RunLog, AWholeLastLineGetsTheNewlineThatTheKillTook) {
+  const std::string whole = kUpToTwo;
+  const KeptLog kept = keep_log_up_to(whole.substr(0, whole.size() - 1), 2);
+  EXPECT_EQ(kept.text, whole);
+  EXPECT_EQ(kept.damaged, 0);
+}
+
+TEST(RunLog, WhatIsNoObjectIsCountedWhereverItStands) {
+  const KeptLog kept = keep_log_up_to("[1]\n\n" + std::string(kUpToTwo) + "{]\n", 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 3);
+}
+
+TEST(RunLog, AnEmptyLogStaysEmpty) { EXPECT_EQ(keep_log_up_to("", 0).text, ""); }
+
 }  // namespace plan_test
 }  // namespace lockstep::train
+
+namespace lockstep {
+namespace plan_test {
+
+using train::precision_text;
+
+const c10::Device kCpu(c10::kCPU);
+const c10::Device kCuda(c10::kCUDA, 0);
+
+/// libtorch's switches as they were, at the end of a test.
+class Tf32 : public ::testing::Test {
+ protected:
+  Tf32() : products_(at::globalContext().allowTF32CuBLAS()), convolutions_(at::globalContext().allowTF32CuDNN()) {}
+  ~Tf32() override {
+    at::globalContext().setAllowTF32CuBLAS(products_);
+    at::globalContext().setAllowTF32CuDNN(convolutions_);
+  }
+
+  static std::string text_with(const std::string& tf32) {
+    TrainConfig config;
+    config.tf32 = tf32;
+    train::use_tf32(config);
+    return precision_text(config, kCuda);
+  }
+
+ private:
+  bool products_;
+  bool convolutions_;
+};
+
+TEST_F(Tf32, IsPyTorchsChoiceUnlessSet) {
+  EXPECT_EQ(text_with("default"), "float32, channels last, TF32 in convolutions");
+}
+
+TEST_F(Tf32, IsTurnedOnAndOffForProductsAndConvolutionsTogether) {
+  EXPECT_EQ(text_with("true"), "float32, channels last, TF32");
+  EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
+  EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
+  EXPECT_EQ(text_with("false"), "float32, channels last, no TF32");
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+  EXPECT_FALSE(at::globalContext().allowTF32CuDNN());
+}
+
+TEST_F(Tf32, IsOfNoInterestOnACpu) {
+  TrainConfig config;
+  config.tf32 = "true";
+  EXPECT_EQ(precision_text(config, kCpu), "float32, channels last");
+  config.amp = "bf16";
+  EXPECT_EQ(precision_text(config, kCpu), "bf16 autocast, channels last");
+  config.channels_last = false;
+  EXPECT_EQ(precision_text(config, kCpu), "bf16 autocast");
+  config.channels_last = true;
+}
+
+TEST(Precision, Float16ScalesTheLossAndNeedsAGpu) {
+  TrainConfig config;
+  config.amp = "fp16";
+  EXPECT_TRUE(config.scales_loss());
+  EXPECT_EQ(precision_text(config, kCuda), "fp16 autocast, channels last, scaled loss, TF32 in convolutions");
+  EXPECT_NO_THROW(train::require_amp(config, kCuda));
+  EXPECT_THROW(train::require_amp(config, kCpu), UsageError);
+  config.grad_scaler.enabled = "false";
+  EXPECT_FALSE(config.scales_loss());
+}
+
+TEST(Precision, TheSettingsAreReadAsTheyAreWrittenInYaml) {
+  TrainConfig config;
+  ConfigFields fields;
+  config.describe(fields);
+  fields.bind(ConfigTree::from_text("tf32: true\ngrad_scaler: {enabled: false, growth_interval: 100}\n", "settings"));
+  EXPECT_EQ(config.tf32, "true");
+  EXPECT_EQ(config.grad_scaler.enabled, "false");
+  EXPECT_EQ(config.grad_scaler.growth_interval, 100);
+  EXPECT_THROW(fields.bind(ConfigTree::from_text("tf32: maybe\n", "settings")), UsageError);
+}
+
+TEST(Precision, ThatEveryKernelIsWaitedForIsSaidOfAGpuOnly) {
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(train::launch_blocking_text(kCuda), "");
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  EXPECT_EQ(train::launch_blocking_text(kCuda),
+            "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; for finding errors, slow");
+  EXPECT_EQ(train::launch_blocking_text(kCpu), "");
+  ::setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  EXPECT_EQ(train::launch_blocking_text(kCuda), "");
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+}
+
+TEST(ToChannelsLast, OneChannelGetsTheStridesThatTellTheLayout) {
+  const at::Tensor images = at::rand({2, 1, 6, 8});
+  ASSERT_EQ(images.suggest_memory_format(), at::MemoryFormat::Contiguous);
+  const at::Tensor changed = to_channels_last(images);
+  EXPECT_EQ(changed.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(changed.equal(images));
+}
+
+TEST(ToChannelsLast, WhatIsNoImageComesBackAsItIs) {
+  const at::Tensor rows = at::rand({2, 3});
+  EXPECT_TRUE(to_channels_last(rows).is_same(rows));
+}
+
+TEST(UseChannelsLast, TheFirstLayersWeightsAreMarkedToo) {
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 4, 3));
+  const at::Tensor before = conv->weight.detach().clone();
+  use_channels_last(*conv);
+  EXPECT_EQ(conv->weight.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(conv->weight.equal(before));
+}
+
+TEST(PrepareBatch, MarksImagesAsChannelsLastOnlyWhereThatIsAsked) {
+  const c10::Device cpu(c10::kCPU);
+  Batch batch;
+  batch.data = at::rand({2, 3, 4, 4});
+  prepare_batch(batch, cpu, false);
+  EXPECT_EQ(batch.data.suggest_memory_format(), at::MemoryFormat::Contiguous);
+  prepare_batch(batch, cpu, true);
+  EXPECT_EQ(batch.data.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+}
+
+TEST(MoveTo, TakesDataAndTargetWithTheirTypesAndLeavesWhatIsThereAlready) {
+  Batch batch;
+  batch.data = at::rand({2, 3});
+  const at::Tensor before = batch.data;
+  move_to(batch, c10::Device(c10::kCPU));
+  EXPECT_TRUE(batch.data.is_same(before));
+  EXPECT_FALSE(batch.target.defined());
+  batch.target = at::ones({2}, at::kLong);
+  move_to(batch, c10::Device(c10::DeviceType::Meta));
+  EXPECT_TRUE(batch.data.is_meta());
+  EXPECT_TRUE(batch.target.is_meta());
+  EXPECT_EQ(batch.target.scalar_type(), at::kLong);
+}
+
+}  // namespace plan_test
+}  // namespace lockstep

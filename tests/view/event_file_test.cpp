@@ -16,7 +16,7 @@
 
 #include "support/event_files.h"
 #include "support/temp_dir.h"
-#include "view/tensorboard/record.h"
+#include "view/tensorboard/messages.h"
 
 namespace lockstep::view {
 namespace event_file_test {

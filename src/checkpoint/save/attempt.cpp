@@ -2,16 +2,59 @@
 #include "checkpoint/save/attempt.h"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/formats/manifest_json.h"
 #include "checkpoint/formats/platform.h"
-#include "checkpoint/save/room.h"
+#include "checkpoint/save/staging.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::checkpoint {
+namespace {
+
+// Whether a disk has room for a checkpoint: for the words of an error, never to decide whether to save.
+
+struct Need {
+  std::uint64_t bytes = 0;
+  std::uint64_t entries = 0;  ///< files and folders
+};
+
+/// Returns the room that writing it needs; headers of a few kB are not counted.
+Need need_of(const Content& content) {
+  Need need{.bytes = 0,
+            .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder of all
+  for (const auto& [name, part] : content.parts) {
+    for (const auto& [key, value] : part.entries) {
+      const auto* tensor = std::get_if<at::Tensor>(&value);
+      if (tensor != nullptr && tensor->defined()) need.bytes += tensor->nbytes();
+    }
+  }
+  for (const auto& [file, text] : content.texts) need.bytes += text.size();
+  return need;
+}
+
+/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" where the disk has the room or cannot be asked.
+std::string missing_room(const std::filesystem::path& folder, const Need& need) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return "";
+  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free < need.bytes) {
+    return fmt::format(" (it needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
+  }
+  // Some file systems have no such limit, and report 0 of 0.
+  if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
+  return fmt::format(" (it needs {} files and folders, the disk takes {} more)", need.entries, disk.f_favail);
+}
+
+}  // namespace
 
 namespace fs = std::filesystem;
 

@@ -1,17 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit protocol of several ranks, of which each writes its part.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include <exception>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/save/attempt.h"
 #include "checkpoint/save/finite_check.h"
-#include "checkpoint/save/save_reports.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/failure_record.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// What the ranks of a save report to each other, as bytes. Pure.
+
+/// The result of an attempt: a folder to write to or the finished one, the files that were written, or the failure.
+struct SaveReport {
+  std::string folder;
+  std::map<std::string, FileDigest> files;
+  std::optional<FailureRecord> failure = {};  ///< none where there was no error
+  bool again = false;                         ///< an fsync failed: everything must be written again, to new files
+  bool not_finite = false;                    ///< the failure is a NotFiniteError
+
+  [[nodiscard]] bool failed() const { return failure.has_value(); }
+};
+
+SaveReport report_of(const std::exception& error) {
+  return {.failure = record_of(error),
+          .again = dynamic_cast<const SyncError*>(&error) != nullptr,
+          .not_finite = dynamic_cast<const NotFiniteError*>(&error) != nullptr};
+}
+
+std::string to_bytes(const SaveReport& report) {
+  auto files = nlohmann::json::object();
+  for (const auto& [name, digest] : report.files) files[name] = {digest.bytes, digest.xxh3_128};
+  const nlohmann::json json = {{"folder", report.folder},
+                               {"files", files},
+                               {"failure", report.failure ? to_json(*report.failure) : ""},
+                               {"again", report.again},
+                               {"not_finite", report.not_finite}};
+  std::string bytes;
+  nlohmann::json::to_cbor(json, bytes);  // not as text: a path may be no UTF-8
+  return bytes;
+}
+
+/// Parses a report. Throws: InternalError.
+SaveReport save_report_from_bytes(const std::string& bytes) {
+  try {
+    const auto json = parse_cbor(bytes);
+    SaveReport report{.folder = json.at("folder"), .again = json.at("again"), .not_finite = json.at("not_finite")};
+    if (const std::string failure = json.at("failure"); !failure.empty()) report.failure = parse_failure(failure);
+    for (const auto& [name, digest] : json.at("files").items()) report.files[name] = {digest.at(0), digest.at(1)};
+    return report;
+  } catch (const JsonError& error) {
+    throw InternalError(fmt::format("a rank's report on a save is {}", error.message()));
+  } catch (const nlohmann::json::exception& error) {
+    throw InternalError(fmt::format("a rank's report on a save is {}", error.what()));
+  }
+}
+
+/// Throws: always the error that the report describes.
+[[noreturn]] void throw_report(const SaveReport& report) {
+  if (report.again) throw SyncError(report.failure->message, report.failure->hint);
+  if (report.not_finite) throw NotFiniteError(report.failure->message, report.failure->hint);
+  rethrow(*report.failure);
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
 
 namespace lockstep {
 

@@ -2,25 +2,81 @@
 #include "launch/hangs/stack_reader.h"
 
 #include <elfutils/libdwfl.h>
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "launch/hangs/process_state.h"
 #include "launch/hangs/stack_words.h"
-#include "launch/hangs/traced_thread.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {
+
+// One thread of another process, held still while this lives.
+
+/// Owned by the thread that made it: the kernel takes no other's word.
+class TracedThread {
+ public:
+  /// Blocks until it stands, until `deadline` at most.
+  TracedThread(pid_t thread, TimePoint deadline);
+  /// Lets it go on. A thread that was stopped before stays so, and a signal that came meanwhile is delivered.
+  ~TracedThread();
+  TracedThread(const TracedThread&) = delete;
+  TracedThread& operator=(const TracedThread&) = delete;
+
+  [[nodiscard]] bool stands() const { return stands_; }
+  /// errno of the refusal; 0: it was allowed, or there is no such thread.
+  [[nodiscard]] int refusal() const { return refusal_; }
+
+ private:
+  pid_t thread_;
+  int refusal_ = 0;
+  bool stands_ = false;
+  int signal_ = 0;  // on its way to the thread when it stopped
+};
+
+constexpr auto kHeldLook = std::chrono::microseconds(200);
+
+// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us where we are killed in between.
+TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
+  if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
+    refusal_ = errno == ESRCH ? 0 : errno;
+    return;
+  }
+  if (::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) != 0) return;
+  for (;;) {
+    int status = 0;
+    const pid_t found = ::waitpid(thread, &status, __WALL | WNOHANG);
+    if (found < 0 && errno != EINTR) return;
+    if (found == thread) {
+      stands_ = WIFSTOPPED(status);
+      const bool is_ours = (status >> 16) == PTRACE_EVENT_STOP;
+      if (stands_ && !is_ours) signal_ = WSTOPSIG(status);
+      return;
+    }
+    if (SystemClock::instance().now() >= deadline) return;  // let go of when the tracing thread ends
+    std::this_thread::sleep_for(kHeldLook);
+  }
+}
+
+TracedThread::~TracedThread() {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the system call takes the number in a pointer's place
+  if (stands_) ::ptrace(PTRACE_DETACH, thread_, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal_)));
+}
 
 namespace fs = std::filesystem;
 

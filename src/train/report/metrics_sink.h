@@ -2,16 +2,33 @@
 // The run's figures for Prometheus: kept by the training thread, read by the server's.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/http/server.h"
 #include "lockstep/train/run_sink.h"
 #include "lockstep/view/metrics_page.h"
-#include "train/report/metrics_server.h"
+#include "train/settings/metrics_address.h"
 
 namespace lockstep::train {
+
+/// A small web server with one page, in threads of its own. It knows nothing of runs. Serves GET /metrics until it is
+/// destroyed.
+class MetricsServer {
+ public:
+  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError where the address is taken or is
+  /// none of this machine.
+  MetricsServer(const ServerAddress& address, std::function<std::string()> page);
+
+  [[nodiscard]] const std::string& url() const noexcept { return url_; }
+
+ private:
+  http::Server server_;
+  std::string url_;
+};
 
 /// Serves the figures while the run goes on, on rank 0. No event waits for a client.
 class MetricsSink final : public RunSink {

@@ -15,7 +15,6 @@
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
 #include "train/report/save_counter.h"
-#include "train/resume/division.h"
 #include "train/resume/resume.h"
 #include "train/resume/stage_base.h"
 #include "train/settings/configuration.h"

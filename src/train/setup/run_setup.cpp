@@ -4,15 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/comm/job.h"
 #include "lockstep/flight/recorder.h"
 #include "lockstep/flight/section_timeouts.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/threads.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
 #include "train/loop/rescue.h"
 #include "train/resume/init_from.h"
 #include "train/resume/start.h"
@@ -21,12 +30,38 @@
 #include "train/settings/program_words.h"
 #include "train/settings/schedule_choice.h"
 #include "train/setup/auto_batch.h"
-#include "train/setup/metric_check.h"
 #include "train/setup/run_banner.h"
 #include "train/step/loss_scale.h"
 
 namespace lockstep::train {
 namespace {
+
+// Settings that name a metric, judged before an epoch is spent on a word that is misspelt.
+
+/// Evaluates one sample of `test_set` where stop_at.metric or schedule.metric names a metric; it does nothing without a
+/// set.
+/// Collective: yes. Throws: UsageError naming the key and the nearest metric.
+void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
+                     torch::nn::Module& net) {
+  std::vector<std::pair<std::string, std::string>> wanted = {{"stop_at.metric", config.stop_at.metric}};
+  if (config.schedule.type == "plateau") wanted.emplace_back("schedule.metric", config.schedule.metric);
+  std::erase_if(wanted, [](const auto& key) { return key.second.empty(); });
+  if (wanted.empty() || !test_set || test_set->size() == 0) return;
+  const auto first = make_dataset(1, [&](std::int64_t index) {
+    SampleContext context(static_cast<std::uint64_t>(config.seed), 0, index);
+    return test_set->get(index, context);
+  });
+  const EvaluateOptions options{
+      .batch_size = 1, .workers = 0, .amp = config.amp, .channels_last = config.channels_last};
+  std::vector<std::string> names;
+  for (const Metric& metric : evaluate(job, task, net, first, options).metrics) names.push_back(metric.name);
+  for (const auto& [key, name] : wanted) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    throw UsageError(
+        fmt::format("{} is '{}', which the evaluation does not have{}", key, name, text::did_you_mean(name, names)),
+        fmt::format("one of {}", text::join(names)));
+  }
+}
 
 void limit_sections(const TrainConfig::SectionTimeout& limits) {
   const auto limit = [](const char* section, double seconds) {

@@ -2,17 +2,20 @@
 #include "train/step/loss_meter.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/tree_sum.h"
 
 namespace lockstep::train {
-
 namespace {
 
 /// Returns the last reason that has a vote.
@@ -24,6 +27,21 @@ StopReason reason_of(const double* votes) {
 }
 
 }  // namespace
+
+LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
+  if (tensor.device().is_cpu()) return;
+  // From pageable memory the call would wait for the device.
+  host_ = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+  host_.copy_(tensor, /*non_blocking=*/true);
+  copied_.emplace(tensor.device().type());
+  copied_->record(c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
+}
+
+const at::Tensor& LateCopy::get() const {
+  // libtorch 1.13 can only poll an event of any device. It is usually long past.
+  while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return host_;
+}
 
 /// A row: a vote for each reason to leave, then the loss and its parts.
 at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <optional>
@@ -14,9 +15,23 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 #include "train/plan/stop.h"
-#include "train/step/late_copy.h"
 
 namespace lockstep::train {
+
+/// A number that a device computes and the host wants later, without either waiting for the other in between.
+class LateCopy {
+ public:
+  LateCopy() = default;
+  /// Starts the copy behind the current stream's earlier work. A CPU tensor is not copied.
+  explicit LateCopy(const at::Tensor& tensor);
+
+  /// Blocks: until the copy is done, but not for later work of the stream.
+  [[nodiscard]] const at::Tensor& get() const;
+
+ private:
+  at::Tensor host_;
+  std::optional<c10::Event> copied_;
+};
 
 /// The loss of a step is not finite.
 class NonFiniteLoss : public DataError {

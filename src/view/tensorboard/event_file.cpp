@@ -8,7 +8,6 @@
 #include <charconv>
 
 #include "view/tensorboard/messages.h"
-#include "view/tensorboard/record.h"
 
 namespace lockstep::view {
 namespace {

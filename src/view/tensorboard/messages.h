@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol buffers of an event file: those of TensorBoard's event.proto, summary.proto and its plug-in hparams, as
-// bytes. Pure functions.
+// bytes, and TFRecord, the frame around each record: length, payload, and a checksum of each. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@
 #include "lockstep/view/event_file.h"
 
 namespace lockstep::view {
+
+/// CRC-32C (Castagnoli) of `bytes`.
+[[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
+
+/// Appends a whole record to `out`.
+void append_record(std::string& out, std::string_view payload);
 
 // Fields of Event.
 constexpr int kFileVersion = 3;

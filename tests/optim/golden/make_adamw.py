@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps five steps of torch.optim.AdamW to adamw.json, which adamw_test.cpp compares with. Run it beside the file."""
+"""Dumps five steps of torch.optim.AdamW to adamw.json, which optimizers_test.cpp compares with. Run it beside the file."""
 import json
 import pathlib
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 20 updates of a moving average to ema.json, which ema_test.cpp compares with. Run it beside the file.
+"""Dumps 20 updates of a moving average to ema.json, which schedule_test.cpp compares with. Run it beside the file.
 
 The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every floating entry, with a decay that changes on
 the way and takes effect:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Dumps five steps of PyTorch's DistributedDataParallel on two Gloo processes to ddp.json, which
-distributed_data_parallel_golden_test.cpp repeats. It starts its two processes itself; run it beside the file."""
+ddp_golden_test.cpp repeats. It starts its two processes itself; run it beside the file."""
 import json
 import os
 import pathlib

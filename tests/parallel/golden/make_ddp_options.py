@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Dumps what PyTorch's DistributedDataParallel does on two Gloo processes with each of its options to ddp_options.json,
-which ddp_options_golden_test.cpp repeats. Weights and inputs are waves, so that only results are dumped. It starts its
+which ddp_golden_test.cpp repeats. Weights and inputs are waves, so that only results are dumped. It starts its
 two processes itself; run it beside the file.
 
 PyTorch 1.13's bf16_compress_hook is not among them: its Gloo has no bfloat16."""

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process has once: its standard streams and its signals.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/standard_streams.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace process_test {
+
+using ::testing::HasSubstr;
+
+// The end of a child that runs `body` and has its result as exit code.
+int end_of_child(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int limit_files(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  return ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+TEST(StandardStreams, AClosedOneIsDevNull) {
+  const int end = end_of_child([] {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    prepare_standard_streams();
+    const int next = ::open("/dev/zero", O_RDONLY);
+    char byte = 0;
+    return next > 2 && ::read(0, &byte, 1) == 0 && ::write(1, "x", 1) == 1 && ::write(2, "x", 1) == 1 ? 0 : 1;
+  });
+  EXPECT_EQ(end, 0);
+}
+
+TEST(StandardStreams, AnOpenOneStaysAsItIs) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int end = end_of_child([&] {
+    ::dup2(ends[1], 1);
+    prepare_standard_streams();
+    return ::write(1, "x", 1) == 1 ? 0 : 1;
+  });
+  char byte = 0;
+  EXPECT_EQ(end, 0);
+  EXPECT_EQ(::read(ends[0], &byte, 1), 1);
+  for (const int fd : ends) ::close(fd);
+}
+
+TEST(StandardStreams, AReaderThatLeftEndsNothing) {
+  const int end = end_of_child([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
+    prepare_standard_streams();
+    ::close(ends[0]);
+    return ::write(ends[1], "x", 1) < 0 && errno == EPIPE ? 0 : 2;
+  });
+  EXPECT_EQ(end, 0);
+}
+
+TEST(StandardStreams, AFullDiskBehindAStreamThrowsNothing) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  std::setvbuf(full, nullptr, _IONBF, 0);
+  EXPECT_NO_THROW(print_to(full, "{} lines\n", 3));
+  std::fclose(full);
+}
+
+TEST(StandardStreams, AFileThatIsTooLargeIsAnErrorWithTheLimit) {
+  const test::TempDir folder;
+  const int end = end_of_child([&] {
+    if (limit_files(4096) != 0) return 1;
+    prepare_standard_streams();
+    try {
+      const std::string bytes(10'000, 'x');
+      FileSystem::system().create(folder / "file")->append(bytes.data(), bytes.size());
+    } catch (const IoError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("File too large: the limit of this shell is 4,096 bytes (ulimit -f)"));
+      EXPECT_THAT(error.what(), HasSubstr("next  raise the limit: ulimit -f unlimited"));
+      return ::testing::Test::HasFailure() ? 3 : 0;
+    }
+    return 2;
+  });
+  EXPECT_EQ(end, 0);
+}
+
+TEST(StandardStreams, OtherProgramsHaveTheDefaultAndAnIgnoredSignalStays) {
+  const test::TempDir folder;
+  const std::string command = "exec head -c 100000 /dev/zero 2> /dev/null > " + (folder / "file").string();
+  const auto end_of_writer = [&] {
+    return end_of_child([&] {
+      if (limit_files(4096) != 0) return 2;
+      prepare_standard_streams();
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      return 3;
+    });
+  };
+  EXPECT_EQ(end_of_writer(), 128 + SIGXFSZ);
+  ::signal(SIGXFSZ, SIG_IGN);
+  EXPECT_EQ(end_of_writer(), 1) << "head says that the file is too large";
+  ::signal(SIGXFSZ, SIG_DFL);
+}
+
+bool is_blocked(int signal) {
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  return sigismember(&mask, signal) == 1;
+}
+
+TEST(SignalGuard, BlocksSignalsForAThreadThatIsStartedUnderItAndRestoresThemInItsOwn) {
+  bool blocked_there = false;
+  std::thread thread;
+  {
+    const SignalGuard guard;
+    EXPECT_TRUE(is_blocked(SIGINT));
+    thread = std::thread([&] { blocked_there = is_blocked(SIGINT) && is_blocked(SIGTERM); });
+  }
+  EXPECT_FALSE(is_blocked(SIGINT));
+  thread.join();
+  EXPECT_TRUE(blocked_there);
+}
+
+TEST(SignalGuard, LeavesASignalBlockedThatWasSoBefore) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  { const SignalGuard guard; }
+  EXPECT_TRUE(is_blocked(SIGUSR1));
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+}  // namespace process_test
+}  // namespace lockstep
