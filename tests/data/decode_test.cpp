@@ -14,6 +14,7 @@
 #include "data/sources/files/number_map.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -123,7 +124,7 @@ struct PixelLimit {
 };
 
 std::string hostile(const std::string& name) {
-  return FileSystem::system().read(golden("..") / "fuzz_hostile/images" / name);
+  return FileSystem::system().read(test::fuzz_seeds() / "images/hostile" / name);
 }
 
 std::string fault_of_bytes(const std::string& bytes) {
