@@ -26,12 +26,6 @@ void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t
   to->push_back(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)));
 }
 
-torch::nn::Sequential conv_norm(std::int64_t in, std::int64_t out, ConvShape shape) {
-  torch::nn::Sequential layers;
-  add_conv_norm(layers, in, out, shape);
-  return layers;
-}
-
 torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape) {
   torch::nn::Sequential layers;
   add_conv_norm_relu(layers, in, out, shape);

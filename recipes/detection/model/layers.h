@@ -24,7 +24,6 @@ struct ConvShape {
 /// A convolution without bias that keeps the size (but for its stride), and batch norm; then ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
-[[nodiscard]] torch::nn::Sequential conv_norm(std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
 
 /// Linear layers of these widths with ReLU between them.

@@ -3,7 +3,6 @@
 // evaluation keeps.
 #include "detection/data/dataset.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <fmt/format.h>
 
@@ -235,19 +234,6 @@ TEST_F(Scenes, EvaluationBatchesKeepTheOrderAndEveryObject) {
     for (const Detections& truth : std::any_cast<const Targets&>(batch.extra)) EXPECT_EQ(truth.id, ++id);
   }
   EXPECT_EQ(id, 24);
-}
-
-TEST(WithoutCrowds, KeepsTheOthersInTheirOrder) {
-  const Targets targets{{.boxes = at::arange(8, at::kFloat).view({2, 4}),
-                         .labels = at::arange(3, 5),
-                         .areas = at::arange(2, at::kFloat),
-                         .crowd = at::arange(2).eq(0),
-                         .size = {10, 20},
-                         .id = 4}};
-  const Targets kept = without_crowds(targets);
-  EXPECT_TRUE(at::equal(kept[0].boxes, targets[0].boxes.slice(0, 1)));
-  EXPECT_EQ(kept[0].labels.item<std::int64_t>(), 4);
-  EXPECT_EQ(kept[0].id, 4);
 }
 
 TEST(ScalesOf, AreTheOnesOfTheOrigin) {
