@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of nn/conv/direct.h on one thread: the best of some runs, in GFLOP/s with the products that are left out
 // counted as if they were made (docs/design/convolutions.md).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <vector>
 
 #include "nn/conv/direct.h"
@@ -65,13 +66,11 @@ void measure(const Shape& shape, const char* type) {
     for (const DirectPairs& group : pairs) direct_weight_sums(conv, of, group, 0, conv.out);
   });
   const double gflop = 2e-9 * static_cast<double>(conv.images * conv.results() * conv.out * row);
-  std::printf(
-      "%s, %ld images of %ld, %ld to %ld, kernel %ld, stride %ld, dilation %ld: forward %.0f, input %.0f, weights "
-      "%.0f GFLOP/s; pack %.2f and %.2f ms\n",
-      type, static_cast<long>(shape.images), static_cast<long>(shape.size), static_cast<long>(shape.in),
-      static_cast<long>(shape.out), static_cast<long>(shape.kernel), static_cast<long>(shape.stride),
-      static_cast<long>(shape.dilation), gflop / forward, gflop / backward, gflop / sums, pack * 1e3,
-      pack_turned * 1e3);
+  fmt::print(
+      "{}, {} images of {}, {} to {}, kernel {}, stride {}, dilation {}: forward {:.0f}, input {:.0f}, weights "
+      "{:.0f} GFLOP/s; pack {:.2f} and {:.2f} ms\n",
+      type, shape.images, shape.size, shape.in, shape.out, shape.kernel, shape.stride, shape.dilation, gflop / forward,
+      gflop / backward, gflop / sums, pack * 1e3, pack_turned * 1e3);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd's convolutions of nn/conv/winograd.h with each size of tile, on one thread: the best of some runs, in
 // milliseconds and in GFLOP/s of the direct sum (docs/design/convolutions.md).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <random>
 #include <vector>
 
@@ -76,12 +77,11 @@ void measure(const Winograd& conv, const char* type) {
   });
   const double unpack = best_ms([&] { winograd_unpack(conv, sums.data(), by); });
   const double gflop = 18e-6 * static_cast<double>(pixels * conv.in * conv.out);  // a millisecond's
-  std::printf(
-      "%s, %ld images of %ld x %ld, %ld to %ld, tiles of %ld: forward %.2f ms (%.0f GFLOP/s), weights %.2f ms (%.0f), "
-      "pack %.2f, unpack %.2f ms\n",
-      type, static_cast<long>(conv.images), static_cast<long>(conv.height), static_cast<long>(conv.width),
-      static_cast<long>(conv.in), static_cast<long>(conv.out), static_cast<long>(conv.tile), forward, gflop / forward,
-      backward, gflop / backward, pack, unpack);
+  fmt::print(
+      "{}, {} images of {} x {}, {} to {}, tiles of {}: forward {:.2f} ms ({:.0f} GFLOP/s), weights {:.2f} ms "
+      "({:.0f}), pack {:.2f}, unpack {:.2f} ms\n",
+      type, conv.images, conv.height, conv.width, conv.in, conv.out, conv.tile, forward, gflop / forward, backward,
+      gflop / backward, pack, unpack);
 }
 
 }  // namespace
