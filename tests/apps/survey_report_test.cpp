@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect.h"
 
 namespace lockstep::worker {
 namespace survey_report_test {
