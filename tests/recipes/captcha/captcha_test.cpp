@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
+#include "captcha/config.h"
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
 #include "captcha/model/model.h"
-#include "captcha/presets.h"
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/train/prepare.h"

@@ -18,7 +18,7 @@
 #include "captioning/data/caption_files.h"
 #include "captioning/data/collate.h"
 #include "captioning/synthetic/generate.h"
-#include "captioning/synthetic/scene_paint.h"
+#include "captioning/synthetic/scene.h"
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

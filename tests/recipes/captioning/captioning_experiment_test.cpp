@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Experiments in the origin's form: what its keys become, and that what cannot be is named with file and line.
-#include "captioning/experiment.h"
+#include "captioning/config.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 
-#include "captioning/config.h"
 #include "lockstep/base/error.h"
 #include "support/temp_dir.h"
 

@@ -14,11 +14,11 @@
 
 #include <map>
 
+#include "detection/config.h"
 #include "detection/dfine/cost.h"
 #include "detection/dfine/fuse.h"
 #include "detection/dfine/network.h"
 #include "detection/dfine/weights.h"
-#include "detection/presets.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/torch_file.h"

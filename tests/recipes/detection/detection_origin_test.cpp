@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings files in the form of D-FINE and DEIM, unchanged: what takes effect, what is named, and what is an error.
-#include "detection/origin.h"
+#include "detection/config.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,8 +8,6 @@
 
 #include <filesystem>
 
-#include "detection/aliases.h"
-#include "detection/config.h"
 #include "lockstep/base/error.h"
 #include "support/fault_of.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLEU-1 to BLEU-4 of a corpus. No torch header.
+// BLEU-1 to BLEU-4 of a corpus and ROUGE-L of one caption: how much of what it says people say too. No torch header.
 #pragma once
 
 #include <array>
@@ -27,5 +27,10 @@ class Bleu {
   std::int64_t length_ = 0;
   std::int64_t reference_length_ = 0;
 };
+
+/// F-measure with beta = 1.2 of the longest common subsequence; precision and recall are each the best of all
+/// references, as in COCO's evaluation. A corpus has the mean of its captions.
+/// Throws: UsageError where there is no reference. Source: Lin, ROUGE, 2004.
+[[nodiscard]] double rouge_l(const Ids& hypothesis, const std::vector<Ids>& references);
 
 }  // namespace lockstep::captioning
