@@ -12,7 +12,6 @@
 
 #include "captioning/metrics/scores.h"
 #include "captioning/metrics/tokens.h"
-#include "captioning/synthetic/grammar.h"
 #include "captioning/synthetic/scene.h"
 
 namespace lockstep::captioning {

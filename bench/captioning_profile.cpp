@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "captioning/config.h"
 #include "captioning/data/collate.h"
-#include "captioning/presets.h"
 #include "captioning/reward.h"
 #include "captioning/task.h"
 #include "lockstep/data/loader.h"

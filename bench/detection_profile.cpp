@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "detection/config.h"
 #include "detection/dfine/backbone.h"
 #include "detection/dfine/encoder.h"
 #include "detection/model/backbone.h"
 #include "detection/model/encoder.h"
-#include "detection/presets.h"
 #include "detection/task.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/optimize.h"

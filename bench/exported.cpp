@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "captcha/task.h"
-#include "detection/presets.h"
+#include "detection/config.h"
 #include "detection/task.h"
 #include "lockstep/nn/torchscript.h"
 #include "lockstep/tensor/memory.h"

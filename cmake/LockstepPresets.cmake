@@ -20,7 +20,8 @@ std::map<std::string, std::string> @function@() {
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
 endfunction()
 
-# lockstep_embed_presets(TARGET NAMESPACE files.yml...): compiles YAML files in as <namespace>::presets(), by file name.
+# lockstep_embed_presets(TARGET NAMESPACE files.yml...): compiles YAML files in as <namespace>::presets(), by file
+# name, which <namespace>/config.h declares.
 function(lockstep_embed_presets target namespace)
   set(entries "")
   foreach(file IN LISTS ARGN)
@@ -31,7 +32,7 @@ function(lockstep_embed_presets target namespace)
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/presets.cpp CONTENT [[
 // Made by CMake from the recipe's *.yml files.
-#include "@namespace@/presets.h"
+#include "@namespace@/config.h"
 
 namespace lockstep::@namespace@ {
 std::map<std::string, std::string> presets() {

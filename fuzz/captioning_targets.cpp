@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captioning_targets.h"
+#include "targets.h"
 
 #include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <unordered_set>
 
@@ -19,10 +18,6 @@
 namespace lockstep::fuzz {
 namespace {
 
-void insist(bool holds) {
-  if (!holds) std::abort();
-}
-
 std::string low_bytes_first(std::uint64_t value, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xff);
@@ -31,13 +26,13 @@ std::string low_bytes_first(std::uint64_t value, int count) {
 
 std::string raw_deflate(std::string_view bytes) {
   z_stream stream{};
-  insist(deflateInit2(&stream, 1, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  require(deflateInit2(&stream, 1, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   std::string out(deflateBound(&stream, bytes.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
   stream.avail_out = static_cast<uInt>(out.size());
-  insist(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  require(deflate(&stream, Z_FINISH) == Z_STREAM_END);
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
@@ -59,11 +54,11 @@ std::string zip_of(std::string_view content, bool deflated) {
          low_bytes_first(entry.size(), 4) + low_bytes_first(local.size(), 4) + low_bytes_first(0, 2);
 }
 
-void insist_on_whole(const captioning::CaptionTable& table) {
+void require_whole(const captioning::CaptionTable& table) {
   std::unordered_set<std::string> ids;
   for (const captioning::CaptionedImage& image : table.images) {
-    insist(ids.insert(image.id).second && !image.file.empty() && !image.captions.empty());
-    for (const std::string& caption : image.captions) insist(!captioning::words_of(caption).empty());
+    require(ids.insert(image.id).second && !image.file.empty() && !image.captions.empty());
+    for (const std::string& caption : image.captions) require(!captioning::words_of(caption).empty());
   }
 }
 
@@ -73,7 +68,7 @@ void read_or_refuse(const Read& read) {
   try {
     read();
   } catch (const DataError& refused) {
-    insist(refused.message().size() < 1000 && captioning::is_utf8(refused.message()));
+    require(refused.message().size() < 1000 && captioning::is_utf8(refused.message()));
   }
 }
 
@@ -83,11 +78,11 @@ void npz(std::string_view bytes) {
   const auto all = captioning::parse_features(bytes);
   const auto two = captioning::parse_features(bytes, 2);
   if (!all) return;
-  insist(two.ok() && two->width == all->width && two->rows == std::min<std::int64_t>(2, all->rows));
-  insist(all->rows > 0 && all->width > 0);
-  insist(static_cast<std::int64_t>(all->values.size()) == all->rows * all->width);
-  insist(std::ranges::all_of(all->values, [](float value) { return std::isfinite(value); }));
-  insist(std::equal(two->values.begin(), two->values.end(), all->values.begin()));
+  require(two.ok() && two->width == all->width && two->rows == std::min<std::int64_t>(2, all->rows));
+  require(all->rows > 0 && all->width > 0);
+  require(static_cast<std::int64_t>(all->values.size()) == all->rows * all->width);
+  require(std::ranges::all_of(all->values, [](float value) { return std::isfinite(value); }));
+  require(std::equal(two->values.begin(), two->values.end(), all->values.begin()));
 }
 
 void npy(std::string_view bytes) {
@@ -97,22 +92,22 @@ void npy(std::string_view bytes) {
 void caption_text(std::string_view bytes) {
   read_or_refuse([&] {
     const captioning::CaptionTable table = captioning::parse_caption_text(bytes, "captions.txt");
-    insist(!table.images.empty());
-    insist_on_whole(table);
+    require(!table.images.empty());
+    require_whole(table);
   });
 }
 
 void caption_json(std::string_view bytes) {
   for (const char* split : {"", "train"}) {
-    read_or_refuse([&] { insist_on_whole(captioning::parse_caption_json(bytes, "captions.json", split)); });
+    read_or_refuse([&] { require_whole(captioning::parse_caption_json(bytes, "captions.json", split)); });
   }
 }
 
 void caption_ids(std::string_view bytes) {
   read_or_refuse([&] {
     const captioning::IdList list = captioning::parse_ids(bytes, "ids");
-    insist(!list.ids.empty() && (list.files.empty() || list.files.size() == list.ids.size()));
-    insist(std::unordered_set<std::string>(list.ids.begin(), list.ids.end()).size() == list.ids.size());
+    require(!list.ids.empty() && (list.files.empty() || list.files.size() == list.ids.size()));
+    require(std::unordered_set<std::string>(list.ids.begin(), list.ids.end()).size() == list.ids.size());
   });
 }
 
@@ -121,7 +116,7 @@ void vocabulary(std::string_view bytes) {
     const auto read = captioning::Vocabulary::from_text(bytes, "words.txt");
     const std::string text = read.to_text();
     // What begins with a second byte order mark loses it.
-    insist(text.starts_with("\xef\xbb\xbf") || captioning::Vocabulary::from_text(text, "").difference(read).empty());
+    require(text.starts_with("\xef\xbb\xbf") || captioning::Vocabulary::from_text(text, "").difference(read).empty());
   });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint_targets.h"
+#include "targets.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "checkpoint/formats/folder_names.h"
@@ -19,10 +18,6 @@ using namespace lockstep::checkpoint;  // NOLINT(google-build-using-namespace): 
 
 constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones only take time
 
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
-
 volatile unsigned checkpoint_bytes_read = 0;
 
 // Reading every byte is what shows the sanitizer a wrong range.
@@ -34,26 +29,26 @@ void read_all(std::string_view bytes) {
 
 /// Every value below the root, as the reader of torch files goes through them.
 std::uint64_t count_values(const Pickle& pickle, PickleId id, int depth) {
-  expect(depth <= kPickleMostDepth && id < pickle.nodes.size());
+  require(depth <= kPickleMostDepth && id < pickle.nodes.size());
   const PickleNode& node = pickle.nodes[id];
-  expect(node.kind != PickleKind::kStorage && node.kind != PickleKind::kName);
+  require(node.kind != PickleKind::kStorage && node.kind != PickleKind::kName);
   if (node.kind == PickleKind::kTensor) {
-    expect(static_cast<std::uint64_t>(node.integer) < pickle.tensors.size());
+    require(static_cast<std::uint64_t>(node.integer) < pickle.tensors.size());
     const PickleTensor& tensor = pickle.tensors[static_cast<std::size_t>(node.integer)];
-    expect(tensor.storage < pickle.storages.size() && tensor.sizes.size() == tensor.strides.size());
+    require(tensor.storage < pickle.storages.size() && tensor.sizes.size() == tensor.strides.size());
     const PickleStorage& storage = pickle.storages[tensor.storage];
     std::uint64_t last = static_cast<std::uint64_t>(tensor.offset);
     bool empty = false;
     for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
-      expect(tensor.sizes[d] >= 0 && tensor.strides[d] >= 0);
+      require(tensor.sizes[d] >= 0 && tensor.strides[d] >= 0);
       empty = empty || tensor.sizes[d] == 0;
     }
     for (std::size_t d = 0; d < tensor.sizes.size() && !empty; ++d) {
       last += static_cast<std::uint64_t>(tensor.sizes[d] - 1) * static_cast<std::uint64_t>(tensor.strides[d]);
     }
-    expect(empty ? last <= storage.elements : last < storage.elements);
+    require(empty ? last <= storage.elements : last < storage.elements);
   }
-  expect(node.kind != PickleKind::kDict || node.items.size() % 2 == 0);
+  require(node.kind != PickleKind::kDict || node.items.size() % 2 == 0);
   std::uint64_t count = 1;
   for (const PickleId item : node.items) count += count_values(pickle, item, depth + 1);
   return count;
@@ -66,21 +61,21 @@ void zip(std::string_view bytes) {
   if (!members) return;
   std::uint64_t end = 0;
   for (const ZipMember& member : *members) {
-    expect(member.header >= end && member.offset >= member.header && member.offset <= bytes.size());
-    expect(member.stored <= bytes.size() - member.offset);
+    require(member.header >= end && member.offset >= member.header && member.offset <= bytes.size());
+    require(member.stored <= bytes.size() - member.offset);
     end = member.offset + member.stored;
-    expect(!member.name.empty() && member.name.front() != '/');
+    require(!member.name.empty() && member.name.front() != '/');
     read_all(stored_bytes(bytes, member));
     if (member.bytes > kMostUnpacked) continue;
     (void)check_member(bytes, member);
     if (!member.deflated) continue;
-    if (const auto unpacked = inflate_member(bytes, member, kMostUnpacked)) expect(unpacked->size() == member.bytes);
+    if (const auto unpacked = inflate_member(bytes, member, kMostUnpacked)) require(unpacked->size() == member.bytes);
   }
 }
 
 void pickle(std::string_view bytes) {
   const auto read = parse_pickle(bytes);
-  if (read) expect(count_values(*read, read->root, 1) <= kPickleMostValues);
+  if (read) require(count_values(*read, read->root, 1) <= kPickleMostValues);
 }
 
 void safetensors(std::string_view bytes) {
@@ -88,14 +83,14 @@ void safetensors(std::string_view bytes) {
   if (!header) return;
   std::uint64_t position = 0;
   for (const TensorEntry& entry : header->tensors) {
-    expect(entry.begin == position && entry.end >= entry.begin);
+    require(entry.begin == position && entry.end >= entry.begin);
     position = entry.end;
-    expect(header->data_start + entry.end <= bytes.size());
+    require(header->data_start + entry.end <= bytes.size());
     read_all(bytes.substr(header->data_start + entry.begin, entry.end - entry.begin));
     const auto size = tensor_bytes(entry.dtype, entry.shape);
-    expect(size && *size == entry.end - entry.begin);
+    require(size && *size == entry.end - entry.begin);
   }
-  expect(header->data_start + position == bytes.size());
+  require(header->data_start + position == bytes.size());
   for (const auto& [name, value] : header->metadata) {
     const auto scalar = scalar_from_json(value);
     if (scalar) (void)scalar_to_json(*scalar);
@@ -107,10 +102,10 @@ void manifest(std::string_view bytes) {
   const std::string seal = "  \"manifest_xxh3_128\": \"" + digest_of(body).xxh3_128 + "\"\n}\n";
   const auto read = manifest_from_json(body + seal);
   if (!read) return;
-  for (const auto& [name, digest] : read->files) expect(is_plain_file_name(name));
+  for (const auto& [name, digest] : read->files) require(is_plain_file_name(name));
   // Written and read again it is the same.
   const auto again = manifest_from_json(manifest_to_json(*read));
-  expect(again && *again == *read);
+  require(again && *again == *read);
 }
 
 }  // namespace lockstep::fuzz

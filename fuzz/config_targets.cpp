@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_targets.h"
+#include "targets.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -63,7 +62,7 @@ void yaml(std::string_view bytes) {
   const bool is_sound = yaml_problem(bytes).empty();
   try {
     const ConfigTree tree = ConfigTree::from_text(bytes, "fuzz");
-    if (!is_sound) std::abort();
+    require(is_sound);
     bind_one_by_one(tree);
   } catch (const UsageError&) {  // no settings
   }
@@ -81,14 +80,14 @@ void json_text(std::string_view bytes) {
   };
   try {
     const nlohmann::json value = parse_json(bytes, kLimits);
-    if (depth_of(depth_of, value) > kLimits.depth) std::abort();
-    if (parse_json(value.dump(), kLimits) != value) std::abort();  // written and read again it is the same
+    require(depth_of(depth_of, value) <= kLimits.depth);
+    require(parse_json(value.dump(), kLimits) == value);  // written and read again it is the same
     std::string packed;
     nlohmann::json::to_cbor(value, packed);
-    if (parse_cbor(packed, {.depth = kLimits.depth}) != value) std::abort();
+    require(parse_cbor(packed, {.depth = kLimits.depth}) == value);
     (void)parse_failure(std::string(bytes));
   } catch (const JsonError& refused) {
-    if (refused.message().size() > 1000 || refused.byte() > bytes.size() + 1) std::abort();
+    require(refused.message().size() <= 1000 && refused.byte() <= bytes.size() + 1);
   }
   try {
     (void)parse_cbor(bytes, kLimits).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

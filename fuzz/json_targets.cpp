@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json_targets.h"
+#include "targets.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "launch/nodes/messages.h"
@@ -9,21 +8,14 @@
 #include "lockstep/view/step_report.h"
 
 namespace lockstep::fuzz {
-namespace {
-
-void demand(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
 
 void json_records(std::string_view bytes) {
   const std::string text(bytes);
   // What was read is written, and read again.
-  if (const auto event = launch::parse_event(text)) demand(launch::parse_event(launch::to_text(*event)).has_value());
-  if (const auto order = launch::parse_order(text)) demand(launch::parse_order(launch::to_text(*order)).has_value());
+  if (const auto event = launch::parse_event(text)) require(launch::parse_event(launch::to_text(*event)).has_value());
+  if (const auto order = launch::parse_order(text)) require(launch::parse_order(launch::to_text(*order)).has_value());
   if (const auto figures = view::parse_rank_figures(text)) {
-    demand(view::parse_rank_figures(view::to_json(*figures)).has_value());
+    require(view::parse_rank_figures(view::to_json(*figures)).has_value());
   }
   if (const auto report = view::parse_step_report(text)) (void)view::to_json(*report);
   view::RunCurves run{.name = "fuzz", .steps = {}, .epochs = {}, .metrics = {}, .epoch_of = {}};

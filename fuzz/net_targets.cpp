@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net_targets.h"
+#include "targets.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "comm/addresses/address_file.h"
@@ -14,13 +13,8 @@ namespace {
 // So that no compiler leaves the reading out.
 volatile unsigned net_bytes_read = 0;
 
-void use(std::string_view text) {
+void note(std::string_view text) {
   for (const char c : text) net_bytes_read = net_bytes_read + static_cast<unsigned char>(c);
-}
-
-// A finding: what the fuzzer reports is the crash.
-void require(bool holds) {
-  if (!holds) std::abort();
 }
 
 }  // namespace
@@ -28,10 +22,10 @@ void require(bool holds) {
 void store_frame(std::string_view bytes) {
   store::FrameReader keys(bytes);
   net_bytes_read = net_bytes_read + keys.byte() + static_cast<unsigned>(keys.number());
-  for (const std::string& key : keys.strings()) use(key);
+  for (const std::string& key : keys.strings()) note(key);
   store::FrameReader values(bytes);
   net_bytes_read = net_bytes_read + values.byte();
-  for (int field = 0; field < 3; ++field) use(values.string());
+  for (int field = 0; field < 3; ++field) note(values.string());
   if (bytes.size() >= store::kHeaderBytes) net_bytes_read = net_bytes_read + store::read_length(bytes.data());
 }
 
@@ -39,7 +33,7 @@ void address_file(std::string_view bytes) {
   const auto address = comm::parse_address(bytes);
   if (!address) return;
   require(address->port != 0 && text::printable_line(address->host) == address->host);
-  use(address->token);
+  note(address->token);
 }
 
 void shown_words(std::string_view bytes) {
@@ -47,7 +41,7 @@ void shown_words(std::string_view bytes) {
   for (const char c : shown) require(c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F));
   require(text::printable(shown) == shown);
   require(text::printable_line(shown).find('\n') == std::string::npos);
-  use(shown);
+  note(shown);
 }
 
 }  // namespace lockstep::fuzz

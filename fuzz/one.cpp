@@ -3,13 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "captioning_targets.h"
-#include "checkpoint_targets.h"
-#include "config_targets.h"
-#include "flight_targets.h"
-#include "json_targets.h"
-#include "net_targets.h"
-#include "page_targets.h"
 #include "targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

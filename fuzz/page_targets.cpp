@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "page_targets.h"
+#include "targets.h"
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
 #include "dashboard/access.h"
@@ -15,11 +14,6 @@ namespace lockstep::fuzz {
 namespace {
 
 constexpr std::string_view kToken = "right";
-
-// A finding: what the fuzzer reports is the crash.
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void use_path(std::string_view path) {
   if (const auto found = dashboard::parse_run_path(path)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench_startup.h"
+#include "worker_verbs.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -14,7 +14,6 @@
 #include <set>
 #include <thread>
 
-#include "bench_startup.h"
 #include "common/cli.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"

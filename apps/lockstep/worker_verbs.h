@@ -19,4 +19,9 @@ int cmd_train(int argc, char** argv);
 /// Any other verb that computes (argv[0]): one process, or the ranks that --nproc-per-node asks for.
 int cmd_worker(int argc, char** argv);
 
+/// `lockstep bench startup`: how long a group of ranks takes from the command to its first finished training step.
+/// Starts `lockstep run` with `processes` ranks of `worker` again and again, and prints the median. `arguments`: those
+/// behind "startup". Returns: the exit code. Throws: UsageError; PeerError where a run fails.
+[[nodiscard]] int bench_startup(const std::string& worker, int processes, std::vector<std::string> arguments);
+
 }  // namespace lockstep::apps

@@ -17,9 +17,9 @@
 #include "lockstep/train/run_sink.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
+#include "worker/evaluation.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
-#include "worker/test_only.h"
 
 namespace lockstep::worker {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of lockstep-worker: what computes with libtorch. `lockstep` executes it; each takes the words after the
-// verb.
+// verb. Below them the verbs of `lockstep checkpoint` that make or remove files, and the sets of `lockstep generate`.
 #pragma once
 
 #include <string>
@@ -19,5 +19,16 @@ int cmd_checkpoint(const Arguments& arguments);
 int cmd_inspect(const Arguments& arguments);
 int cmd_pack(const Arguments& arguments);
 int cmd_tune(const Arguments& arguments);
+
+int cmd_checkpoint_export(const Arguments& arguments);
+int cmd_checkpoint_import(const Arguments& arguments);
+int cmd_checkpoint_prune(const Arguments& arguments);
+
+int generate_captioning(const Arguments& arguments);
+int generate_segmentation(const Arguments& arguments);
+int generate_scribbles(const Arguments& arguments);
+int generate_pseudo_labels(const Arguments& arguments);
+int generate_distance_maps(const Arguments& arguments);
+int generate_weak_labels(const Arguments& arguments);
 
 }  // namespace lockstep::worker

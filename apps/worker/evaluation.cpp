@@ -4,15 +4,23 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <filesystem>
+#include <vector>
+
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/threads.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/progress.h"
+#include "worker/trained.h"
 
 namespace lockstep::worker {
 namespace {
@@ -78,6 +86,70 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
   } else {
     job.print(std::string_view(text::printable(describe(trained, evaluation, request.data))));
   }
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What was given about the data, as --set takes it.
+std::vector<std::string> data_settings(const Settings& settings) {
+  std::vector<std::string> sets;
+  for (const auto& field : settings.fields().fields()) {
+    if (!field.key.starts_with("data.") || field.origin == "default") continue;
+    sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
+  }
+  // Where a part of data.train is the test set, the checkpoint names the folder that it lay in.
+  if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
+  return sets;
+}
+
+/// A model of these settings with the weights of a file.
+Trained with_weights(Settings& settings, const FirstWeights& weights) {
+  Trained trained;
+  TrainConfig& config = settings.config();
+  if (config.data.train.empty()) config.data.train = config.data.test;  // whose classes are the model's
+  settings.recipe().settle(*settings.recipe().make_task(settings.config()), settings.config());
+  trained.config = settings.release();
+  if (trained.config->threads > 0) tensor::set_threads(static_cast<int>(trained.config->threads));
+  trained.task = settings.recipe().make_task(*trained.config);
+  trained.model = trained.task->make_model();
+  start_from_weights(*trained.task, named_entries_of(*trained.model), weights);
+  trained.model->eval();
+  trained.task->prepare_inference(*trained.model);
+  trained.path = weights.path.string();
+  return trained;
+}
+
+/// "runs/a" of "runs/a", "runs/a:best" and "runs/a/checkpoints/step-00000012".
+fs::path run_of(const std::string& checkpoint) {
+  const fs::path path = checkpoint.substr(0, fs::is_directory(checkpoint) ? checkpoint.size() : checkpoint.rfind(':'));
+  return path.parent_path().filename() == "checkpoints" ? path.parent_path().parent_path() : path;
+}
+
+}  // namespace
+
+void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
+  const std::string data = settings.config().test_data();
+  if (data.empty())
+    throw UsageError("--test-only has nothing to evaluate on: data.test is not set", "-u data.test=SET");
+  const std::string resumed = what.checkpoint == "auto" ? what.run_dir : what.checkpoint;
+  const std::string from = resumed.empty() || resumed == "none" ? what.weights : resumed;
+  if (from.empty()) {
+    throw UsageError("--test-only has no weights to evaluate",
+                     "-r RUN for a checkpoint, or -t FILE for a file of weights");
+  }
+  const bool is_file = fs::is_regular_file(from) || from == what.weights;
+  const std::string recipe = settings.recipe().name();
+  const fs::path run = !what.run_dir.empty() ? fs::path(what.run_dir) : is_file ? fs::path() : run_of(from);
+  const Trained trained = [&] {
+    const log::QuietNotes others(!job.is_main());
+    return is_file ? with_weights(settings, {from, what.may_be_partial})
+                   : load_trained(settings.recipe(), from, data_settings(settings));
+  }();
+  if (!trained.weights.empty() && job.is_main()) log::note("the weights are {}", trained.weights);
+  evaluate_trained(job, trained,
+                   {.recipe = recipe, .data = data, .results = run.empty() ? "eval" : (run / "eval").string()});
 }
 
 }  // namespace lockstep::worker

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recipe's own settings: what an image and a label look like, and which network reads them.
+// The captcha recipe's own settings: what an image and a label look like, and which network reads them; its presets.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "captcha/data/labels.h"
@@ -21,5 +22,8 @@ struct CaptchaConfig final : TrainConfig {
   /// The charset with its ranges written out: "0-9A-C" is "0123456789ABC". Throws: UsageError.
   [[nodiscard]] std::string characters() const;
 };
+
+/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+[[nodiscard]] std::map<std::string, std::string> presets();
 
 }  // namespace lockstep::captcha

@@ -4,9 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include "captcha/config.h"
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
-#include "captcha/presets.h"
 #include "captcha/task.h"
 #include "lockstep/data/decode.h"
 

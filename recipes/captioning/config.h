@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captioning recipe's own settings. experiment.h reads those of its origin.
+// The captioning recipe's own settings, its presets, and the experiments of its origin.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <string>
 
 #include "captioning/data/captions.h"
 #include "captioning/model/model.h"
+#include "lockstep/base/config.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::captioning {
@@ -73,5 +76,20 @@ struct CaptioningConfig final : TrainConfig {
   /// Returns the probability in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };
+
+/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+[[nodiscard]] std::map<std::string, std::string> presets();
+
+/// An experiment in the form of the origin: a folder whose config.yml has sections in capitals. They become this
+/// program's settings, each with the file and line it comes from.
+///
+/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may stand
+/// beside them, and win. What is not in the file keeps this program's default. Keys without a meaning here are said in
+/// one note. No pickle is read: captions and document frequencies of .pkl files are left out, with a note that says
+/// what to give instead.
+///
+/// Throws: DataError where the file is missing; UsageError naming file and line of a key that the origin does not have
+/// (with the nearest one), of a value of another type, or of one that there is nothing for here.
+[[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 
 }  // namespace lockstep::captioning

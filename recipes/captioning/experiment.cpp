@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captioning/experiment.h"
+#include "captioning/config.h"
 
 #include <fmt/format.h>
 

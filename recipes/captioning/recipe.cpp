@@ -7,11 +7,10 @@
 
 #include <cmath>
 
+#include "captioning/config.h"
 #include "captioning/data/collate.h"
-#include "captioning/experiment.h"
 #include "captioning/model/search.h"
 #include "captioning/page.h"
-#include "captioning/presets.h"
 #include "captioning/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/autocast.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "detection/aliases.h"
+#include "detection/config.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/config.h"
 
-#include "detection/config_dfine.h"
-
 #include <fmt/format.h>
 
 #include <charconv>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe's own settings, under the names that users of its origin know or that say what they do.
+// The detection recipe's own settings, under the names that users of its origin know or that say what they do;
+// its presets; files of the origin as such settings.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,8 @@
 #include "detection/dfine/options.h"
 #include "detection/model/criterion.h"
 #include "detection/model/model.h"
+#include "lockstep/base/config.h"
+#include "lockstep/train/config_alias.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::detection {
@@ -62,5 +66,20 @@ struct DetectionConfig final : TrainConfig {
   [[nodiscard]] AugmentOptions augment_options() const;
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;
 };
+
+/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+[[nodiscard]] std::map<std::string, std::string> presets();
+
+/// The words of the recipe's origin (D-FINE, DEIM) that mean something by themselves, and what they are called here.
+[[nodiscard]] std::vector<ConfigAlias> aliases();
+
+/// What several keys of a D-FINE or DEIM file say only together: operations on pictures, losses, the schedule that
+/// counts, the backbone's name. Returns `tree` with these keys replaced by those of the recipe; every value keeps its
+/// file and line. A key of the recipe that the tree has already stays, unless the origin's was typed and it was not.
+/// Throws: UsageError naming file and line of what has no counterpart.
+[[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
+
+/// Adds the published network's settings, dfine.backbone and so on, to `fields`. `points`: the text of Options::points.
+void describe_dfine(ConfigFields& fields, dfine::Options& options, std::vector<std::string>& points);
 
 }  // namespace lockstep::detection

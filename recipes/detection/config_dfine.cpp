@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of the published network. Their defaults are those of the origin's classes.
-#include "detection/config_dfine.h"
+#include "detection/config.h"
 
 #include "detection/dfine/options.h"
 

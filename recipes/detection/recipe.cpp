@@ -8,9 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "detection/aliases.h"
-#include "detection/origin.h"
-#include "detection/presets.h"
+#include "detection/config.h"
 #include "detection/tally.h"
 #include "detection/task.h"
 #include "lockstep/base/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "segmentation/aliases.h"
+#include "segmentation/config.h"
 
 #include <fmt/format.h>
 

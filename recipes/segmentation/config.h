@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segmentation recipe's own settings. aliases.h has the names that users of its origin know.
+// The segmentation recipe's own settings, its presets, and the names that users of its origin know.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "lockstep/train/config_alias.h"
 #include "lockstep/train/train_config.h"
 #include "segmentation/data/dataset.h"
 #include "segmentation/model/losses.h"
@@ -57,5 +59,12 @@ struct SegmentationConfig final : TrainConfig {
   [[nodiscard]] WindowOptions window_options() const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
 };
+
+/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+[[nodiscard]] std::map<std::string, std::string> presets();
+
+/// The argument names of the origin's train.py, and what they are called here: `--layers 50 --model_type
+/// res50_ASPP_lorm ...`, as options after `train segmentation` or under --set.
+[[nodiscard]] std::vector<ConfigAlias> aliases();
 
 }  // namespace lockstep::segmentation

@@ -9,9 +9,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/decode.h"
-#include "segmentation/aliases.h"
+#include "segmentation/config.h"
 #include "segmentation/metrics/overlay.h"
-#include "segmentation/presets.h"
 #include "segmentation/task.h"
 
 namespace lockstep::segmentation {

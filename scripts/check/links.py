@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that links between the pages of this project lead somewhere: the file is there, and so is the heading.
+"""Checks that links between the pages of this project lead somewhere: the file is there, and so is the heading. A program of
+bench/ that a page names is one, named by where the preset "bench" builds it.
 
 Prints page:line and the link for each that does not; exit code 1 where there is one.
 Example: scripts/check/links.py --root .
@@ -13,6 +14,7 @@ import tempfile
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.M)
+BENCH = re.compile(r"[\w./]*\bbench_(\w+)|\b(\w+)_bench\b")
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 
 
@@ -35,10 +37,20 @@ def pages(root):
             yield path
 
 
+def unbuilt_programs(root, page, text):
+    for match in BENCH.finditer(text):
+        name = match.group(1) or match.group(2)
+        if match.group(0) != f"build/bench/bin/bench_{name}" or not (root / f"bench/{name}.cpp").is_file():
+            line = text[:match.start()].count("\n") + 1
+            yield f"{page.relative_to(root)}:{line}: {match.group(0)} is no build/bench/bin/bench_NAME of bench/NAME.cpp"
+
+
 def offenders(root):
     root = pathlib.Path(root).resolve()
     for page in pages(root):
         text = page.read_text()
+        if page.name != "CHANGELOG.md":
+            yield from unbuilt_programs(root, page, text)
         for match in LINK.finditer(FENCE.sub(lambda code: "\n" * code.group(0).count("\n"), text)):
             link = match.group(1)
             if re.match(r"[a-z]+:", link):
@@ -59,8 +71,13 @@ def self_test():
         (root / "a.md").write_text("# One `thing`, two\n[good](b.md#two-2) [self](#one-thing-two) [far](https://x.y)\n"
                                    "```\n[code](nowhere)\n```\n[bad](c.md)\n[worse](b.md#three)\n")
         (root / "b.md").write_text("## Two\n## Two: [2](a.md)\n")
+        (root / "bench").mkdir()
+        (root / "bench/step.cpp").write_text("")
+        (root / "c/d.md").parent.mkdir()
+        (root / "c/d.md").write_text("build/bench/bin/bench_step\nbuild/test/bench/bench_step\nbuild/bench/bin/bench_gone\n")
         found = list(offenders(root))
-    if len(found) == 2 and "a.md:6: c.md" in found[0] and "b.md#three" in found[1]:
+    if [line.split(" ")[0] for line in found[:1]] == ["a.md:6:"] and "b.md#three" in found[1] and \
+            [line.split(":")[1] for line in found[2:]] == ["2", "3"]:
         return []
     return [f"found {found}"]
 

@@ -9,12 +9,8 @@ PLATFORMS = SCRIPTS.with_name("platforms")
 COMMON = ["src/base", "src/tensor"]
 ENGINE = [*COMMON, "src/comm", "src/store", "src/flight", "src/launch"]
 TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
-FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "zip pickle safetensors manifest",
-        "recipes": "npz npy caption_text caption_json caption_ids vocabulary", "base": "yaml",
-        "store": "store_frame address_file shown_words"}
-FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
 ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
-        "schedule", "dashboard", "train", "recipes", "apps")
+        "schedule", "dashboard", "train", "recipes", "apps", "fuzz")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 
@@ -63,7 +59,7 @@ def is_wrong(row: dict) -> bool:
 
 
 def module(name: str) -> list[str]:
-    return [*COMMON, name if name in ("recipes", "apps") else f"src/{name}", f"tests/{name}", "tests/support", "scripts/platforms/sanitizers"]
+    return [*COMMON, name if name in ("recipes", "apps", "fuzz") else f"src/{name}", f"tests/{name}", "tests/support", "scripts/platforms/sanitizers"]
 
 
 def python(name: str, *words: str) -> list[str]:
@@ -118,10 +114,11 @@ def of_builds() -> list[Trial]:
 
 
 def of_fuzzing() -> list[Trial]:
+    lines = (SCRIPTS.parents[1] / "fuzz/targets.txt").read_text().splitlines()
     return [Trial(f"fuzz_{target}", "executions", 2_000_000, 200_000,
                   [str(SCRIPTS / "fuzz"), "--runs", "{count}", "--results", "{work}/fuzz.txt", target],
-                  ["fuzz", "src/base", FUZZ_CODE[name]], "fuzz.txt", needs="clang++-14")
-            for name, targets in FUZZ.items() for target in targets.split()]
+                  ["fuzz", "src/base", code], "fuzz.txt", needs="clang++-14")
+            for target, code in (line.split() for line in lines if not line.startswith("#"))]
 
 
 def all_trials() -> list[Trial]:

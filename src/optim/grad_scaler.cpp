@@ -252,21 +252,6 @@ std::int64_t GradScaler::growth_tracker() const {
   return growth_tracker_.defined() ? growth_tracker_.item<std::int32_t>() : init_growth_tracker_;
 }
 
-void GradScaler::set_growth_factor(double factor) {
-  check_growth_factor(factor);
-  options_.growth_factor = factor;
-}
-
-void GradScaler::set_backoff_factor(double factor) {
-  check_backoff_factor(factor);
-  options_.backoff_factor = factor;
-}
-
-void GradScaler::set_growth_interval(std::int64_t interval) {
-  check_growth_interval(interval);
-  options_.growth_interval = interval;
-}
-
 StateDict GradScaler::state_dict() const {
   if (!options_.enabled) return {};
   return {{"scale", get_scale()},

@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/decode.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -127,7 +128,7 @@ struct PixelLimit {
 };
 
 std::string hostile(const std::string& name) {
-  return FileSystem::system().read(golden("..") / "fuzz_hostile/images" / name);
+  return FileSystem::system().read(test::fuzz_seeds() / "images/hostile" / name);
 }
 
 std::string fault_of_bytes(const std::string& bytes) {

@@ -26,6 +26,7 @@
 #include "lockstep/data/sources/packed.h"
 #include "lockstep/data/sources/tar_shards.h"
 #include "support/fault_of.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -382,7 +383,7 @@ using ::testing::StartsWith;
 // Data that a stranger wrote: names that lead out of the folder, special files, numbers no picture has.
 
 const fs::path kTests = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data";
-const fs::path kHostile = kTests / "fuzz_hostile";
+const fs::path kSeeds = test::fuzz_seeds();
 
 void put(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());
@@ -493,7 +494,7 @@ TEST_F(HostileNames, OfPipesAreRefusedAtOnceWhateverTheyStandFor) {
   for (const SourceKind kind : {SourceKind::kList, SourceKind::kCoco, SourceKind::kTar, SourceKind::kPacked,
                                 SourceKind::kIdx, SourceKind::kAuto}) {
     EXPECT_THAT(opened("data/fifo", kind), HasSubstr("data/fifo is a named pipe, not a regular file"))
-        << source_kind_name(kind);
+        << static_cast<int>(kind);
   }
   EXPECT_THAT(fault_of<DataError>([&] { TarStream((root_ / "data/fifo").string()); }), HasSubstr("is a named pipe"));
 }
@@ -512,25 +513,25 @@ TEST(HostileNumbers, AreNoCoordinatesAreasOrFloats) {
 }
 
 TEST(HostileNumbers, OfAnnotationsAreRefusedByName) {
-  const auto coco = [](const char* file) { return data::parse_coco(read(kHostile / file), {}).error(); };
-  EXPECT_EQ(coco("coco/far_keypoint.json"), "annotations[0]: a keypoint with the number 1e+308");
-  EXPECT_EQ(coco("coco/far_corner.json"), "annotations[0]: a box of [1000000, 0, 1000000, 4]");
-  EXPECT_THAT(data::parse_voc(read(kHostile / "voc/far_box.xml")).error(), HasSubstr("to (1e+308, 2)"));
-  EXPECT_THAT(data::parse_voc(read(kHostile / "voc/near_box.xml")).error(), HasSubstr("from (1, -1e+308)"));
-  const auto list = [](const char* file) { return data::parse_json_list(read(kHostile / file)).error(); };
-  EXPECT_EQ(list("lists/far_box.jsonl"), "line 1: a box of [0,0,1e+308,1]");
-  EXPECT_EQ(list("lists/far_value.jsonl"), "line 1: a value of 1e+39");
+  const auto coco = [](const char* file) { return data::parse_coco(read(kSeeds / file), {}).error(); };
+  EXPECT_EQ(coco("coco/hostile/far_keypoint.json"), "annotations[0]: a keypoint with the number 1e+308");
+  EXPECT_EQ(coco("coco/hostile/far_corner.json"), "annotations[0]: a box of [1000000, 0, 1000000, 4]");
+  EXPECT_THAT(data::parse_voc(read(kSeeds / "voc/hostile/far_box.xml")).error(), HasSubstr("to (1e+308, 2)"));
+  EXPECT_THAT(data::parse_voc(read(kSeeds / "voc/hostile/near_box.xml")).error(), HasSubstr("from (1, -1e+308)"));
+  const auto list = [](const char* file) { return data::parse_json_list(read(kSeeds / file)).error(); };
+  EXPECT_EQ(list("lists/hostile/far_box.jsonl"), "line 1: a box of [0,0,1e+308,1]");
+  EXPECT_EQ(list("lists/hostile/far_value.jsonl"), "line 1: a value of 1e+39");
 }
 
 TEST(HostileNumbers, OfTarShardsAreRefusedByName) {
   const auto fault = [](const char* file) {
-    const TarShards shards((kHostile / file).string());
+    const TarShards shards((kSeeds / file).string());
     return fault_of<DataError>([&] { (void)shards.get(0); });
   };
-  EXPECT_THAT(fault("tar/far_box.tar"), HasSubstr("a box of [0,0,1e+308,1]"));
-  EXPECT_THAT(fault("tar/far_point.tar"), HasSubstr("a point of [1e+39,0,1]"));
-  EXPECT_THAT(fault("tar/far_area.tar"), HasSubstr("an area of 1e+308 pixels"));
-  EXPECT_THAT(fault("tar/far_value.tar"), HasSubstr("a value of -1e+308"));
+  EXPECT_THAT(fault("tar/hostile/far_box.tar"), HasSubstr("a box of [0,0,1e+308,1]"));
+  EXPECT_THAT(fault("tar/hostile/far_point.tar"), HasSubstr("a point of [1e+39,0,1]"));
+  EXPECT_THAT(fault("tar/hostile/far_area.tar"), HasSubstr("an area of 1e+308 pixels"));
+  EXPECT_THAT(fault("tar/hostile/far_value.tar"), HasSubstr("a value of -1e+308"));
 }
 
 TEST(HostileNumbers, AreNotPacked) {

@@ -96,7 +96,7 @@ struct Golden {
   }
 
   void iterate(const Json& what) {
-    if (what.contains("grow_at")) scaler->set_growth_interval(what.at("grow_at"));
+    if (what.contains("grow_at")) grow_at(what.at("grow_at"));
     if (what.contains("reload")) reload();
     for (const auto& [name, dumped] : what.at("plain").items()) step(name, what, test::to_tensor(dumped));
     if (what.contains("new_scale")) {
@@ -107,6 +107,12 @@ struct Golden {
   }
 
  private:
+  void grow_at(std::int64_t interval) {
+    StateDict state = scaler->state_dict();
+    state["growth_interval"] = interval;
+    scaler->load_state_dict(state);
+  }
+
   void reload() {
     const StateDict state = scaler->state_dict();
     scaler = std::make_unique<GradScaler>();

@@ -25,6 +25,7 @@
 #include "segmentation/synthetic/generate.h"
 #include "segmentation/task.h"
 #include "support/alone.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -120,7 +121,7 @@ void make_files(const fs::path& folder) {
   ASSERT_EQ(made.train, 4);
   fs::copy(folder / "masked", folder / "odd", fs::copy_options::recursive);
   fs::remove(segmentation::VocFolders{folder / "odd"}.masks() / "000000.png");
-  const fs::path golden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/golden/npz";
+  const fs::path golden = test::fuzz_seeds() / "npz";
   for (const char* name : {"features", "wide"}) {
     fs::create_directories(folder / name);
     fs::copy_file(golden / (name == std::string("wide") ? "wide.npz" : "f4.npz"), folder / name / "1.npz");

@@ -11,7 +11,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
-#include "lockstep/new/templates.h"
 
 namespace lockstep::apps {
 namespace {

@@ -29,4 +29,7 @@ void check_project(const NewProject& project);
 /// Returns the Debian packages of the compiler, CMake and Ninja where no folder of `path` (as in PATH) has the program.
 [[nodiscard]] std::vector<std::string> missing_packages(const std::string& path);
 
+/// The files in templates/, compiled in: texts by path ("trainer/src/main.cpp").
+[[nodiscard]] std::map<std::string, std::string> project_templates();
+
 }  // namespace lockstep::apps

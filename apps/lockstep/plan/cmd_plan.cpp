@@ -12,10 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/launch/measured_run.h"
 #include "lockstep/launch/processes.h"
-#include "lockstep/plan/host_costs.h"
-#include "lockstep/plan/link_file.h"
-#include "lockstep/plan/measure_recipe.h"
-#include "lockstep/plan/plan_text.h"
+#include "lockstep/plan/plan.h"
 #include "lockstep/schedule/advice.h"
 #include "lockstep/verbs.h"
 

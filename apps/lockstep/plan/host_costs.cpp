@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/host_costs.h"
+#include "lockstep/plan/plan.h"
 
 #include <fmt/format.h>
 #include <time.h>

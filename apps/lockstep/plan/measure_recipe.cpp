@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/measure_recipe.h"
+#include "lockstep/plan/plan.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/plan_text.h"
+#include "lockstep/plan/plan.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench/bench_checkpoint.h"
+#include "worker/bench/benches.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn_like.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench/bench_loader.h"
+#include "worker/bench/benches.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench/bench_optimizer.h"
+#include "worker/bench/benches.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header

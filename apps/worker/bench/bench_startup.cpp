@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench/bench_startup.h"
+#include "worker/bench/benches.h"
 
 #include <torch/nn/modules/linear.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench/bench_step.h"
+#include "worker/bench/benches.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -15,7 +15,6 @@
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
 #include "lockstep/train/step_timer.h"
-#include "worker/bench/bench_data_parallel.h"
 #include "worker/bench/measure.h"
 #include "worker/bench/recorder_cost.h"
 #include "worker/bench/step_data.h"

@@ -12,7 +12,6 @@
 #include "lockstep/checkpoint/diff.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/verify_file.h"
-#include "worker/checkpoint/checkpoint_commands.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
 

@@ -16,7 +16,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/interop.h"
 #include "lockstep/nn/torchscript.h"
-#include "worker/checkpoint/checkpoint_commands.h"
+#include "worker/commands.h"
 #include "worker/recipes.h"
 #include "worker/trained.h"
 

@@ -9,7 +9,7 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/interop.h"
-#include "worker/checkpoint/checkpoint_commands.h"
+#include "worker/commands.h"
 #include "worker/recipes.h"
 
 namespace lockstep::worker {

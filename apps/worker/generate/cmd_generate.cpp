@@ -8,8 +8,6 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "worker/commands.h"
-#include "worker/generate/generate_captioning.h"
-#include "worker/generate/generate_segmentation.h"
 #include "worker/writing.h"
 
 namespace lockstep::worker {

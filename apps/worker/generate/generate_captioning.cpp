@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/generate/generate_captioning.h"
+#include "worker/commands.h"
 
 #include <fmt/format.h>
 

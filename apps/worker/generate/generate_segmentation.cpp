@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep generate segmentation|scribbles|pseudo-labels|distance-maps|weak-labels`: sets for segmentation, drawn or
 // derived from full masks; the same bytes for the same seed.
-#include "worker/generate/generate_segmentation.h"
+#include "worker/commands.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/inspect/inspect_flight.h"
+#include "worker/inspect/inspect.h"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/inspect/inspect_machine.h"
+#include "worker/inspect/inspect.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>

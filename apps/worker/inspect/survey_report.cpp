@@ -7,7 +7,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/view/table.h"
-#include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect.h"
 
 namespace lockstep::worker {
 namespace {

@@ -63,23 +63,6 @@ template <class Value>
   return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(mine), root));
 }
 
-/// Returns the value of every rank on rank `root`, and nothing on the others.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
-template <class Value>
-[[nodiscard]] std::vector<Value> gather_object(ProcessGroup& group, const Value& mine, int root) {
-  std::vector<Value> values = all_gather_object(group, mine);
-  if (group.rank() != root) values.clear();
-  return values;
-}
-
-/// Returns values[rank] of rank `root`, which passes one value for each rank; the `values` of other ranks are ignored.
-/// Collective: yes. Blocks: yes. Throws: UsageError where `root` passes another number of values than there are ranks;
-///             as Work::wait.
-template <class Value>
-[[nodiscard]] Value scatter_object(ProcessGroup& group, const std::vector<Value>& values, int root) {
-  return broadcast_object(group, values, root).at(static_cast<std::size_t>(group.rank()));
-}
-
 }  // namespace lockstep
 
 #pragma GCC visibility pop

@@ -39,10 +39,6 @@ class IterableDataset {
 [[nodiscard]] std::shared_ptr<IterableDataset> make_iterable(
     std::function<std::function<std::optional<SampleMaker>()>(std::int64_t epoch, ShardSpec shard)> open);
 
-/// Returns one shard's part of `stream`, for sources that cannot be split: sample i goes to shard i modulo the number
-/// of shards, and each shard reads everything.
-[[nodiscard]] std::unique_ptr<SampleStream> every_nth(std::unique_ptr<SampleStream> stream, ShardSpec shard);
-
 }  // namespace lockstep
 
 #pragma GCC visibility pop

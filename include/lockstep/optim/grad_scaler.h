@@ -78,18 +78,6 @@ class GradScaler final : public Stateful {
 
   /// Returns the scale; 1 where it is not enabled. Blocks: reads one number from the device.
   [[nodiscard]] double get_scale() const;
-  /// Returns what the scale is multiplied by when it grows.
-  [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }
-  /// Returns what the scale is multiplied by after a step that was left out.
-  [[nodiscard]] double get_backoff_factor() const noexcept { return options_.backoff_factor; }
-  /// Returns the number of good steps after which the scale grows.
-  [[nodiscard]] std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
-  /// Throws: UsageError for a value out of range.
-  void set_growth_factor(double factor);
-  /// Sets the factor of later falls. Throws: UsageError unless it is between 0 and 1.
-  void set_backoff_factor(double factor);
-  /// Sets the number of good steps after which the scale grows.
-  void set_growth_interval(std::int64_t interval);
   /// Returns false where the scaler does nothing.
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
 

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 
-#include "captcha/synthetic/draw_styles.h"
-
 namespace lockstep::captcha {
 namespace {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "captcha/synthetic/draw_styles.h"
+#include "captcha/synthetic/draw.h"
 
 namespace lockstep::captcha {
 namespace {

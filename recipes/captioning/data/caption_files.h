@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files in which captions come: plain text, COCO's JSON and Karpathy's. Foreign bytes: every fault names the file
-// and the line, or the id. No torch header.
+// The files in which captions come: plain text, COCO's JSON, Karpathy's and NLVR's. Foreign bytes: every fault names
+// the file and the line, or the id. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -56,5 +56,16 @@ void require_short(std::string_view caption, const std::string& where);
 /// The text of a file, converted where its byte order mark says UTF-16; other bytes as they are, for require_utf8().
 /// Throws: DataError where the file is missing; IoError.
 [[nodiscard]] std::string file_text(const std::filesystem::path& file);
+
+/// Whether a file begins as those of NLVR (Suhr et al., A Corpus of Natural Language for Visual Reasoning, 2017) do: a
+/// JSON object with "sentence" and "identifier" on its first line.
+[[nodiscard]] bool is_nlvr(const std::filesystem::path& file);
+
+/// NAME.json: a JSON object a line. Each has a sentence, an identifier SENTENCE-PICTURE and a label; the picture is
+/// DIRECTORY/NAME-IDENTIFIER-0.png. A sentence that is true of its picture is its caption. The same sentence was asked
+/// of up to four pictures, most of which look alike, so that a split keeps the pictures of a sentence together: "test"
+/// has every fifth sentence by number, "train" the others. Pictures without a true sentence are left out and counted.
+/// Throws: DataError naming the line where it is no JSON or lacks a field; UsageError where `split` is something else.
+[[nodiscard]] CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& split);
 
 }  // namespace lockstep::captioning

@@ -11,9 +11,7 @@
 #include <utility>
 
 #include "captioning/data/caption_files.h"
-#include "captioning/data/nlvr.h"
 #include "captioning/metrics/tokens.h"
-#include "captioning/synthetic/grammar.h"
 #include "captioning/synthetic/scene.h"
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"

@@ -12,7 +12,7 @@
 
 #include "captioning/data/npz.h"
 #include "captioning/metrics/tokens.h"
-#include "captioning/synthetic/scene_paint.h"
+#include "captioning/synthetic/scene.h"
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

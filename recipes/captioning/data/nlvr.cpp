@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captioning/data/nlvr.h"
+#include "captioning/data/caption_files.h"
 
 #include <fmt/format.h>
 

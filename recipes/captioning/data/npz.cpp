@@ -10,8 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "captioning/data/npz_header.h"
-#include "captioning/data/npz_zip.h"
 #include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

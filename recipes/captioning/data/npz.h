@@ -3,8 +3,10 @@
 // No torch header.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,5 +29,33 @@ struct FeatureRows {
 
 /// The same of a file. Thread-safe: yes. Throws: DataError naming the file and the reason; IoError.
 [[nodiscard]] FeatureRows read_features(const std::filesystem::path& file, std::int64_t most_rows = -1);
+
+/// The header of a .npy file: a Python dictionary as text, of which only what numpy writes is understood. Nothing is
+/// evaluated.
+struct NpyHeader {
+  std::string descr;  ///< the type, such as "<f4"
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;  ///< none negative
+  std::size_t size = 0;             ///< bytes before the values
+};
+
+/// Formats 1.0, 2.0 and 3.0. Fails with the reason, which names the field.
+/// Source: numpy.lib.format's documentation.
+[[nodiscard]] Result<NpyHeader> parse_npy_header(std::string_view bytes);
+
+/// Bytes of a zip file's member: within the file where it is stored as it is, else unpacked into `own`.
+struct ZipContent {
+  std::string own;
+  std::string_view stored;
+  bool deflated = false;
+
+  [[nodiscard]] std::string_view bytes() const noexcept { return deflated ? std::string_view(own) : stored; }
+};
+
+/// The member `name` of a zip file, stored or deflated, compared with its CRC-32. Nothing is believed before it was
+/// compared with the file's size; checkpoint's reader is private to .pth files, and this one needs less. Fails with the
+/// reason: the file is damaged, has no such member (it names those that there are), or unpacks to more than `most`
+/// bytes. Lifetime: as `file`. Cost: memory grows with what is really unpacked, never with what a header says.
+[[nodiscard]] Result<ZipContent> read_zip_member(std::string_view file, std::string_view name, std::uint64_t most);
 
 }  // namespace lockstep::captioning

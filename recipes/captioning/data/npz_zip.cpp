@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captioning/data/npz_zip.h"
+#include "captioning/data/npz.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

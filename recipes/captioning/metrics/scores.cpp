@@ -7,9 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "captioning/metrics/bleu.h"
 #include "captioning/metrics/meteor.h"
-#include "captioning/metrics/rouge.h"
+#include "captioning/metrics/overlap_scores.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::captioning {

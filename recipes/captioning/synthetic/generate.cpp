@@ -7,8 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "captioning/synthetic/grammar.h"
-#include "captioning/synthetic/scene_paint.h"
+#include "captioning/synthetic/scene.h"
 #include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A speaker has habits (which synonyms, whether sizes are told), chooses a form, and fills it.
-#include "captioning/synthetic/grammar.h"
+#include "captioning/synthetic/scene.h"
 
 #include <algorithm>
 #include <array>

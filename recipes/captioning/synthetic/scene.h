@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is on a synthetic picture: a few shapes in places that can be told from each other. Painted by scene_paint.h,
-// put into words by grammar.h. No torch header.
+// What is on a synthetic picture: a few shapes in places that can be told from each other; its pixels, and what
+// several people say about it. No torch header.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "lockstep/data/decode.h"
 
 namespace lockstep::captioning {
 
@@ -43,5 +46,17 @@ struct Scene {
 
 /// A function of its arguments. Two shapes are of one kind and color only where they are meant as a pair.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
+
+inline constexpr std::size_t kSceneCaptions = 5;
+
+/// kSceneCaptions different captions of 4 to 14 words, all true. They differ as people do: in what they begin with,
+/// which relation they tell (left, right, above, below, a corner, the middle), whether they tell sizes, the number or
+/// the ground, in synonyms, and in being a sentence or a fragment. Most begin with what is noticed first.
+[[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
+
+/// The pixels of a scene: shapes with soft edges on a ground that is lit from a side and has patches; noise on every
+/// channel. Three channels; the same scene and size give the same bytes. Shapes keep their proportions: their size is
+/// that of the shorter side. Throws: UsageError where a side is not within 32 .. 4096 pixels.
+[[nodiscard]] Image paint_scene(const Scene& scene, ImageSize size);
 
 }  // namespace lockstep::captioning

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captioning/synthetic/scene_paint.h"
+#include "captioning/synthetic/scene.h"
 
 #include <fmt/format.h>
 

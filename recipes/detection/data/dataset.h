@@ -102,7 +102,4 @@ struct DetectionSet {
 /// batch_side(). Thread-safe: yes.
 [[nodiscard]] Collate collate_of(const AugmentOptions& options);
 
-/// The same objects without crowds, for a loss.
-[[nodiscard]] Targets without_crowds(const Targets& targets);
-
 }  // namespace lockstep::detection

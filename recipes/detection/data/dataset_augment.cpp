@@ -151,14 +151,4 @@ Collate collate_of(const AugmentOptions& options) {
   };
 }
 
-Targets without_crowds(const Targets& targets) {
-  Targets kept;
-  for (const Detections& of : targets) {
-    const at::Tensor rows = of.crowd.logical_not();
-    kept.push_back({of.boxes.index({rows}), of.labels.index({rows}), of.areas.index({rows}), of.crowd.index({rows}),
-                    of.size, of.id});
-  }
-  return kept;
-}
-
 }  // namespace lockstep::detection

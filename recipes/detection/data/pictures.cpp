@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "detection/metrics/byte_reader.h"
-#include "detection/metrics/coco_thresholds.h"
+#include "detection/metrics/coco_eval.h"
 #include "lockstep/data/contact_sheet.h"
 #include "lockstep/data/draw_boxes.h"
 

@@ -17,7 +17,7 @@
 
 #include <cmath>
 
-#include "detection/model/lab.h"
+#include "detection/model/layers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/batch_norm.h"
 

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <set>
 
-#include "detection/metrics/coco_thresholds.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {

@@ -130,4 +130,12 @@ struct CocoNumbers {
 /// nothing was there and nothing found.
 [[nodiscard]] double image_quality(const ImageResult& result);
 
+/// numpy.linspace(0.5, 0.95, 10), with its bits.
+[[nodiscard]] const std::array<double, kThresholds>& overlap_thresholds() noexcept;
+
+/// Returns the counts of one class in one image, at threshold `at`.
+[[nodiscard]] HitCounts confident_counts(const ImageResult::OfClass& of, std::int64_t at);
+
+[[nodiscard]] HitCounts operator+(const HitCounts& a, const HitCounts& b) noexcept;
+
 }  // namespace lockstep::detection

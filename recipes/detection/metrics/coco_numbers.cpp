@@ -9,7 +9,6 @@
 
 #include "detection/metrics/byte_reader.h"
 #include "detection/metrics/coco_eval.h"
-#include "detection/metrics/coco_thresholds.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {

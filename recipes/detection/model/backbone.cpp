@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "detection/model/lab.h"
 #include "detection/model/layers.h"
 
 namespace lockstep::detection {

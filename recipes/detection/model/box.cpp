@@ -35,10 +35,6 @@ at::Tensor to_corners(const at::Tensor& boxes, bool clamp) {
   return at::cat({first_two(boxes) - half, first_two(boxes) + half}, -1);
 }
 
-at::Tensor to_centered(const at::Tensor& corners) {
-  return at::cat({(first_two(corners) + last_two(corners)) * 0.5, last_two(corners) - first_two(corners)}, -1);
-}
-
 at::Tensor inverse_sigmoid(const at::Tensor& p, double eps) {
   const at::Tensor inside = p.clamp(eps, 1 - eps);
   return at::log(inside / (1 - inside));

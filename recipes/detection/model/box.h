@@ -13,9 +13,8 @@ namespace lockstep::detection {
 /// float64 stays as it is, everything else becomes float32: where bfloat16 is too coarse.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
-/// Centre and size to corners (left, top, right, bottom), and back. `clamp`: a size below 0 counts as 0.
+/// Centre and size to corners (left, top, right, bottom). `clamp`: a size below 0 counts as 0.
 [[nodiscard]] at::Tensor to_corners(const at::Tensor& boxes, bool clamp = false);
-[[nodiscard]] at::Tensor to_centered(const at::Tensor& corners);
 
 /// The number whose sigmoid is `p`, which is moved into [eps, 1 - eps].
 [[nodiscard]] at::Tensor inverse_sigmoid(const at::Tensor& p, double eps = 1e-5);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/model/layers.h"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
@@ -9,6 +11,7 @@
 
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/scale_shift.h"
 
 namespace lockstep::detection {
 
@@ -24,12 +27,6 @@ void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out,
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape) {
   add_conv_norm(to, in, out, shape);
   to->push_back(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)));
-}
-
-torch::nn::Sequential conv_norm(std::int64_t in, std::int64_t out, ConvShape shape) {
-  torch::nn::Sequential layers;
-  add_conv_norm(layers, in, out, shape);
-  return layers;
 }
 
 torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape) {
@@ -72,5 +69,12 @@ at::Tensor SelfAttention::forward(const at::Tensor& x_BNH, const at::Tensor& pos
   const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
   return out_proj_->forward(nn::attention(query, key, value, {.scale = scale, .bias = mask, .hidden = {}}));
 }
+
+void LabImpl::reset() {
+  scale = register_parameter("scale", at::ones({1}));
+  bias = register_parameter("bias", at::zeros({1}));
+}
+
+at::Tensor LabImpl::forward(const at::Tensor& input) { return nn::scale_shift(input, scale, bias); }
 
 }  // namespace lockstep::detection

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/cloneable.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstdint>
 #include <vector>
@@ -24,7 +26,6 @@ struct ConvShape {
 /// A convolution without bias that keeps the size (but for its stride), and batch norm; then ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
-[[nodiscard]] torch::nn::Sequential conv_norm(std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
 
 /// Linear layers of these widths with ReLU between them.
@@ -47,5 +48,18 @@ class SelfAttention final : public torch::nn::Module {
   nn::Linear value_{nullptr};
   nn::Linear out_proj_{nullptr};
 };
+
+/// scale * x + bias, both numbers.
+/// Cost: a pass over memory each way.
+class LabImpl final : public torch::nn::Cloneable<LabImpl> {
+ public:
+  LabImpl() { reset(); }  // NOLINT(clang-analyzer-optin.cplusplus.VirtualCall)
+  void reset() override;
+  at::Tensor forward(const at::Tensor& input);
+
+  at::Tensor scale;
+  at::Tensor bias;
+};
+TORCH_MODULE(Lab);
 
 }  // namespace lockstep::detection

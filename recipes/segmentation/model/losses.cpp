@@ -9,7 +9,6 @@
 #include <array>
 
 #include "lockstep/base/error.h"
-#include "segmentation/model/losses_fused.h"
 
 namespace lockstep::segmentation {
 namespace {

@@ -6,9 +6,12 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/train/task.h"
+#include "segmentation/model/losses_kernel.h"
 #include "segmentation/synthetic/planes.h"
 
 namespace lockstep::segmentation {
@@ -41,5 +44,17 @@ struct LossOptions {
 /// The same from the formulas by libtorch's operators.
 [[nodiscard]] std::vector<LossTerm> plain_losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                                  const LossOptions& options);
+
+/// What the terms of losses() are made of, all maps of a batch at once, for its kernel.
+struct FusedMaps {
+  at::Tensor target;                           ///< uint8 [B, planes, H, W], on the CPU; labels are classes or 255
+  std::array<std::int64_t, kLossMaps> places;  ///< the maps' planes; -1: the term is left out
+  double smoothing = 0;
+};
+
+/// The terms without their weights, float32 [kLossMaps]; 0 where one is left out.
+/// Shapes: logits float32 or bfloat16 [B, C, h, w], on the CPU.
+/// Throws: UsageError for a second derivative.
+[[nodiscard]] at::Tensor fused_losses(const at::Tensor& logits, const FusedMaps& maps);
 
 }  // namespace lockstep::segmentation

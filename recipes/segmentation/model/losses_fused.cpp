@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel over a batch: bands in parallel, their sums combined in order, so that no result depends on the number of
 // threads. Forward only counts and sums; backward knows what each mean is over and what the terms are worth.
-#include "segmentation/model/losses_fused.h"
+#include "segmentation/model/losses.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "segmentation/synthetic/pseudo_label.h"
+#include "segmentation/synthetic/derive.h"
 
 #include <fmt/format.h>
 

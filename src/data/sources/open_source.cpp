@@ -129,8 +129,6 @@ std::shared_ptr<ImageSource> open_shards(const SourceOptions& options) {
 
 }  // namespace
 
-std::string_view source_kind_name(SourceKind kind) noexcept { return kNames[static_cast<std::size_t>(kind)].second; }
-
 SourceKind parse_source_kind(std::string_view name) {
   for (const auto& [kind, known] : kNames) {
     if (name == known) return kind;

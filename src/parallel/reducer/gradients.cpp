@@ -190,9 +190,9 @@ void Gradients::take_result(std::size_t index) {
   value.copy_(view);
 }
 
-bool Gradients::rebuild(const std::vector<std::size_t>& order) {
+void Gradients::rebuild(const std::vector<std::size_t>& order) {
   auto better = plan_for(parameters_, order, options_);
-  if (buckets_.has_plan(better)) return false;
+  if (buckets_.has_plan(better)) return;
   Buckets rebuilt(parameters_, std::move(better), layout_, group_);
   rebuilt.count_norm(norm_sums_);
   const at::NoGradGuard no_grad;
@@ -202,7 +202,6 @@ bool Gradients::rebuild(const std::vector<std::size_t>& order) {
     parameters_.grad(i) = rebuilt.view(i);
   }
   buckets_ = std::move(rebuilt);
-  return true;
 }
 
 }  // namespace lockstep::parallel

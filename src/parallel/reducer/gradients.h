@@ -43,8 +43,8 @@ class Gradients {
   [[nodiscard]] double norm() const;
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
-  /// Makes new buckets for `order`, an order of arrival. Returns: whether they differ from the present ones.
-  bool rebuild(const std::vector<std::size_t>& order);
+  /// Makes new buckets for `order`, an order of arrival, unless they are the present ones.
+  void rebuild(const std::vector<std::size_t>& order);
 
  private:
   /// A parameter that this backward has not reached.

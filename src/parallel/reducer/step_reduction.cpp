@@ -138,7 +138,7 @@ void StepReduction::settle() {
   std::copy(arrival_order_.begin(), arrival_order_.end(), agreed.data_ptr<std::int64_t>());
   group_.broadcast(agreed, 0).wait();
   const auto* first = agreed.data_ptr<std::int64_t>();
-  if (gradients_.rebuild(std::vector<std::size_t>(first, first + count))) ++rebuilds_;
+  gradients_.rebuild(std::vector<std::size_t>(first, first + count));
 }
 
 }  // namespace lockstep::parallel

@@ -45,8 +45,6 @@ class StepReduction {
 
   [[nodiscard]] Gradients& gradients() { return gradients_; }
   [[nodiscard]] const Gradients& gradients() const { return gradients_; }
-  /// Returns how often the buckets were rebuilt.
-  [[nodiscard]] int rebuilds() const { return rebuilds_; }
 
  private:
   [[nodiscard]] std::vector<bool> used_anywhere();
@@ -56,7 +54,6 @@ class StepReduction {
   DdpOptions options_;
   ReplicaLayout layout_;
   Gradients gradients_;
-  int rebuilds_ = 0;
   bool settled_ = false;     ///< the buckets are final: the first step is over
   bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
   bool sharded_ = false;

@@ -25,7 +25,7 @@
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
 #include "captcha/model/model.h"
-#include "captcha/presets.h"
+#include "captcha/config.h"
 #include "captcha/synthetic/draw.h"
 #include "captcha/synthetic/generate.h"
 #include "captcha/task.h"

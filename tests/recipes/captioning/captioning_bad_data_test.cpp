@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::captioning {
@@ -34,7 +35,7 @@ class BadCaptions : public ::testing::Test {
   }
   void put_features(const std::string& name, const std::string& golden) const {
     fs::create_directories((folder_ / name).parent_path());
-    fs::copy_file(fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/golden/npz" / golden, folder_ / name);
+    fs::copy_file(test::fuzz_seeds() / "npz" / golden, folder_ / name);
   }
   [[nodiscard]] SetOptions set() const { return {.path = folder_.path().string()}; }
   [[nodiscard]] SetOptions feature_set() const {

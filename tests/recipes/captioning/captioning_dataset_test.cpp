@@ -17,13 +17,14 @@
 #include "captioning/data/dataset.h"
 #include "captioning/data/vocabulary.h"
 #include "captioning/synthetic/generate.h"
-#include "captioning/synthetic/scene_paint.h"
+#include "captioning/synthetic/scene.h"
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/loader.h"
 #include "support/data_folder.h"
 #include "support/fault_of.h"
+#include "support/fuzz_seeds.h"
 #include "support/sanitizer.h"
 #include "support/temp_dir.h"
 
@@ -86,7 +87,7 @@ class CaptionFiles : public ::testing::Test {
   void put_features(const std::vector<std::string>& names, const std::string& golden = "f4.npz") const {
     for (const std::string& name : names) {
       fs::create_directories((folder_ / name).parent_path());
-      fs::copy_file(fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/golden/npz" / golden, folder_ / name);
+      fs::copy_file(test::fuzz_seeds() / "npz" / golden, folder_ / name);
     }
   }
   [[nodiscard]] SetOptions set(const std::string& name = "") const {

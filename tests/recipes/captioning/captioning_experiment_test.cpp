@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "captioning/config.h"
-#include "captioning/experiment.h"
 #include "captioning/page.h"
 #include "common/lettering.h"
 #include "lockstep/base/error.h"

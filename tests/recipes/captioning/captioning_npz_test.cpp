@@ -17,6 +17,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sample_random.h"
 #include "support/fault_of.h"
+#include "support/fuzz_seeds.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::captioning {
@@ -97,9 +98,7 @@ std::string fault_of_header(const std::string& header) {
 
 std::string fault_of_shape(const std::string& shape) { return fault_of_header(header_of("<f4", shape)); }
 
-fs::path golden(const std::string& name) {
-  return fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/golden/npz" / name;
-}
+fs::path golden(const std::string& name) { return test::fuzz_seeds() / "npz" / name; }
 
 TEST(Npz, ReadsWhatNumpyWrites) {
   for (const char* name : {"f4.npz", "f4_deflated.npz", "f2.npz", "f8_fortran_deflated.npz", "three_sides.npz",

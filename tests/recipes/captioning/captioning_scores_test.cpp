@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "captioning/metrics/bleu.h"
 #include "captioning/metrics/meteor.h"
-#include "captioning/metrics/rouge.h"
+#include "captioning/metrics/overlap_scores.h"
 #include "captioning/metrics/scores.h"
 #include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "captioning/config.h"
 #include "captioning/data/collate.h"
 #include "captioning/metrics/scores.h"
 #include "captioning/metrics/tokens.h"
 #include "captioning/model/search.h"
-#include "captioning/presets.h"
 #include "captioning/tally.h"
 #include "captioning/task.h"
 #include "lockstep/base/error.h"

@@ -245,19 +245,6 @@ TEST_F(Scenes, EvaluationBatchesKeepTheOrderAndEveryObject) {
   EXPECT_EQ(id, 24);
 }
 
-TEST(WithoutCrowds, KeepsTheOthersInTheirOrder) {
-  const Targets targets{{.boxes = at::arange(8, at::kFloat).view({2, 4}),
-                         .labels = at::arange(3, 5),
-                         .areas = at::arange(2, at::kFloat),
-                         .crowd = at::arange(2).eq(0),
-                         .size = {10, 20},
-                         .id = 4}};
-  const Targets kept = without_crowds(targets);
-  EXPECT_TRUE(at::equal(kept[0].boxes, targets[0].boxes.slice(0, 1)));
-  EXPECT_EQ(kept[0].labels.item<std::int64_t>(), 4);
-  EXPECT_EQ(kept[0].id, 4);
-}
-
 TEST(ScalesOf, AreTheOnesOfTheOrigin) {
   EXPECT_THAT(scales_of(640, 3, 32), ElementsAre(480, 512, 544, 576, 608, 640, 640, 640, 800, 768, 736, 704, 672));
   EXPECT_THAT(scales_of(160, 2, 32), ElementsAre(96, 128, 160, 160, 192, 160));

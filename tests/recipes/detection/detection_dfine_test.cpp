@@ -16,14 +16,11 @@
 #include <filesystem>
 #include <map>
 
-#include "detection/aliases.h"
 #include "detection/config.h"
 #include "detection/dfine/cost.h"
 #include "detection/dfine/fuse.h"
 #include "detection/dfine/network.h"
 #include "detection/dfine/weights.h"
-#include "detection/origin.h"
-#include "detection/presets.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/torch_file.h"

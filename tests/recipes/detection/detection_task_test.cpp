@@ -10,9 +10,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "detection/aliases.h"
-#include "detection/origin.h"
-#include "detection/presets.h"
+#include "detection/config.h"
 #include "detection/tally.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"

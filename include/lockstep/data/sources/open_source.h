@@ -28,9 +28,7 @@ enum class SourceKind {
   kIdx,      ///< MNIST's IDX files
 };
 
-/// Returns the name used in configurations: "auto", "folder", ...
-[[nodiscard]] std::string_view source_kind_name(SourceKind kind) noexcept;
-/// Parses such a name. Throws: UsageError with the nearest name.
+/// Parses a name of configurations: "auto", "folder", ... Throws: UsageError with the nearest name.
 [[nodiscard]] SourceKind parse_source_kind(std::string_view name);
 
 /// What open_source() opens.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep bench` measures in a process with libtorch: a function each, and its options.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep::worker {
+
+/// Saving and loading the captcha network with its AdamW: what a step waits for, what the disk takes.
+struct CheckpointBench {
+  std::filesystem::path folder;  ///< where checkpoints are written; what is written is removed
+  std::int64_t repeats = 5;
+  bool json = false;
+};
+
+/// Throws: UsageError where the folder is there and not empty, IoError.
+int run_checkpoint_bench(const CheckpointBench& bench);
+
+/// Epochs over real files, or over samples that cost nothing.
+struct LoaderBench {
+  std::string path;          ///< a folder, list, packed file, ...; what open_source() opens
+  std::int64_t batch = 64;   ///< samples
+  std::int64_t workers = 2;  ///< loader threads
+  std::int64_t prefetch = 2;
+  std::int64_t epochs = 3;
+  std::int64_t crop = 224;      ///< pixels a side (imagenet)
+  std::int64_t size = 100'000;  ///< samples (noop)
+  bool json = false;
+};
+
+/// Gray pictures as floats: a captcha recogniser's input. Throws: DataError naming the file; UsageError where the
+/// pictures do not have one size.
+int bench_captcha_loader(const LoaderBench& bench);
+
+/// Random resized crop, flip, normalise: ImageNet's training input.
+int bench_imagenet_loader(const LoaderBench& bench);
+
+/// Samples that are one number each: what the loader itself costs.
+int bench_noop_loader(const LoaderBench& bench);
+
+/// One step of each optimizer on the captcha network's parameters, beside a kernel that only moves as much memory.
+struct OptimizerBench {
+  std::vector<std::string> optimizers = {};  ///< some of optimizer_bench_names(); empty: all
+  std::int64_t repeats = 9;
+  int threads = 1;
+  bool json = false;
+};
+
+[[nodiscard]] std::vector<std::string> optimizer_bench_names();
+
+/// Throws: UsageError for an unknown name.
+int run_optimizer_bench(const OptimizerBench& bench);
+
+/// One rank's part of `lockstep bench startup`: a small model in DistributedDataParallel, and one step of it.
+/// Collective: yes. Rank 0 prints the monotonic time, in ns, at which every rank had finished the step.
+int run_startup_bench(Job& job);
+
+/// One training step of a recipe, with its network, losses, optimizer and moving average, on data in memory.
+struct StepBench {
+  std::string recipe;                  ///< RECIPE, RECIPE:PRESET or FILE.yml
+  std::vector<std::string> sets = {};  ///< settings, as key=value
+  int data_parallel = 0;               ///< replicas of DataParallel in one process; 0: DistributedDataParallel
+  bool recorder_cost = false;          ///< compares steps with and without flight recorder and step report
+  std::int64_t repeats = 7;
+  std::int64_t profile = 0;  ///< steps to profile after the timed ones; 0: none
+  bool json = false;
+  bool shapes = false;  ///< the JSON has the parameters' shapes
+};
+
+/// Without `data.train` the recipe's made-up scenes are loaded, or random images for captcha. Loading takes no part:
+/// one batch's samples are kept in memory, and only put together again for each step. The learning rate is 0.
+/// Collective: yes. Prints on rank 0. Throws: UsageError as the Trainer.
+int run_step_bench(Job& job, const StepBench& bench);
+
+/// A step of the captcha network under DataParallel: threads of one process, `bench.data_parallel`, instead of ranks.
+/// Prints the figure. Throws: UsageError for another recipe, several ranks or a GPU.
+int run_data_parallel_bench(const Job& job, const StepBench& bench);
+
+}  // namespace lockstep::worker

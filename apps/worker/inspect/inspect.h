@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep inspect` shows of sets, of flight rings, and of the machine with its environment.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/data/survey.h"
+#include "lockstep/flight/snapshot.h"
+#include "lockstep/launch/gpus.h"
+#include "worker/commands.h"
+
+namespace lockstep::worker {
+
+/// `lockstep inspect data`: what is in a set, as counts, and how it looks, as a contact sheet.
+int inspect_data(const Arguments& arguments);
+
+/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, what cannot be read, and
+/// remarks. Pure function.
+[[nodiscard]] std::string survey_text(const std::string& name, const Survey& survey,
+                                      const std::vector<std::string>& class_names,
+                                      const std::vector<std::string>& remarks = {});
+
+/// The same as one JSON object. Pure function.
+[[nodiscard]] std::string survey_json(const std::string& name, const Survey& survey,
+                                      const std::vector<std::string>& class_names,
+                                      const std::vector<std::string>& remarks = {});
+
+/// `lockstep inspect flight`: what each rank of a run did last, while it runs, hangs, or after it was killed.
+int inspect_flight(const Arguments& arguments);
+
+/// The rings below `path`: a ring, a rank's log folder, an attempt's, or the newest attempt of a run. By rank.
+/// Throws: DataError where there is none, saying where it looked.
+[[nodiscard]] std::vector<std::filesystem::path> find_rings(const std::filesystem::path& path);
+
+/// A line for each rank: where it is, and the collectives that it is in. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
+/// and times count to the newest event. Pure function.
+[[nodiscard]] std::string state_text(const std::vector<flight::Snapshot>& ranks, std::int64_t now_ns);
+
+/// The last `count` events of all ranks, on one clock where they ran on one host. Pure function.
+[[nodiscard]] std::string events_text(const std::vector<flight::Snapshot>& ranks, std::size_t count);
+
+/// One JSON object a line for each event. Pure function.
+[[nodiscard]] std::string events_json(const std::vector<flight::Snapshot>& ranks);
+
+/// What the GPUs do right now, and which variables a run obeys.
+int inspect_gpu(const Arguments& arguments);
+int inspect_env(const Arguments& arguments);
+
+/// The table of `lockstep inspect gpu`; where there is none, one line with the reason. Pure function.
+[[nodiscard]] std::string gpu_text(const GpuReport& report);
+
+}  // namespace lockstep::worker
