@@ -110,9 +110,9 @@ def run_missing(trial, given, kinds: list[str], results: runs.Results) -> None:
 
 def judge(trial, kinds: list[str], rows: list[dict]) -> int:
     """Says how it went."""
-    for kind in kinds if kinds != [""] else []:
+    for kind in kinds if len(rows) > len(kinds) > 1 else []:
         mine = [row for row in rows if row["kind"] == kind]
-        print(f"{kind:20} {len(mine)} runs, {sum(bool(row['wrong']) for row in mine)} wrong, "
+        print(f"{kind:{max(map(len, kinds))}} {len(mine)} runs, {sum(bool(row['wrong']) for row in mine)} wrong, "
               f"{max(row['seconds'] for row in mine):.1f} s at most")
     wrong = [row for row in rows if row["wrong"]]
     for row in wrong:

@@ -69,6 +69,7 @@ def self_test() -> None:
         assert code == 0 and "100 %" in said and "how many in all (default: 3)" in said, said
     for name in driver.TRIALS:
         try_page(name)
+    try_verdicts()
     print("self-test passed")
 
 
@@ -119,3 +120,15 @@ def try_page(name: str) -> None:
     module = importlib.import_module(name)
     assert issubclass(module.Trial, driver.Trial), name
     assert f"scripts/trials/trial {name}" in module.__doc__ and module.__doc__.splitlines()[1] == "", name
+
+
+def try_verdicts() -> None:
+    """What is judged over several rows."""
+    ways = object.__new__(importlib.import_module("exactness").Trial)
+    ways.rows = [{"family": "plain", "digest": "a"}, {"family": "plain", "digest": "b"}, {"family": "zero", "digest": "c"}]
+    right = [("plain", True, "a"), ("plain", False, "b"), ("zero", True, "c"), ("new", True, "d")]
+    wrong = [("plain", True, "b"), ("plain", False, "a"), ("zero", True, "a"), ("new", True, "c")]
+    assert not any(ways.wrong(*each) for each in right) and all(ways.wrong(*each) for each in wrong)
+    rings = object.__new__(importlib.import_module("kill_rings").Trial)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert rings.closing([{}]) == rings.closing([{"notices": [0.01, 0.09]}]) == [] != rings.closing([{"notices": [0.01, 0.2]}])
