@@ -36,6 +36,10 @@ class Hosts:
         said = subprocess.run(["ip", "netns", "pids", self.names[number]], stdout=subprocess.PIPE, text=True, check=True)
         return [int(word) for word in said.stdout.split()]
 
+    def command(self, number: int, *words: str) -> list[str]:
+        """What runs `words` on a host."""
+        return ["ip", "netns", "exec", self.names[number], *words]
+
     @staticmethod
     def address(number: int) -> str:
         return f"10.77.0.{number + 1}"

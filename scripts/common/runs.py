@@ -11,10 +11,10 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def add_arguments(parser, results: str) -> None:
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/trials", help="folder for runs and results")
-    parser.add_argument("--results", default=results, help="the results file in it: what stands there is not done again")
+def add_arguments(parser, results: str, programs=ROOT / "build/release/bin", work=ROOT / "build/trials") -> None:
+    parser.add_argument("--bin", type=pathlib.Path, default=programs, help=f"where lockstep lies (default: {programs.relative_to(ROOT)})")
+    parser.add_argument("--work", type=pathlib.Path, default=work, help=f"folder for runs and results (default: {work.relative_to(ROOT)})")
+    parser.add_argument("--results", default=results, help=f"the file in it: what it has is not done again (default: {results})")
 
 
 def settings(work: pathlib.Path, small: bool, **changes) -> pathlib.Path:
@@ -84,6 +84,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def stands_by(pid: int) -> bool:
+    """Whether a process with a rank's number only waits, reading from a pipe, until that rank has to start again."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/fd/3").startswith("pipe:")
+    return False
+
+
 def send(pids: list[int], number: int) -> None:
     """A signal to each that still is."""
     for each in pids:
@@ -109,7 +116,7 @@ class Results:
         self.rows.append(row)
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+        print(" ".join(f"{key}={value}" for key, value in row.items() if value != ""), flush=True)
 
 
 def bound95(failures: int, trials: int) -> str:

@@ -7,15 +7,21 @@ example (2 ranks):
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 WORLD_SIZE=2
   RANK=1 scripts/measure/conv3_step.py --bf16 --channels-last & RANK=0 scripts/measure/conv3_step.py --bf16 --channels-last
 """
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import statistics
+import sys
 import time
 
-import torch
-import torch.distributed as dist
-from torch import nn
+try:
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+except ModuleNotFoundError:
+    torch = None
 
 
 def block(cin: int, cout: int) -> list[nn.Module]:
@@ -35,6 +41,8 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--channels-last", action="store_true")
     given = parser.parse_args()
+    if torch is None:
+        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and start this with /usr/bin/python3")
     torch.set_num_threads(1)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     torch.manual_seed(0)

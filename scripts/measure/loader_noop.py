@@ -8,13 +8,17 @@ example:
 """
 import argparse
 import json
+import sys
 import time
 
-import torch
-from torch.utils.data import DataLoader, Dataset
+try:
+    import torch
+    from torch.utils.data import DataLoader
+except ModuleNotFoundError:
+    torch = None
 
 
-class Numbers(Dataset):
+class Numbers:
     def __init__(self, size):
         self.size = size
 
@@ -32,6 +36,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=64)
     options = parser.parse_args()
+    if torch is None:
+        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and start this with /usr/bin/python3")
     torch.set_num_threads(1)
     loader = DataLoader(Numbers(options.size), options.batch, shuffle=True, num_workers=options.workers,
                         persistent_workers=options.workers > 0)

@@ -30,9 +30,7 @@ def rank_process(launcher: int, rank: int) -> int:
     for pid in runs.descendants(launcher):
         with contextlib.suppress(OSError):
             entries = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            # A process that stands by has its rank's number too, and reads from a pipe.
-            waits = os.path.exists(f"/proc/{pid}/fd/3") and os.readlink(f"/proc/{pid}/fd/3").startswith("pipe:")
-            if f"RANK={rank}".encode() in entries and not waits:
+            if f"RANK={rank}".encode() in entries and not runs.stands_by(pid):
                 found = max(found, pid)
     if not found:
         raise RuntimeError(f"no process below {launcher} has RANK={rank}")

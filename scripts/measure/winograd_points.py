@@ -18,7 +18,7 @@ import sys
 try:
     import numpy as np
 except ModuleNotFoundError:
-    raise SystemExit("error: numpy is missing\n  next  apt-get install python3-numpy, and start this with /usr/bin/python3")
+    np = None
 
 CANDIDATES = [(2, (0, 1, -1))] + [(4, (0, a, -a, b, -b)) for a, b in
               ((1, 2), (0.75, 1.5), (0.625, 1.25), (0.625, 1.5), (0.5, 1.25), (0.5, 1.5), (0.75, 1.25), (0.6875, 1.375))] + \
@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("--points", type=float, nargs="+", help="tile + 1 points, all different; infinity is one more")
     parser.error = lambda message: (print(f"error: {message}", file=sys.stderr), sys.exit(64))
     given = parser.parse_args()
+    if np is None:
+        sys.exit("error: numpy is missing\n  next  apt-get install python3-numpy, and start this with /usr/bin/python3")
     if (given.tile is None) != (given.points is None):
         parser.error("--tile and --points go together")
     if given.points and (len(given.points) != given.tile + 1 or len(set(given.points)) != len(given.points)):

@@ -8,10 +8,10 @@ permits none, the faults that need a disk are skipped.
 example:
   scripts/trials/trial disk_faults --small
 """
-import argparse
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -20,7 +20,10 @@ import subprocess
 import sys
 import time
 
+import broken_runs
+import driver
 import runs
+from broken_runs import contents, step_folder, training
 
 STEPS = 12
 EVERY = 3
@@ -31,10 +34,6 @@ READ_ONLY = ("Read-only file system", "make it writable, or choose another --run
 
 class Wrong(Exception):
     """What a run did and should not have done."""
-
-
-class Skipped(Exception):
-    """Why a fault cannot be made here."""
 
 
 class Run:
@@ -122,20 +121,6 @@ def reason_for_no_mounts() -> str:
     os.execvp("unshare", [*words, sys.executable, *sys.argv])
 
 
-def steps_of_log(run_dir: pathlib.Path) -> list[tuple]:
-    """Step, loss and learning rate of each logged step: what does not depend on the clock."""
-    lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
-    return [(line["step"], line["loss"], line["lr"]) for line in lines if line.get("event") == "step"]
-
-
-def step_folder(run_dir: pathlib.Path, step: int) -> pathlib.Path:
-    return run_dir / f"checkpoints/step-{step:08}"
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def require_nothing_half_written(run_dir: pathlib.Path) -> None:
     left = [str(path) for path in run_dir.rglob("*") if ".tmp" in path.name]
     check(not left, f"left over: {left}")
@@ -163,10 +148,8 @@ class Faults:
         self.disk = given.work / "disk"
         changes = {"max_steps": STEPS, "checkpoint.every_steps": EVERY, "checkpoint.keep_last": 100}
         self.settings = runs.settings(given.work, given.small, **changes)
-        self.whole = runs.fresh(given.work / "whole")
-        run = self.train(1, self.whole)
-        run.require(run.code == 0, "the unbroken run has failed")
-        self.log = steps_of_log(self.whole)
+        self.whole = broken_runs.unbroken(given, self.settings, 1)
+        self.log = training(self.whole)
         self.bytes = sum(path.stat().st_size for path in step_folder(self.whole, STEPS).iterdir())
 
     # What the faults are made of.
@@ -222,7 +205,7 @@ class Faults:
         """The same bytes in the last checkpoint are the same digest, and more."""
         same = contents(step_folder(run_dir, STEPS)) == contents(step_folder(self.whole, STEPS))
         check(same, f"{run_dir} has not the digest of the unbroken run")
-        check(steps_of_log(run_dir) == self.log, f"{run_dir}/log.jsonl is not that of the unbroken run")
+        check(training(run_dir) == self.log, f"{run_dir}/log.jsonl is not that of the unbroken run")
         require_nothing_half_written(run_dir)
 
     def copy_of_whole(self) -> pathlib.Path:
@@ -394,58 +377,47 @@ class Faults:
         try:
             probe = subprocess.run(words, capture_output=True, text=True, check=False, **how)
         except OSError as problem:
-            raise Skipped(f"root cannot become another user who runs the command: {problem}") from problem
+            raise driver.CannotRun(f"root cannot become another user who runs the command: {problem}") from problem
         if probe.returncode != 0:
-            raise Skipped(f"another user than root cannot run the command: {probe.stderr.strip()}")
+            raise driver.CannotRun(f"another user than root cannot run the command: {probe.stderr.strip()}")
         run = self.train(world, path / "run", **how)
         run.require_said_before_ranks(74, f"cannot make folder {path}/run: Permission denied", READ_ONLY[1])
 
 
-def faults_to_try(worlds: list[int]):
-    """Each with its words, whether it mounts, and the processes it is tried on."""
-    yield Faults.no_room_for_the_third_checkpoint, "the disk is full at the third checkpoint", True, worlds
-    # The launcher's own files make the others differ from run to run: they are tried without it.
-    yield Faults.no_room_for_another_file, "the disk takes no more files when the summary is written", True, [1]
-    yield Faults.no_room_for_the_log, "the disk is full when a line of the log is written", True, [1]
-    yield Faults.read_only_before_the_start, "the disk is read-only before the start", True, worlds
-    yield Faults.read_only_in_the_middle, "the disk becomes read-only after the first checkpoint", True, worlds
-    yield Faults.torn_folders_are_skipped, "three of four checkpoints are torn", False, worlds
-    yield Faults.all_torn, "all checkpoints are torn", False, worlds
-    yield Faults.a_torn_folder_is_written_again, "a torn folder of a step that comes again", False, [1]
-    yield Faults.a_second_run, "a second run in the same folder", False, worlds
-    yield Faults.a_file_in_its_place, "a file where a folder should be", False, worlds
-    yield Faults.no_permission, "the parent of the run folder cannot be written", False, worlds
+# What each fault is, whether it mounts, and the numbers of processes it is tried on.
+FAULTS = {
+    "no_room_for_the_third_checkpoint": ("the disk is full at the third checkpoint", True, (1, 2)),
+    # The launcher's own files make the others differ from run to run: these are tried without it.
+    "no_room_for_another_file": ("the disk takes no more files when the summary is written", True, (1,)),
+    "no_room_for_the_log": ("the disk is full when a line of the log is written", True, (1,)),
+    "read_only_before_the_start": ("the disk is read-only before the start", True, (1, 2)),
+    "read_only_in_the_middle": ("the disk becomes read-only after the first checkpoint", True, (1, 2)),
+    "torn_folders_are_skipped": ("three of four checkpoints are torn", False, (1, 2)),
+    "all_torn": ("all checkpoints are torn", False, (1, 2)),
+    "a_torn_folder_is_written_again": ("a torn folder of a step that comes again", False, (1,)),
+    "a_second_run": ("a second run in the same folder", False, (1, 2)),
+    "a_file_in_its_place": ("a file where a folder should be", False, (1, 2)),
+    "no_permission": ("the parent of the run folder cannot be written", False, (1, 2)),
+}
 
 
-def try_one(faults: Faults, fault, words: str, world: int) -> bool:
-    begin = time.time()
-    words += f", {world} process{'es' if world > 1 else ''}"
-    try:
-        fault(faults, world)
-    except Skipped as reason:
-        print(f"skipped  {words}: {reason}", flush=True)
-    except Wrong as what:
-        print(f"FAILED   {words}: {what}", flush=True)
-        return False
-    else:
-        print(f"ok       {words} ({time.time() - begin:.1f} s)", flush=True)
-    return True
+class Trial(driver.Trial):
+    COUNT = 1
+    KINDS = tuple(f"{name}, {world} process{'es' if world > 1 else ''}" for name, (_, _, worlds) in FAULTS.items() for world in worlds)
+    SMALL = True
 
+    def prepare(self, given) -> None:
+        self.no_mounts = reason_for_no_mounts()
+        runs.make_data(given, given.small)
+        self.faults = Faults(given)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=runs.ROOT / "build/release/bin", help="where lockstep lies")
-    parser.add_argument("--work", type=pathlib.Path, default=runs.ROOT / "build/trials", help="folder for the runs")
-    parser.add_argument("--small", action="store_true", help="a small network on small images")
-    given = parser.parse_args()
-    no_mounts = reason_for_no_mounts()
-    given.work = given.work.resolve()
-    runs.make_data(given, given.small)
-    faults = Faults(given)
-    failed = 0
-    for fault, words, needs_mount, worlds in faults_to_try([1, 2]):
-        if needs_mount and no_mounts:
-            print(f"skipped  {words}: {no_mounts}", flush=True)
-            continue
-        failed += sum(not try_one(faults, fault, words, world) for world in worlds)
-    raise SystemExit(1 if failed else 0)
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        name, world = kind.split()[0].rstrip(","), int(kind.split()[1])
+        words, needs_mount, _ = FAULTS[name]
+        if needs_mount and self.no_mounts:
+            raise driver.CannotRun(self.no_mounts)
+        try:
+            getattr(self.faults, name)(world)
+        except Wrong as what:
+            return {"words": words, "wrong": [str(what)]}
+        return {"words": words, "wrong": []}

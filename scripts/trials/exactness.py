@@ -5,34 +5,35 @@ four hosts (network namespaces, joined by a bridge; they need root and iproute2)
 another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
 accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
 processes. Last the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in
-float32, on 1, 2 and 4 processes. Results are appended to a file; a later call goes on from there.
+float32, on 1, 2 and 4 processes.
 
 examples:
   scripts/trials/trial exactness
-  scripts/trials/trial exactness --only segmentation      # the ways whose names begin so
+  scripts/trials/trial exactness --only 'segmentation*'
 """
-import argparse
-import os
+import random
 import secrets
 import shutil
 import subprocess
-import time
 from typing import Callable, NamedTuple
 
+import driver
 import runs
 from hosts import Hosts, can_make_hosts
 
 
 def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
     """Each host starts its own part of the ranks, as on real machines."""
+    if not can_make_hosts():
+        raise driver.CannotRun("hosts in network namespaces need root and iproute2")
     lockstep = str(given.bin / "lockstep")
     token = secrets.token_hex(32)
     with Hosts(hosts) as network:
         agents = []
-        for node, name in enumerate(network.names):
-            words = ["ip", "netns", "exec", name, lockstep, "run", "--nnodes", str(hosts), "--node-rank", str(node),
-                     "--nproc-per-node", str(per_host), "--master-addr", network.address(0), "--master-port", "29501",
-                     "--rdzv-id", network.tag, lockstep, "train", str(settings), "--run-dir", str(run_dir)]
+        for node in range(hosts):
+            words = network.command(node, lockstep, "run", "--nnodes", str(hosts), "--node-rank", str(node), "--nproc-per-node",
+                                    str(per_host), "--master-addr", network.address(0), "--master-port", "29501", "--rdzv-id",
+                                    network.tag, lockstep, "train", str(settings), "--run-dir", str(run_dir))
             log = (given.work / f"host-{node}.log").open("w")
             agents.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=runs.environment(LOCKSTEP_TOKEN=token)))
         codes = [agent.wait() for agent in agents]
@@ -88,12 +89,9 @@ def cases(given) -> dict[str, Case]:
         found[f"OMP_NUM_THREADS=2, {world} processes"] = Case(
             "plain", True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
     found["gloo, 3 processes"] = Case("plain", True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
-    if can_make_hosts():
-        found["2 hosts x 2 processes"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 2, d))
-        found["2 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 1, d))
-        found["4 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 4, 1, d))
-    else:
-        print("skipped: hosts in network namespaces need root and iproute2")
+    found["2 hosts x 2 processes"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 2, d))
+    found["2 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 1, d))
+    found["4 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 4, 1, d))
     found["another seed"] = Case("plain", False, lambda d: train(given, make(seed=1), 2, d))
     found["one step more"] = Case("plain", False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
     changed = make(**{"data.train": change_one_sample(given)})
@@ -140,39 +138,35 @@ SHORT = ("2 processes", "1 processes", "4 processes", "3 loader workers", "OMP_N
          "sync_batchnorm, accumulation, zero, 3 processes", "sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes")
 
 
-def wrong_ones(rows: list[dict]) -> list[str]:
-    firsts: dict[str, str] = {}
-    wrong = []
-    for row in rows:
-        if row["family"] not in firsts:
-            wrong += [row["case"]] * (row["digest"] in firsts.values())
-            firsts[row["family"]] = row["digest"]
-        elif (row["digest"] == firsts[row["family"]]) != row["same"]:
-            wrong.append(row["case"])
-    return wrong
+class Trial(driver.Trial):
+    COUNT = 1
+    KINDS = ("each way",)
+    SMALL = True
+    OPTIONS = {
+        "--steps": (50, "of a run"),
+        "--short": (False, "18 of the 51 ways, one of each kind but the other recipes"),
+    }
 
+    def prepare(self, given) -> None:
+        runs.make_data(given, given.small)
+        self.cases = cases(given)
+        assert all(name in self.cases for name in SHORT), "SHORT names a way that there is not"
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "exactness.jsonl")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--small", action="store_true", help="a small network on small images")
-    parser.add_argument("--short", action="store_true", help="18 of the 51 ways, one of each kind but the other recipes")
-    parser.add_argument("--only", default="", metavar="WORDS", help="only the ways whose names begin so")
-    given = parser.parse_args()
-    runs.make_data(given, given.small)
-    results = runs.Results(given)
-    done = {row["case"] for row in results.rows}
-    ways = cases(given)
-    assert all(name in ways for name in SHORT) or not can_make_hosts(), "SHORT names a way that there is not"
-    for name, case in ways.items():
-        if name in done or (given.short and name not in SHORT) or not name.startswith(given.only):
-            continue
-        run_dir = runs.fresh(given.work / "run")
-        begin = time.time()
-        case.way(run_dir)
-        results.add(case=name, family=case.family, same=case.same, seconds=round(time.time() - begin, 1),
-                    digest=runs.digest(given, run_dir))
-    wrong = wrong_ones(results.rows)
-    print(f"{len(results.rows)} ways of training, {len(wrong)} with a wrong digest: {', '.join(wrong) or 'none'}")
-    raise SystemExit(1 if wrong else 0)
+    def kinds(self) -> list[str]:
+        return [name for name in self.cases if name in SHORT or not self.given.short]
+
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        family, same, way = self.cases[kind]
+        run_dir = runs.fresh(self.given.work / "run")
+        way(run_dir)
+        digest = runs.digest(self.given, run_dir)
+        return {"family": family, "digest": digest, "wrong": self.wrong(family, same, digest)}
+
+    def wrong(self, family: str, same: bool, digest: str) -> list[str]:
+        """The first way of a family has its digest, which no other family has."""
+        firsts = {row["family"]: row["digest"] for row in reversed(self.rows)}
+        if family not in firsts:
+            return [f"the digest of {other}" for other, known in firsts.items() if known == digest]
+        if (digest == firsts[family]) != same:
+            return [f"{'another' if same else 'the same'} digest {'than' if same else 'as'} {family}'s first way"]
+        return []

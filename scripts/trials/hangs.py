@@ -22,16 +22,12 @@
 Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one gloo, and one shm and gloo on two hosts (network namespaces; root and ip), where both launchers
 must say the same; of five trials of the last nine faults two use shm, two the hosts, one gloo. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
 hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
---on-time checks it. Results are appended to a file; a later call goes on from there.
+--on-time checks it.
 
 example:
-  scripts/trials/trial hangs --bin build/release/bin --runs 200
-
-exit code: 0 all well, 1 not
+  scripts/trials/trial hangs --count 200
 """
-import argparse
 import contextlib
-import os
 import pathlib
 import random
 import re
@@ -42,6 +38,8 @@ import subprocess
 import threading
 import time
 
+import broken_runs
+import driver
 import runs
 from hosts import Hosts, can_make_hosts
 
@@ -71,7 +69,7 @@ PORT = 29511
 
 
 def words_of(given, logs: pathlib.Path, *options: str) -> list[str]:
-    return [str(given.bin / "lockstep"), "run", "--log-dir", str(logs), *options, "--", str(given.bin.parent / "tests/hanging_ranks")]
+    return [str(given.bin / "lockstep"), "run", "--log-dir", str(logs), *options, "--", str(broken_runs.test_program(given, "hanging_ranks"))]
 
 
 class Launcher:
@@ -98,19 +96,14 @@ class Launcher:
         return next((moment for moment, line in self.lines if verdict is not None and verdict in line), 0.0)
 
 
-def start(words: list[str], environment: dict) -> Launcher:
-    return Launcher(words, environment)
-
-
 def launchers_of(given, logs: list[pathlib.Path], backend: str, environment: dict, network: Hosts | None) -> list[Launcher]:
     """One launcher, or one on each of two hosts: ranks 0 and 1 on the first, rank 2 on the second."""
     if backend != "hosts":
-        return [start(words_of(given, logs[0], "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
+        return [Launcher(words_of(given, logs[0], "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
     environment = environment | {"LOCKSTEP_TOKEN": secrets.token_hex(32)}
-    return [start(["ip", "netns", "exec", network.names[node], *words_of(
+    return [Launcher(network.command(node, *words_of(
         given, logs[node], "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", str(RANKS - 1 - node), "--master-addr",
-        network.address(0), "--master-port", str(PORT))], environment | {"LOCKSTEP_HOST_ID": f"host-{node}"})
-            for node in range(2)]
+        network.address(0), "--master-port", str(PORT))), environment | {"LOCKSTEP_HOST_ID": f"host-{node}"}) for node in range(2)]
 
 
 def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
@@ -159,24 +152,12 @@ def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
     return [] if any(is_right.search(text) for text in said) else [f"the doctor said: {' / '.join(text.splitlines()[0] for text in said if text)}"]
 
 
-def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
-    """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is
-    repeated with twice the limit."""
-    for patience in (1, 2, 4):
-        row = run_once(given, fault, number, network, patience)
-        if row.pop("reached") or not row["wrong"]:
-            break
-        print(f"{fault} {number} ended before its fault, with a limit of {row['limit']} s: {'; '.join(row['wrong'])}", flush=True)
-    return row
-
-
-def meet(given, number: int) -> dict:
+def meet(given, draw: random.Random) -> dict:
     """Two of three ranks, started by hand. One of them is killed once it says that it waits."""
-    draw = random.Random(f"meet {number}")
     dies, lives = draw.sample([0, draw.choice([1, 2])], 2)
     variables = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + 1), "LOCKSTEP_TIMEOUT": "60"}
-    ranks = {rank: start([str(given.bin.parent / "tests/hanging_ranks")],
-                         runs.environment(RANK=str(rank), LOCAL_RANK=str(rank), TMPDIR=str(given.work), **variables))
+    ranks = {rank: Launcher([str(broken_runs.test_program(given, "hanging_ranks"))],
+                            runs.environment(RANK=str(rank), LOCAL_RANK=str(rank), TMPDIR=str(given.work), **variables))
              for rank in (dies, lives)}
     begin = time.monotonic()
     while time.monotonic() - begin < 60 and not all(any("waits since" in line for _, line in list(rank.lines)) for rank in ranks.values()):
@@ -191,28 +172,20 @@ def meet(given, number: int) -> dict:
         wrong.append(f"exit code {ranks[lives].process.returncode}")
     if seconds > 10:
         wrong.append(f"ended after {seconds:.1f} s")
-    return {"fault": "meet", "number": number, "rank": dies, "step": 0, "backend": "by hand", "seconds": round(time.monotonic() - begin, 2),
-            "limit": 60, "named_after": round(seconds, 3), "wrong": wrong, "reached": True}
+    return {"rank": dies, "backend": "by hand", "limit": 60, "named_after": round(seconds, 3), "wrong": wrong}
 
 
-def run_once(given, fault: str, number: int, network: Hosts | None, patience: int) -> dict:
-    if fault == "meet":
-        return meet(given, number)
-    draw = random.Random(f"{fault} {number}")
-    backends = BACKENDS_INSIDE if fault in INSIDE or fault in SUSPENDED else BACKENDS
-    rank, step, backend = draw.randrange(RANKS), draw.randint(2, 300), backends[number % len(backends)]
-    if backend == "hosts" and network is None:
-        backend = "shm"
+def run_once(given, fault: str, backend: str, draw: random.Random, network: Hosts | None, patience: int) -> dict:
+    rank, step = draw.randrange(RANKS), draw.randint(2, 300)
     limit = patience * (3 * given.limit if backend == "hosts" else given.limit)  # two launchers meet first
     environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), TMPDIR=str(given.work),
                                    LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
     if fault == "alone":
         environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={limit}"
-    moment = given.work / f"moment-{fault}-{number}"
-    logs = [given.work / f"logs-{fault}-{number}-{node}" for node in range(2 if backend == "hosts" else 1)]
+    moment = given.work / f"moment-{fault}"
+    logs = [given.work / f"logs-{fault}-{node}" for node in range(2 if backend == "hosts" else 1)]
     for folder in logs:
         runs.fresh(folder)
-    begin = time.monotonic()
     launchers = launchers_of(given, logs, backend, environment | {"FAULT_TIME": str(moment)}, network)
     doctor = []
     if fault == "suspend_start":
@@ -224,7 +197,6 @@ def run_once(given, fault: str, number: int, network: Hosts | None, patience: in
     elif fault in STOPPED and wait_for(moment, launchers):
         doctor = doctor_faults(given, logs, rank)
     said = [launcher.wait() for launcher in launchers]
-    seconds = time.monotonic() - begin
     wrong = doctor + faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
     for folder in logs:
         shutil.rmtree(folder, ignore_errors=True)
@@ -236,37 +208,44 @@ def run_once(given, fault: str, number: int, network: Hosts | None, patience: in
     moment.unlink(missing_ok=True)
     if given.on_time and fault in HANGS and named_after > limit * 1.1:
         wrong.append(f"named after {named_after:.3f} s")
-    return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),
-            "limit": limit, "named_after": round(named_after, 3), "wrong": wrong, "reached": reached}
+    return {"rank": rank, "step": step, "backend": backend, "limit": limit, "named_after": round(named_after, 3), "wrong": wrong,
+            "reached": reached}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "hangs.jsonl")
-    parser.add_argument("--runs", type=int, default=20, help="of each fault (default: 20)")
-    parser.add_argument("--faults", nargs="+", default=list(SAID), choices=list(SAID))
-    parser.add_argument("--limit", type=float, default=1, help="LOCKSTEP_TIMEOUT, in seconds (default: 1)")
-    parser.add_argument("--on-time", action="store_true", help="fail where a hang is named later than the limit plus 10 %%")
-    given = parser.parse_args()
-    given.work.mkdir(parents=True, exist_ok=True)
-    given.bin = pathlib.Path(given.bin).resolve()
-    results = runs.Results(given)
-    done = {(row["fault"], row["number"]) for row in results.rows}
-    # Once without a fault, so that the first trial does not wait for the disk.
-    subprocess.run([given.bin / "lockstep", "run", "--", given.bin.parent / "tests/hanging_ranks"],
-                   env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
-    with Hosts(2) if can_make_hosts() else contextlib.nullcontext() as network:
-        for number in range(given.runs):
-            for fault in given.faults:
-                if (fault, number) not in done:
-                    row = trial(given, fault, number, network)
-                    results.add(**row)
-                    if row["wrong"]:
-                        print(f"{fault} {number} (rank {row['rank']}, step {row['step']}, {row['backend']}): "
-                              f"{'; '.join(row['wrong'])}", flush=True)
-    wrong = [row for row in results.rows if row["wrong"]]
-    for fault in given.faults:
-        rows = [row for row in results.rows if row["fault"] == fault]
-        print(f"{fault:10} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {max(row['seconds'] for row in rows):.1f} s at most, "
-              f"named after {max(row['named_after'] for row in rows):.3f} s at most")
-    raise SystemExit(1 if wrong else 0)
+class Trial(driver.Trial):
+    KINDS = tuple(SAID)
+    OPTIONS = {
+        "--limit": (1.0, "LOCKSTEP_TIMEOUT, in seconds"),
+        "--on-time": (False, "fail where a hang is named later than the limit plus 10 %"),
+    }
+
+    def prepare(self, given) -> None:
+        # Once without a fault, so that the first trial does not wait for the disk.
+        subprocess.run([given.bin / "lockstep", "run", "--", broken_runs.test_program(given, "hanging_ranks")],
+                       env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
+        self.can_make_hosts = can_make_hosts()
+
+    def backend(self, kind: str, number: int) -> str:
+        backends = BACKENDS_INSIDE if kind in INSIDE or kind in SUSPENDED else BACKENDS
+        backend = backends[number % len(backends)]
+        return "shm" if backend == "hosts" and not self.can_make_hosts else backend
+
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is
+        repeated with twice the limit."""
+        if kind == "meet":
+            return meet(self.given, draw)
+        state, backend = draw.getstate(), self.backend(kind, number)
+        with Hosts(2) if backend == "hosts" else contextlib.nullcontext() as network:
+            for patience in (1, 2, 4):
+                draw.setstate(state)
+                row = run_once(self.given, kind, backend, draw, network, patience)
+                if row.pop("reached") or not row["wrong"]:
+                    break
+                print(f"{kind} {number} ended before its fault, with a limit of {row['limit']} s: {'; '.join(row['wrong'])}", flush=True)
+        return row
+
+    def closing(self, rows: list[dict]) -> list[str]:
+        named = {kind: max((row["named_after"] for row in rows if row["kind"] == kind), default=0.0) for kind in HANGS}
+        print("named after at most " + ", ".join(f"{seconds:.3f} s ({kind})" for kind, seconds in named.items()))
+        return []

@@ -1,16 +1,13 @@
 """Kills a rank of three with SIGKILL at random moments: does its flight ring read, and when do its peers notice?
 
-Every second trial runs under lockstep run: the ring of the killed rank must read, its events must be numbered without a gap,
-the launcher must name the rank and its signal, and nothing may be left behind. The other trials have no launcher, which
-would end the peers before they can say anything: a peer notices when its collective fails, which its own ring has noted on
-the same clock. Results are appended to a file; a later call goes on from there.
+  ring    under lockstep run: the ring of the killed rank must read, its events must be numbered without a gap, the launcher must
+          name the rank and its signal, and nothing may be left behind
+  notice  without a launcher, which would end the peers before they can say anything: a peer notices when its collective fails,
+          which its own ring has noted on the same clock; 99 of 100 notice within 0.1 s
 
 example:
-  scripts/trials/trial kill_rings --bin build/release/bin --kills 1000
-
-exit code: 0 all well, 1 not
+  scripts/trials/trial kill_rings --count 500
 """
-import argparse
 import json
 import os
 import pathlib
@@ -22,6 +19,8 @@ import struct
 import subprocess
 import time
 
+import broken_runs
+import driver
 import runs
 
 RANKS = 3
@@ -68,78 +67,70 @@ def kill(pid: int, draw: random.Random) -> int:
     return killed_ns
 
 
-def ring_trial(given, draw: random.Random, victim: int) -> dict:
-    folder = runs.fresh(given.work / "logs")
-    process = start([given.bin / "lockstep", "run", "--nproc-per-node", RANKS, "--log-dir", folder, "--", given.program],
-                    LOCKSTEP_BACKEND=given.backend)
-    pids = wait_for_ranks([folder / f"attempt_0/rank-{rank}/flight.ring" for rank in range(RANKS)], [process])
-    killed_ns = kill(pids[victim], draw)
-    said = process.communicate(timeout=60)[1]
-    wrong, ended = [], (time.time_ns() - killed_ns) * 1e-9
-    numbers = [row["number"] for row in events_of(given, folder) if row["rank"] == victim]
-    # A thread that was killed inside of an event leaves that one out.
-    if not numbers or numbers[-1] - numbers[0] + 1 - len(numbers) > 2:
-        wrong.append(f"the ring of rank {victim} has {len(numbers)} events")
-    if f"rank {victim} failed first: killed by signal 9 (SIGKILL)" not in said:
-        wrong.append("said: " + said[said.rfind("\nlockstep: "):][:200].strip())
-    if process.returncode != 137:
-        wrong.append(f"exit code {process.returncode}")
-    left = [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
-    if left:
-        wrong.append(f"left behind: {left}")
-    shutil.rmtree(folder, ignore_errors=True)
-    return {"kind": "ring", "ended": round(ended, 3), "wrong": wrong}
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def notice_trial(given, draw: random.Random, victim: int) -> dict:
-    rings, port = [given.work / f"ring-{rank}" for rank in range(RANKS)], free_port()
-    for ring in rings:
-        ring.unlink(missing_ok=True)
-    ranks = [start([given.program], LOCKSTEP_BACKEND=given.backend, RANK=str(rank), WORLD_SIZE=str(RANKS),
-                   LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), LOCKSTEP_FLIGHT=str(rings[rank]))
-             for rank in range(RANKS)]
-    wait_for_ranks(rings, ranks)
-    killed_ns = kill(ranks[victim].pid, draw)
-    for rank in ranks:
-        rank.communicate(timeout=60)
-    wrong, notices = [], []
-    for rank in set(range(RANKS)) - {victim}:
-        failed = [row["time_ns"] for row in events_of(given, rings[rank]) if row["event"] == "fail"]
-        if failed:
-            notices.append(round((failed[0] - killed_ns) * 1e-9, 5))
-        else:
-            wrong.append(f"rank {rank} noticed nothing")
-    return {"kind": "notice", "notices": notices, "wrong": wrong}
+class Trial(driver.Trial):
+    COUNT = 50
+    KINDS = ("ring", "notice")
+    OPTIONS = {"--backend": ("shm", "shm or gloo")}
 
+    def prepare(self, given) -> None:
+        self.program = broken_runs.test_program(given, "hanging_ranks")
 
-def trial(given, number: int) -> dict:
-    draw = random.Random(number)
-    victim = draw.randrange(RANKS)
-    made = (ring_trial if number % 2 == 0 else notice_trial)(given, draw, victim)
-    return {"kill": number, "rank": victim, "backend": given.backend} | made
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        victim = draw.randrange(RANKS)
+        return {"rank": victim, "backend": self.given.backend} | getattr(self, kind)(draw, victim)
 
+    def ring(self, draw: random.Random, victim: int) -> dict:
+        folder = runs.fresh(self.given.work / "logs")
+        process = start([self.given.bin / "lockstep", "run", "--nproc-per-node", RANKS, "--log-dir", folder, "--", self.program],
+                        LOCKSTEP_BACKEND=self.given.backend)
+        pids = wait_for_ranks([folder / f"attempt_0/rank-{rank}/flight.ring" for rank in range(RANKS)], [process])
+        killed_ns = kill(pids[victim], draw)
+        said = process.communicate(timeout=60)[1]
+        wrong, ended = [], (time.time_ns() - killed_ns) * 1e-9
+        numbers = [row["number"] for row in events_of(self.given, folder) if row["rank"] == victim]
+        # A thread that was killed inside of an event leaves that one out.
+        if not numbers or numbers[-1] - numbers[0] + 1 - len(numbers) > 2:
+            wrong.append(f"the ring of rank {victim} has {len(numbers)} events")
+        if f"rank {victim} failed first: killed by signal 9 (SIGKILL)" not in said:
+            wrong.append("said: " + said[said.rfind("\nlockstep: "):][:200].strip())
+        if process.returncode != 137:
+            wrong.append(f"exit code {process.returncode}")
+        left = [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+        if left:
+            wrong.append(f"left behind: {left}")
+        shutil.rmtree(folder, ignore_errors=True)
+        return {"ended": round(ended, 3), "wrong": wrong}
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "kill_rings.jsonl")
-    parser.add_argument("--kills", type=int, default=100, help="trials, half of each kind (default: 100)")
-    parser.add_argument("--backend", default="shm", choices=["shm", "gloo"])
-    given = parser.parse_args()
-    given.work = given.work.resolve()
-    given.program = given.bin.resolve().parent / "tests/hanging_ranks"
-    results = runs.Results(given)
-    for number in range(len(results.rows), given.kills):
-        results.add(**trial(given, number))
-    wrong = [row for row in results.rows if row["wrong"]]
-    notices = sorted(notice for row in results.rows for notice in row.get("notices", []))
-    late = notices[min(len(notices) - 1, int(len(notices) * 0.99))]
-    print(runs.bound95(len(wrong), len(results.rows)))
-    print(f"a peer notices after {notices[len(notices) // 2] * 1e3:.1f} ms (median), {late * 1e3:.1f} ms (99th percentile), "
-          f"{notices[-1] * 1e3:.1f} ms (longest), n = {len(notices)}")
-    raise SystemExit(1 if wrong or late > NOTICE_LIMIT else 0)
+    def notice(self, draw: random.Random, victim: int) -> dict:
+        rings, port = [self.given.work / f"ring-{rank}" for rank in range(RANKS)], free_port()
+        for ring in rings:
+            ring.unlink(missing_ok=True)
+        ranks = [start([self.program], LOCKSTEP_BACKEND=self.given.backend, RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank),
+                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), LOCKSTEP_FLIGHT=str(rings[rank])) for rank in range(RANKS)]
+        wait_for_ranks(rings, ranks)
+        killed_ns = kill(ranks[victim].pid, draw)
+        for rank in ranks:
+            rank.communicate(timeout=60)
+        wrong, notices = [], []
+        for rank in set(range(RANKS)) - {victim}:
+            failed = [row["time_ns"] for row in events_of(self.given, rings[rank]) if row["event"] == "fail"]
+            if failed:
+                notices.append(round((failed[0] - killed_ns) * 1e-9, 5))
+            else:
+                wrong.append(f"rank {rank} noticed nothing")
+        return {"notices": notices, "wrong": wrong}
+
+    def closing(self, rows: list[dict]) -> list[str]:
+        notices = sorted(notice for row in rows for notice in row.get("notices", []))
+        if not notices:
+            return []
+        late = notices[min(len(notices) - 1, int(len(notices) * 0.99))]
+        print(f"a peer notices after {notices[len(notices) // 2] * 1e3:.1f} ms (median), {late * 1e3:.1f} ms (99th percentile), "
+              f"{notices[-1] * 1e3:.1f} ms (longest), n = {len(notices)}")
+        return [f"peers notice after {late * 1e3:.1f} ms at the 99th percentile"] if late > NOTICE_LIMIT else []

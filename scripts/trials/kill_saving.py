@@ -1,35 +1,30 @@
 """Kills a real training run at random moments while it saves after every step; each time it must go on.
 
 After each kill: the newest checkpoint verifies, the run resumes on 1 to 4 processes, and nothing is left over in
-/dev/shm, in the folder for temporary files, or in the run folder once it runs again. Results are appended to a file.
+/dev/shm, in the folder for temporary files, or in the run folder once it runs again.
 
 Every third run is one whose learning rate is far too large: its weights become infinite and NaN at some step, often under
 a loss that is finite. Killed or ended by itself (with 65), its newest checkpoint is finite, and so it is after it went on.
 
 example:
-  scripts/trials/trial kill_saving --kills 40 --small
+  scripts/trials/trial kill_saving --count 40 --small
 """
-import argparse
 import contextlib
 import json
-import os
 import pathlib
 import random
-import signal
 import subprocess
 import time
 
+import broken_runs
+import driver
 import runs
 
 
 def leftovers(given, run_dir: pathlib.Path) -> list[str]:
     """What is there that no run needs: the run itself must be under way."""
-    found = [str(path) for path in pathlib.Path("/dev/shm").iterdir() if "lockstep" in path.name]
-    found += [str(path) for path in (given.work / "tmp").iterdir()]
-    # os.walk: a folder may go while it is looked at.
-    own = [pathlib.Path(top) / name for top, folders, files in os.walk(run_dir) for name in folders + files
-           if ".tmp" in name or ".bad-" in name]
-    return found + [str(path) for path in own if not still_written(path)]
+    own = [path for path in broken_runs.left_over(run_dir) if not still_written(pathlib.Path(path))]
+    return broken_runs.left_on_machine(given) + own
 
 
 def still_written(path: pathlib.Path) -> bool:
@@ -43,48 +38,8 @@ def newest(run_dir: pathlib.Path) -> str:
     return names[-1] if names else ""
 
 
-def start(given, words) -> subprocess.Popen:
-    log = (given.work / "last-run.log").open("w")
-    return subprocess.Popen([str(given.bin / "lockstep"), *words], stdout=log, stderr=subprocess.STDOUT,
-                            env=runs.environment(TMPDIR=str(given.work / "tmp")))
-
-
-def wait_for_new_checkpoint(process, run_dir, before: str) -> bool:
-    deadline = time.time() + 60
-    while time.time() < deadline and process.poll() is None:
-        if newest(run_dir) != before:
-            return True
-        time.sleep(0.005)
-    return False
-
-
-def wait_for_saving(process, run_dir) -> str:
-    """Returns once a checkpoint is being written."""
-    deadline = time.time() + 5
-    while time.time() < deadline and process.poll() is None:
-        if any(".tmp-" in name for name in os.listdir(run_dir / "checkpoints")):
-            time.sleep(random.random() * 0.02)
-            return "saving"
-    return "any"
-
-
-def one_kill(given, number: int, settings, run_dir) -> dict:
-    before = newest(run_dir)
-    world = random.randint(1, 4)
-    process = start(given, runs.train_words(settings, world, run_dir, "auto"))
-    went_on = wait_for_new_checkpoint(process, run_dir, before)
-    left = leftovers(given, run_dir) if went_on else []
-    time.sleep(random.random() * given.longest)
-    moment = wait_for_saving(process, run_dir) if random.random() < 0.5 else "any"
-    if process.poll() is None:
-        os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    time.sleep(0.3)  # the ranks end with their agent
-    verified = runs.lockstep(given, "checkpoint", "verify", str(run_dir), check=False)
-    row = {"kill": number, "world": world, "moment": moment, "went_on": went_on, "newest": newest(run_dir),
-           "verifies": verified.returncode == 0, "left": left}
-    row["ok"] = went_on and row["verifies"] and not left
-    return row
+def is_saving(run_dir: pathlib.Path) -> bool:
+    return any((run_dir / "checkpoints").glob(".tmp-*"))
 
 
 def spoilt_entries(given, run_dir) -> list[str]:
@@ -95,52 +50,68 @@ def spoilt_entries(given, run_dir) -> list[str]:
             if isinstance(entry.get("norm"), str)]
 
 
-def leg_into_nan(given, settings, run_dir) -> int | str:
-    """Trains until the run ends, or is killed at some moment. Returns the exit code."""
-    before = newest(run_dir)
-    process = start(given, runs.train_words(settings, random.randint(1, 4), run_dir, "auto"))
-    wait_for_new_checkpoint(process, run_dir, before)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(random.random() * given.longest if random.random() < 0.5 else 15)
-    killed = process.poll() is None
-    if killed:
-        os.kill(process.pid, signal.SIGKILL)
-    code = process.wait()
-    time.sleep(0.3)  # the ranks end with their agent
-    return "killed" if killed else code
+class Trial(driver.Trial):
+    COUNT = 40
+    SMALL = True
+    OPTIONS = {"--longest": (1.5, "seconds after a new checkpoint until the kill")}
 
+    def prepare(self, given) -> None:
+        runs.make_data(given, given.small)
+        self.run_dir = given.work / "saving"
+        self.settings = self.settings_with(**{"checkpoint.keep_last": 2})
 
-def one_into_nan(given, number: int) -> dict:
-    run_dir = runs.fresh(given.work / "into-nan")
-    changes = {"max_steps": 0, "checkpoint.every_steps": 1, "checkpoint.keep_last": random.randint(1, 2),
-               "checkpoint.async": random.random() < 0.7, "schedule.type": "none", "clip_norm": 0.0,
-               "optimizer.lr": float(f"{10 ** random.uniform(2, 8):.3g}")}
-    settings = runs.settings(given.work, given.small, **changes)
-    ends = [leg_into_nan(given, settings, run_dir) for _ in range(2)]
-    spoilt = spoilt_entries(given, run_dir) if newest(run_dir) else []
-    row = {"kill": number, "lr": changes["optimizer.lr"], "ends": ends, "newest": newest(run_dir), "spoilt": spoilt}
-    row["ok"] = not spoilt and all(end in ("killed", 65) for end in ends)
-    return row
+    def settings_with(self, **changes) -> pathlib.Path:
+        always = {"max_steps": 0, "checkpoint.every_steps": 1, "schedule.type": "none"}
+        return runs.settings(self.given.work, self.given.small, **always | changes)
 
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        if number == 0:
+            runs.fresh(self.run_dir)
+        return self.into_nan(draw) if number % 3 == 2 else self.while_saving(draw)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "kill_saving.jsonl")
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--longest", type=float, default=1.5, help="seconds after a new checkpoint until the kill")
-    parser.add_argument("--small", action="store_true", help="a small network on small images")
-    given = parser.parse_args()
-    runs.make_data(given, given.small)
-    (given.work / "tmp").mkdir(exist_ok=True)
-    changes = {"max_steps": 0, "checkpoint.every_steps": 1, "checkpoint.keep_last": 2, "schedule.type": "none"}
-    settings = runs.settings(given.work, given.small, **changes)
-    results = runs.Results(given)
-    run_dir = given.work / "saving"
-    if not results.rows:
-        runs.fresh(run_dir)
-    while len(results.rows) < given.kills:
-        number = len(results.rows) + 1
-        results.add(**(one_into_nan(given, number) if number % 3 == 0 else one_kill(given, number, settings, run_dir)))
-    failures = sum(not row["ok"] for row in results.rows)
-    print(runs.bound95(failures, len(results.rows)))
-    raise SystemExit(1 if failures else 0)
+    def start(self, settings, world: int, run_dir) -> tuple[subprocess.Popen, bool]:
+        """A run that goes on from where it was killed, and whether it has come to its next checkpoint."""
+        before, log = newest(run_dir), self.given.work / "last-run.log"
+        log.unlink(missing_ok=True)
+        process = broken_runs.start(self.given, runs.train_words(settings, world, run_dir, "auto"), log,
+                                    TMPDIR=str(broken_runs.temporary_folder(self.given)))
+        return process, broken_runs.wait_until(process, lambda: newest(run_dir) != before, 60)
+
+    def while_saving(self, draw: random.Random) -> dict:
+        given, run_dir, world = self.given, self.run_dir, draw.randint(1, 4)
+        process, went_on = self.start(self.settings, world, run_dir)
+        left, moment = leftovers(given, run_dir) if went_on else [], "any"
+        time.sleep(draw.random() * given.longest)
+        if draw.random() < 0.5 and broken_runs.wait_until(process, lambda: is_saving(run_dir), 5):
+            moment = "saving"
+            time.sleep(draw.random() * 0.02)
+        process.kill()
+        process.wait()
+        time.sleep(0.3)  # the ranks end with their agent
+        verified = runs.lockstep(given, "checkpoint", "verify", str(run_dir), check=False)
+        wrong = [] if went_on else ["it did not go on"]
+        wrong += [f"the newest checkpoint does not verify: {verified.stdout[-500:]}"] if verified.returncode != 0 else []
+        wrong += [f"left over: {left}"] if left else []
+        return {"world": world, "moment": moment, "newest": newest(run_dir), "wrong": wrong}
+
+    def into_nan(self, draw: random.Random) -> dict:
+        run_dir, rate = runs.fresh(self.given.work / "into-nan"), float(f"{10 ** draw.uniform(2, 8):.3g}")
+        settings = self.settings_with(**{"checkpoint.keep_last": draw.randint(1, 2), "checkpoint.async": draw.random() < 0.7,
+                                         "clip_norm": 0.0, "optimizer.lr": rate})
+        ends = [self.leg_into_nan(settings, run_dir, draw) for _ in range(2)]
+        spoilt = spoilt_entries(self.given, run_dir) if newest(run_dir) else []
+        wrong = [f"it ended with {end}" for end in ends if end not in ("killed", 65)]
+        wrong += [f"not finite in the newest checkpoint: {spoilt}"] if spoilt else []
+        return {"lr": rate, "ends": ends, "newest": newest(run_dir), "wrong": wrong}
+
+    def leg_into_nan(self, settings, run_dir, draw: random.Random) -> int | str:
+        """Trains until the run ends, or is killed at some moment. Returns the exit code."""
+        process, _ = self.start(settings, draw.randint(1, 4), run_dir)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(draw.random() * self.given.longest if draw.random() < 0.5 else 15)
+        killed = process.poll() is None
+        if killed:
+            process.kill()
+        code = process.wait()
+        time.sleep(0.3)  # the ranks end with their agent
+        return "killed" if killed else code

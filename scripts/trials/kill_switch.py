@@ -14,18 +14,17 @@ on one process.
 What is saved in parts comes from all three ranks; and a rank whose weights differ computes other gradients, of
 which the next weights of all ranks are made. (A weight that no gradient depends on is seen only in its rank's part.)
 
-Results are appended to a file; a later call goes on from there.
-
 example:
-  scripts/trials/trial kill_switch --switches 50
+  scripts/trials/trial kill_switch --count 50
 """
-import argparse
 import pathlib
 import random
 import signal
 import subprocess
 import time
 
+import broken_runs
+import driver
 import runs
 import stage_runs
 
@@ -60,12 +59,8 @@ class Case:
 
     def reference(self) -> pathlib.Path:
         """A run without a kill on a fast disk: on one process, and where that writes no parts on all ranks."""
-        run_dir = self.given.work / f"reference-{self.settings.stem}"
-        if (run_dir / "summary.json").exists():
-            return run_dir
-        world = RANKS if self.sharded else 1
-        runs.lockstep(self.given, *runs.train_words(self.settings, world, runs.fresh(run_dir)))
-        refresh = [event for event in stage_runs.events(run_dir) if event["event"] == "refresh"]
+        run_dir = broken_runs.unbroken(self.given, self.settings, RANKS if self.sharded else 1)
+        refresh = [event for event in broken_runs.events(run_dir) if event["event"] == "refresh"]
         is_older = refresh[0]["from_step"] < self.last
         if len(refresh) != 1 or is_older != (self.base == "older"):
             raise SystemExit(f"the second stage of {run_dir} does not begin as meant: {refresh}")
@@ -75,37 +70,33 @@ class Case:
 
     def require_digests_of(self, alone: pathlib.Path, run_dir: pathlib.Path) -> None:
         for step in (self.last + 1, self.end):
-            one, all_ranks = (runs.digest(self.given, stage_runs.step_folder(each, step)) for each in (alone, run_dir))
+            one, all_ranks = (runs.digest(self.given, broken_runs.step_folder(each, step)) for each in (alone, run_dir))
             if one != all_ranks:
                 raise SystemExit(f"step {step} of {run_dir} has another digest than on one process")
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class Switch:
     """One run over the switch; what was wrong with it is gathered in `wrong`."""
 
-    def __init__(self, given, number: int):
-        self.given = given
-        self.case = Case(given, random.choice(["fresh", "older"]), random.random() < 0.5)
-        self.how = ("restarts", "resume", "alone")[number // 2 % 3] if number % 2 == 0 else "undisturbed"
+    def __init__(self, given, slow_disk: pathlib.Path, number: int, draw: random.Random):
+        self.given, self.slow_disk, self.draw = given, slow_disk, draw
+        self.case = Case(given, draw.choice(["fresh", "older"]), draw.random() < 0.5)
+        self.how = ("restarts", "resume", "alone")[number // 2 % 3] if number % 2 else "undisturbed"
         self.whole = self.case.reference()
         self.run_dir = runs.fresh(given.work / "switched")
         self.output = given.work / "last-switch.log"
         self.output.unlink(missing_ok=True)
         self.wrong: list[str] = []
-        self.row = {"switch": number, "base": self.case.base, "parts": self.case.sharded, "how": self.how}
+        self.row = {"base": self.case.base, "parts": self.case.sharded, "how": self.how}
 
     def check(self, is_right: bool, what: str) -> None:
         if not is_right:
             self.wrong.append(what)
 
     def start(self, words: list[str]) -> subprocess.Popen:
-        slow = {"LD_PRELOAD": str(self.given.slow_disk), "SLOW_DISK_FOLDER": str(self.run_dir),
+        slow = {"LD_PRELOAD": str(self.slow_disk), "SLOW_DISK_FOLDER": str(self.run_dir),
                 "SLOW_DISK_MOST_US": str(int(self.given.slowest * 1000))}
-        return stage_runs.start(self.given, words, self.output, **slow)
+        return broken_runs.start(self.given, words, self.output, **slow)
 
     def start_ranks(self) -> list[subprocess.Popen]:
         """The launcher, or each rank."""
@@ -118,9 +109,9 @@ class Switch:
         return [self.start([*words, "--world-size", str(RANKS), "--rank", str(rank)]) for rank in range(RANKS)]
 
     def wait_for_moment(self, processes: list[subprocess.Popen]) -> bool:
-        moment, has_come = random.choice(list(stage_runs.moments_of_switch(self.run_dir, self.case.last).items()))
-        came = stage_runs.wait_until(processes[0], has_come, time.time() + self.given.longest)
-        time.sleep(random.random() * self.given.spread)
+        moment, has_come = self.draw.choice(list(stage_runs.moments_of_switch(self.run_dir, self.case.last).items()))
+        came = broken_runs.wait_until(processes[0], has_come, self.given.longest)
+        time.sleep(self.draw.random() * self.given.spread)
         self.row |= {"moment": moment, "at": stage_runs.where(self.run_dir)}
         return came and processes[0].poll() is None
 
@@ -128,16 +119,16 @@ class Switch:
         """Returns: the rank that was killed."""
         ranks = {rank: process.pid for rank, process in enumerate(processes)}
         if self.how != "alone":
-            ranks = stage_runs.ranks_of(processes[0].pid)
+            ranks = broken_runs.ranks_of(processes[0].pid)
         self.check(all(self.has_slow_disk(pid) for pid in ranks.values()), "the disk is not slow")
-        rank = random.choice(sorted(ranks))
+        rank = self.draw.choice(sorted(ranks))
         runs.send([ranks[rank]], signal.SIGKILL)
         self.row["killed"] = rank
         return rank
 
     def has_slow_disk(self, pid: int) -> bool:
         try:
-            return str(self.given.slow_disk) in pathlib.Path(f"/proc/{pid}/maps").read_text()
+            return str(self.slow_disk) in pathlib.Path(f"/proc/{pid}/maps").read_text()
         except OSError:
             return True  # it has ended
 
@@ -154,7 +145,7 @@ class Switch:
 
     def require_end(self, processes: list[subprocess.Popen], seconds: float) -> None:
         deadline = time.time() + seconds
-        ended = [stage_runs.end_within(process, max(0.1, deadline - time.time())) for process in processes]
+        ended = [broken_runs.end_within(process, max(0.1, deadline - time.time())) for process in processes]
         self.check(all(ended), f"it hangs for {seconds:.0f} s")
 
     def resume(self) -> None:
@@ -164,12 +155,11 @@ class Switch:
 
     def require_same_weights(self) -> None:
         for step in range(1, self.case.end + 1):
-            mine, others = (contents(stage_runs.step_folder(each, step)) for each in (self.run_dir, self.whole))
+            mine, others = (broken_runs.contents(broken_runs.step_folder(each, step)) for each in (self.run_dir, self.whole))
             self.check(mine == others, f"the checkpoint of step {step} differs")
-        self.check(stage_runs.training(self.run_dir) == stage_runs.training(self.whole), "losses or metrics differ")
+        self.check(broken_runs.training(self.run_dir) == broken_runs.training(self.whole), "losses or metrics differ")
 
     def run(self) -> dict:
-        begin = time.time()
         processes = self.start_ranks()
         if self.wait_for_moment(processes) and self.how != "undisturbed":
             self.break_it(processes)
@@ -179,38 +169,21 @@ class Switch:
         if any(process.returncode != 0 for process in processes):
             self.resume()
         self.require_same_weights()
-        said = set(stage_runs.TORN.findall(self.output.read_text()))
-        self.check(not said, f"it speaks of what is torn: {sorted(said)}")
-        left = stage_runs.left_over(self.run_dir)
-        self.check(not left, f"left over: {left}")
-        self.row |= {"refreshes": stage_runs.refreshes(self.run_dir), "seconds": round(time.time() - begin, 1)}
-        return self.row | {"wrong": self.wrong}
+        self.wrong += stage_runs.signs_of_tearing(self.run_dir, self.output)
+        return self.row | {"refreshes": stage_runs.refreshes(self.run_dir), "wrong": self.wrong}
 
 
-def make_slow_disk(given) -> pathlib.Path:
-    given.work.mkdir(parents=True, exist_ok=True)
-    library = given.work / "slow_disk.so"
-    source = pathlib.Path(__file__).with_name("slow_disk.c")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-    return library
+class Trial(driver.Trial):
+    COUNT = 500
+    OPTIONS = {
+        "--slowest": (20.0, "milliseconds of the disk's pauses, most of them"),
+        "--spread": (0.3, "seconds over which a kind of moment is spread"),
+        "--soon": (20.0, "seconds within which all end after a kill"),
+        "--longest": (180.0, "seconds after which a run is taken to hang"),
+    }
 
+    def prepare(self, given) -> None:
+        self.slow_disk = broken_runs.make_slow_disk(given)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "kill_switch.jsonl")
-    parser.add_argument("--switches", type=int, default=500)
-    parser.add_argument("--slowest", type=float, default=20, help="milliseconds of the disk's pauses, most of them")
-    parser.add_argument("--spread", type=float, default=0.3, help="seconds over which a kind of moment is spread")
-    parser.add_argument("--soon", type=float, default=20, help="seconds within which all end after a kill")
-    parser.add_argument("--longest", type=float, default=180, help="seconds after which a run is taken to hang")
-    parser.add_argument("--seed", type=int, default=None, help="of the random moments and ranks")
-    given = parser.parse_args()
-    given.work = given.work.resolve()
-    random.seed(given.seed)
-    given.slow_disk = make_slow_disk(given)
-    results = runs.Results(given)
-    while len(results.rows) < given.switches:
-        results.add(**Switch(given, len(results.rows) + 1).run())
-    failures = sum(bool(row["wrong"]) for row in results.rows)
-    print(runs.bound95(failures, len(results.rows)))
-    raise SystemExit(1 if failures else 0)
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        return Switch(self.given, self.slow_disk, number, draw).run()

@@ -1,49 +1,37 @@
-"""Kills a small process that saves checkpoints, at random moments, and looks at what is left; each kill takes tens of
-milliseconds. The ways: one process; a thread that writes while the state changes; two ranks that write one checkpoint.
+"""Kills a small process that saves checkpoints, at random moments, and looks at what is left.
 
-Each round appends a line to a results file; a later call goes on from there. The program is the tests' own,
-checkpoint's kill test, which says what it found.
+Each kill takes tens of milliseconds. The ways: one process; a thread that writes while the state changes; two ranks that
+write one checkpoint. The program is the tests' own, checkpoint's kill test, which says what it found.
 
 example:
-  scripts/trials/trial kill_writer --kills 1000
+  scripts/trials/trial kill_writer --count 1000
 """
-import argparse
-import os
-import pathlib
+import random
 import re
 import subprocess
 
+import broken_runs
+import driver
 import runs
 
 WAYS = ["OneProcess", "Asynchronous", "TwoRanks"]
+ROUNDS = 20  # in one call: the program needs a moment to start
 
 
-def one_batch(given, way: str, seed: int, rounds: int) -> dict:
-    """Some kills in one call: the program needs a moment to start."""
-    environment = runs.environment(LOCKSTEP_KILL_ROUNDS=str(rounds), LOCKSTEP_KILL_SEED=str(seed))
-    words = [str(given.program), f"--gtest_filter=*KilledWriter*{way}*"]
-    run = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-                         check=False, timeout=600)
-    kills = re.search(r"^kills: (\d+)$", run.stdout, re.M)
-    row = {"way": way, "seed": seed, "kills": int(kills.group(1)) if kills else 0, "ok": run.returncode == 0}
-    if not row["ok"]:
-        row["said"] = run.stdout[-2000:]
-    row["shm"] = [name for name in os.listdir("/dev/shm") if "lockstep" in name]
-    row["ok"] = row["ok"] and not row["shm"] and row["kills"] == rounds
-    return row
+class Trial(driver.Trial):
+    COUNT = 1000
 
+    def prepare(self, given) -> None:
+        self.program = broken_runs.test_program(given, "checkpoint_kill_test")
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "kill_writer.jsonl")
-    parser.add_argument("--kills", type=int, default=1000, help="in all, over the three ways")
-    parser.add_argument("--program", type=pathlib.Path, required=True, help="the built kill test of checkpoint")
-    given = parser.parse_args()
-    results = runs.Results(given)
-    while sum(row["kills"] for row in results.rows) < given.kills:
-        number = len(results.rows)
-        results.add(number=number, **one_batch(given, WAYS[number % len(WAYS)], number + 1, 20))
-    kills = sum(row["kills"] for row in results.rows)
-    failures = sum(not row["ok"] for row in results.rows)
-    print(f"{kills} kills in {len(results.rows)} batches; " + runs.bound95(failures, kills))
-    raise SystemExit(1 if failures else 0)
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        way = WAYS[number % len(WAYS)]
+        environment = runs.environment(LOCKSTEP_KILL_ROUNDS=str(ROUNDS), LOCKSTEP_KILL_SEED=str(draw.getrandbits(31)))
+        run = subprocess.run([str(self.program), f"--gtest_filter=*KilledWriter*{way}*"], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, env=environment, check=False, timeout=600)
+        found = re.search(r"^kills: (\d+)$", run.stdout, re.M)
+        kills, left = int(found.group(1)) if found else 0, broken_runs.left_on_machine(self.given)
+        wrong = [] if run.returncode == 0 else [f"said: {run.stdout[-2000:]}"]
+        wrong += [f"{kills} kills in place of {ROUNDS}"] if kills != ROUNDS else []
+        wrong += [f"left behind: {left}"] if left else []
+        return {"way": way, "count": max(kills, 1), "wrong": wrong}

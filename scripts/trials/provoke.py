@@ -15,14 +15,11 @@
 All of it is real: the reads sleep in a preloaded library, cores and control groups are the system's. Each run's last report, in
 summary.json, must have exactly the expected cause, and `lockstep doctor` and the console its sentence. memory needs root and
 control groups of version 1 or 2; hosts are network namespaces, which need root and ip. As root, runs get a higher priority than
-what else the machine does; a second provoke.py waits until the first has ended. Results are appended to a file; a later call goes on from there.
+what else the machine does; a second `trial provoke` waits until the first has ended.
 
 example:
-  scripts/trials/trial provoke --bin build/release/bin --runs 20
-
-exit code: 0 all well, 1 not
+  scripts/trials/trial provoke --count 20 --only few_workers busy_core
 """
-import argparse
 import contextlib
 import json
 import os
@@ -36,6 +33,8 @@ import subprocess
 import sys
 import time
 
+import broken_runs
+import driver
 import runs
 from hosts import Hosts, can_make_hosts
 
@@ -109,12 +108,11 @@ def can_limit_memory() -> bool:
         return False
 
 
-class Trial:
+class Provoked:
     """One run: its words, its variables, and who disturbs it."""
 
-    def __init__(self, given, cause: str, number: int):
-        draw = random.Random(f"{cause} {number}")
-        self.given, self.cause, self.number = given, cause, number
+    def __init__(self, given, cause: str, number: int, draw: random.Random):
+        self.given, self.cause = given, cause
         self.world = 1 if cause in ("few_workers", "memory") else 2
         if cause in ("healthy", "captcha", "detection"):
             self.world = 1 + number % 2
@@ -169,15 +167,17 @@ class Trial:
         if self.cause == "detection":
             return [*command, "train", "detection:smoke", "--nproc-per-node", str(self.world), "--run-dir", str(self.run_dir),
                     "--set", f"data.train={self.given.scenes}", "--set", f"data.test={self.given.scenes}"]
-        return [*command, "run", "--nproc-per-node", str(self.world), "--", str(self.given.bin.parent / "tests/provoked_ranks"),
+        return [*command, "run", "--nproc-per-node", str(self.world), "--", str(self.given.program),
                 "--run-dir", str(self.run_dir), *sets]
 
     def run(self) -> dict:
-        begin = time.monotonic()
-        if self.cause == "hosts":
-            code, said = self.run_on_hosts()
-            wrong = [f"ended with {code}: {said[-500:]}"] if code != 0 else self.faults(said) + self.network_faults(said)
-            return self.row(begin, wrong)
+        code, said = self.run_on_hosts() if self.cause == "hosts" else self.run_here()
+        wrong = [f"ended with {code}: {said[-500:]}"] if code != 0 else self.faults(said)
+        wrong += self.network_faults(said) if self.cause == "hosts" and code == 0 else []
+        return {"world": self.world, "rank": self.rank, "wrong": wrong}
+
+    def run_here(self) -> tuple[int, str]:
+        """The run on two cores, beside what disturbs it, in a control group where memory is scarce."""
         with Group() if self.cause == "memory" else contextlib.nullcontext() as group:
             disturber = subprocess.Popen(self.disturber, start_new_session=True) if self.disturber else None
 
@@ -196,19 +196,14 @@ class Trial:
                 if disturber is not None:
                     disturber.kill()
                     disturber.wait()
-        wrong = [f"ended with {run.returncode}: {said[-500:]}"] if run.returncode != 0 else self.faults(said)
-        return self.row(begin, wrong)
-
-    def row(self, begin: float, wrong: list[str]) -> dict:
-        return {"cause": self.cause, "number": self.number, "world": self.world, "rank": self.rank,
-                "seconds": round(time.monotonic() - begin, 2), "wrong": wrong}
+        return run.returncode, said
 
     def run_on_hosts(self) -> tuple[int, str]:
         """A launcher with one rank on each of two hosts. Returns what the first one says."""
         with Hosts(2) as network:
             token = secrets.token_hex(32)
             launchers = [
-                subprocess.Popen(["ip", "netns", "exec", network.names[node], *self.words_of_node(node, network.address(0))],
+                subprocess.Popen(network.command(node, *self.words_of_node(node, network.address(0))),
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                  env=runs.environment(LOCKSTEP_TOKEN=token, LOCKSTEP_HOST_ID=f"host-{node}", **self.variables))
                 for node in range(2)]
@@ -251,13 +246,6 @@ class Trial:
         return wrong
 
 
-def make_slow_disk(given) -> pathlib.Path:
-    library = given.work / "slow_disk.so"
-    source = pathlib.Path(__file__).with_name("slow_disk.c")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-    return library
-
-
 def wait_for_turn() -> socket.socket:
     """Returns a name that one process of this machine can have: two of these programs would take each other's cores."""
     turn = socket.socket(socket.AF_UNIX)
@@ -273,38 +261,22 @@ def wait_for_turn() -> socket.socket:
             time.sleep(0.5)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    runs.add_arguments(parser, "provoke.jsonl")
-    parser.add_argument("--runs", type=int, default=20, help="of each cause (default: 20)")
-    parser.add_argument("--causes", nargs="+", default=list(SAID), choices=list(SAID))
-    given = parser.parse_args()
-    given.bin, given.work = pathlib.Path(given.bin).resolve(), given.work.resolve()
-    runs.make_data(given, small=True)
-    given.slow_disk = make_slow_disk(given)
-    given.scenes = given.work / "scenes"
-    if "detection" in given.causes and not given.scenes.exists():
-        runs.lockstep(given, "generate", "detection", "--out", str(given.scenes), "--count", "64", "--seed", "1")
-    results = runs.Results(given)
-    done = {(row["cause"], row["number"]) for row in results.rows}
-    causes = given.causes
-    if len(two_cores()) < 2:
-        print("provoke: two cores are needed, and there is one: left out")
-        raise SystemExit(0)
-    if "hosts" in causes and not can_make_hosts():
-        print("provoke: no network namespace can be made (root and ip?): hosts is left out")
-        causes = [cause for cause in causes if cause != "hosts"]
-    if "memory" in causes and not can_limit_memory():
-        print("provoke: no control group can be made (root?): memory is left out")
-        causes = [cause for cause in causes if cause != "memory"]
-    turn = wait_for_turn()  # noqa: F841  until the end
-    for number in range(given.runs):
-        for cause in causes:
-            if (cause, number) not in done:
-                results.add(**Trial(given, cause, number).run())
-    wrong = [row for row in results.rows if row["wrong"]]
-    for cause in causes:
-        rows = [row for row in results.rows if row["cause"] == cause]
-        slowest = max(row["seconds"] for row in rows)
-        print(f"{cause:18} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {slowest:.1f} s at most")
-    raise SystemExit(1 if wrong else 0)
+class Trial(driver.Trial):
+    KINDS = tuple(SAID)
+
+    def prepare(self, given) -> None:
+        if len(two_cores()) < 2:
+            raise driver.CannotRun("two cores are needed, and there is one")
+        given.program = broken_runs.test_program(given, "provoked_ranks")
+        runs.make_data(given, small=True)
+        given.slow_disk, given.scenes = broken_runs.make_slow_disk(given), given.work / "scenes"
+        if not given.scenes.exists():
+            runs.lockstep(given, "generate", "detection", "--out", str(given.scenes), "--count", "64", "--seed", "1")
+        self.turn = wait_for_turn()  # until the end
+
+    def run(self, kind: str, number: int, draw: random.Random) -> dict:
+        if kind == "hosts" and not can_make_hosts():
+            raise driver.CannotRun("no network namespace can be made (root and ip?)")
+        if kind == "memory" and not can_limit_memory():
+            raise driver.CannotRun("no control group can be made (root?)")
+        return Provoked(self.given, kind, number, draw).run()

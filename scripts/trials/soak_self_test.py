@@ -6,6 +6,7 @@ import json
 import pathlib
 import tempfile
 
+import driver
 from soak_trials import ASAN, Trial, all_trials
 
 WRITER = ("import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'r.jsonl'; path.parent.mkdir(exist_ok=True); "
@@ -48,11 +49,11 @@ def self_test(Counts, soak, report) -> None:
         given.batch_minutes = 5
         assert quietly([small("twice", 4, 4, per_count=2)])[2][-2:] == [("twice", "1", "0")] * 2
         given.batch_minutes = 10
-        # Lines that stand for several trials, for one of several kills, and for what the others are compared with.
+        # Lines that stand for several trials, for a failure, and for none.
         results = pathlib.Path(folder) / "r.jsonl"
-        rows = [{"world": 1, "digest": "a"}, {"trial": 0, "digest": "a"}, {"trial": 1, "kills": ["one", "two"]}, {"kills": 20}, {"programs": 5}, {}]
+        rows = [{"kind": "", "wrong": []}, {"wrong": [], "count": 20}, {"wrong": ["it broke"]}, {"trial": 0, "digest": "a"}]
         results.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (27, 0), small("counts", 1, 1).counted(pathlib.Path(folder))
+        assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (22, 1), small("counts", 1, 1).counted(pathlib.Path(folder))
         # What tries nothing is not tried again and again.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
@@ -83,6 +84,8 @@ def self_test(Counts, soak, report) -> None:
     for trial in all_trials():
         gone = [folder for folder in trial.folders() if not (root / folder).exists()]
         assert not gone, f"{trial.name} covers {gone}, which does not exist"
+    missing = [name for name in driver.TRIALS if not any(name in trial.words for trial in all_trials())]
+    assert not missing, f"the soak leaves out {missing}"
     writer = next(trial for trial in all_trials() if trial.name == "kill_writer").folders()
     assert "include/lockstep/checkpoint" in writer, "public headers are code, too"
     assert not any("data" in folder for folder in writer), "headers of other modules begin its count anew"

@@ -1,14 +1,9 @@
-"""What the scripts that break runs in two stages share: settings of detection, what a run has logged, killing it."""
+"""What the trials of runs in two stages share: settings of detection, and the moments around the switch."""
 import json
-import os
 import pathlib
-import random
 import re
-import signal
-import subprocess
-import time
 
-import runs
+from broken_runs import events, left_over, logged_step, step_folder
 
 # Signs that a checkpoint was read before it was whole.
 TORN = re.compile(r"torn|does not verify|is skipped|is written anew|no checkpoint in .* verifies|"
@@ -39,39 +34,8 @@ def settings(path: pathlib.Path, small: bool, changes: dict) -> pathlib.Path:
     return path
 
 
-def start(given, words, output: pathlib.Path, **variables) -> subprocess.Popen:
-    """`lockstep` with `words`; what it says is appended to `output`."""
-    with output.open("a") as log:
-        return subprocess.Popen([str(given.bin / "lockstep"), *words], stdout=log, stderr=subprocess.STDOUT,
-                                env=runs.environment(**variables))
-
-
-def events(run_dir: pathlib.Path) -> list[dict]:
-    """The whole lines of log.jsonl."""
-    try:
-        lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
-    except OSError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith("}\n")]
-
-
-def logged_step(run_dir: pathlib.Path) -> int:
-    return max((event["step"] for event in events(run_dir) if event["event"] == "step"), default=0)
-
-
 def refreshes(run_dir: pathlib.Path) -> int:
     return sum(event["event"] == "refresh" for event in events(run_dir))
-
-
-def training(run_dir: pathlib.Path) -> list[list]:
-    """What is logged of steps, evaluations and switches, without what depends on the clock."""
-    keys = {"step": ["loss", "lr"], "epoch": ["metrics"], "refresh": ["epoch", "reason", "decay", "from_step"]}
-    return [[event["event"], event["step"], *(event.get(key) for key in keys[event["event"]])]
-            for event in events(run_dir) if event["event"] in keys]
-
-
-def step_folder(run_dir: pathlib.Path, step: int) -> pathlib.Path:
-    return run_dir / f"checkpoints/step-{step:08}"
 
 
 def is_writing(run_dir: pathlib.Path, step: int) -> bool:
@@ -96,57 +60,7 @@ def where(run_dir: pathlib.Path) -> str:
     return words + (f", writing {int(writing[0])}" if writing else "")
 
 
-def wait_until(process: subprocess.Popen, has_come, deadline: float) -> bool:
-    """False where the process has ended before."""
-    while process.poll() is None and time.time() < deadline:
-        if has_come():
-            return True
-        time.sleep(0.002)
-    return False
-
-
-def ranks_of(pid: int) -> dict[int, int]:
-    """The workers among pid and what it has started: rank to pid."""
-    found = {}
-    for each in runs.descendants(pid):
-        try:
-            words = pathlib.Path(f"/proc/{each}/cmdline").read_text().split("\0")
-            variables = pathlib.Path(f"/proc/{each}/environ").read_text().split("\0")
-        except OSError:
-            continue
-        if words[0].endswith("lockstep-worker"):
-            found[next((int(line[5:]) for line in variables if line.startswith("RANK=")), 0)] = each
-    return found
-
-
-def kill(process: subprocess.Popen, victim: str) -> str:
-    """SIGKILL for all processes of the run, or for one rank. Returns: who was killed."""
-    ranks = ranks_of(process.pid)
-    if victim != "all" and ranks:
-        rank = random.choice(sorted(ranks))
-        runs.send([ranks[rank]], signal.SIGKILL)
-        return f"rank {rank} of {len(ranks)}"
-    kill_all(process)
-    return "all"
-
-
-def kill_all(process: subprocess.Popen) -> None:
-    runs.send(runs.descendants(process.pid), signal.SIGKILL)
-
-
-def end_within(process: subprocess.Popen, seconds: float) -> bool:
-    """Waits for its end. Where it does not come, all its processes are killed."""
-    try:
-        process.wait(seconds)
-        return True
-    except subprocess.TimeoutExpired:
-        kill_all(process)
-        process.wait()
-        return False
-
-
-def left_over(run_dir: pathlib.Path) -> list[str]:
-    """What a finished run has no need of."""
-    # os.walk: the folder may not be there.
-    return [str(pathlib.Path(top) / name) for top, folders, files in os.walk(run_dir) for name in folders + files
-            if ".tmp" in name or ".bad-" in name]
+def signs_of_tearing(run_dir: pathlib.Path, log: pathlib.Path) -> list[str]:
+    """What was said of torn checkpoints, and what a finished run has no need of."""
+    said, left = sorted(set(TORN.findall(log.read_text()))), left_over(run_dir)
+    return ([f"it speaks of what is torn: {said}"] if said else []) + ([f"left over: {left}"] if left else [])

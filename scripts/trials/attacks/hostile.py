@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 
-from attacks.net import answer, connect, end_of, frame, free_port, node, shake_hands, started, string
+from attacks.net import answer, connect, end_of, frame, free_port, node, shake_hands, string
 
 MIB = 1 << 20
 LIMIT_S = 3

@@ -449,7 +449,7 @@ def secrets_of_urls_are_shown_nowhere(bench):
                   ["checkpoint", "import", url, "--out", "w"], ["train", url],
                   ["inspect", "config", "captcha", "--set", f"data.train={url}"],
                   ["inspect", "config", "captcha", "--set", f"data.train={url}", "--json"],
-                  ["bench", "all-reduce", "--dist-url", f"tcp://ann:s3cret@h:1?token=tok3n", "--rank", "0",
+                  ["bench", "all-reduce", "--dist-url", "tcp://ann:s3cret@h:1?token=tok3n", "--rank", "0",
                    "--world-size", "2"]):
         done = bench.run(["lockstep", *words], timeout=60, env={"LOCKSTEP_TIMEOUT": "3"})
         said = done.stdout + done.stderr

@@ -1,0 +1,139 @@
+"""What the trials that break runs share: starting, killing, waiting, and reading what a run left."""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import driver
+import runs
+
+
+def test_program(given, name: str) -> pathlib.Path:
+    """A program of the tests, which lies beside the command's folder."""
+    path = given.bin.parent / "tests" / name
+    if not path.exists():
+        print(f"error: {path} is missing: run ./test, or give --bin", file=sys.stderr)
+        sys.exit(driver.USAGE)
+    return path
+
+
+def make_slow_disk(given) -> pathlib.Path:
+    """The library to preload that sleeps before reads and writes."""
+    library, source = given.work / "slow_disk.so", pathlib.Path(__file__).with_name("slow_disk.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return library
+
+
+def start(given, words, output: pathlib.Path, **variables) -> subprocess.Popen:
+    """`lockstep` with `words`; what it says is appended to `output`."""
+    with output.open("a") as log:
+        return subprocess.Popen([str(given.bin / "lockstep"), *words], stdout=log, stderr=subprocess.STDOUT,
+                                env=runs.environment(**variables))
+
+
+def unbroken(given, settings: pathlib.Path, world: int) -> pathlib.Path:
+    """The folder of a run that nothing disturbs, trained once for all rows of a results file."""
+    run_dir = given.work / f"unbroken/{settings.stem}-{world}"
+    if not (run_dir / "summary.json").exists():
+        runs.lockstep(given, *runs.train_words(settings, world, runs.fresh(run_dir)))
+    return run_dir
+
+
+def events(run_dir: pathlib.Path) -> list[dict]:
+    """The whole lines of log.jsonl."""
+    try:
+        lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
+    except OSError:
+        return []
+    return [json.loads(line) for line in lines if line.endswith("}\n")]
+
+
+def logged_step(run_dir: pathlib.Path) -> int:
+    return max((event["step"] for event in events(run_dir) if event["event"] == "step"), default=0)
+
+
+def training(run_dir: pathlib.Path) -> list[list]:
+    """What is logged of steps, evaluations and switches, without what depends on the clock."""
+    keys = {"step": ["loss", "lr"], "epoch": ["metrics"], "refresh": ["epoch", "reason", "decay", "from_step"]}
+    return [[event["event"], event["step"], *(event.get(key) for key in keys[event["event"]])]
+            for event in events(run_dir) if event["event"] in keys]
+
+
+def step_folder(run_dir: pathlib.Path, step: int) -> pathlib.Path:
+    return run_dir / f"checkpoints/step-{step:08}"
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def left_over(run_dir: pathlib.Path) -> list[str]:
+    """What a finished run has no need of."""
+    # os.walk: a folder may go while it is looked at, or not be there.
+    return [str(pathlib.Path(top) / name) for top, folders, files in os.walk(run_dir) for name in folders + files
+            if ".tmp" in name or ".bad-" in name]
+
+
+def temporary_folder(given) -> pathlib.Path:
+    folder = given.work / "tmp"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def left_on_machine(given) -> list[str]:
+    """Shared memory of any run, and what lies in this trial's folder for temporary files."""
+    segments = [path for path in pathlib.Path("/dev/shm").iterdir() if "lockstep" in path.name]
+    return [str(path) for path in [*segments, *temporary_folder(given).iterdir()]]
+
+
+def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
+    """False where it does not come in time, or the process has ended before."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        if has_come():
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def ranks_of(pid: int) -> dict[int, int]:
+    """The workers among pid and what it has started, without those that stand by: rank to pid."""
+    found = {}
+    for each in runs.descendants(pid):
+        try:
+            words = pathlib.Path(f"/proc/{each}/cmdline").read_text().split("\0")
+            variables = pathlib.Path(f"/proc/{each}/environ").read_text().split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("lockstep-worker") and not runs.stands_by(each):
+            found[next((int(line[5:]) for line in variables if line.startswith("RANK=")), 0)] = each
+    return found
+
+
+def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
+    """SIGKILL for all processes of the run, for its launcher, or for one rank. Returns: who was killed."""
+    ranks = ranks_of(process.pid)
+    if victim == "rank" and ranks:
+        rank = draw.choice(sorted(ranks))
+        runs.send([ranks[rank]], signal.SIGKILL)
+        return f"rank {rank} of {len(ranks)}"
+    if victim == "agent":
+        process.kill()
+        return victim
+    runs.send(runs.descendants(process.pid), signal.SIGKILL)
+    return "all"
+
+
+def end_within(process: subprocess.Popen, seconds: float) -> bool:
+    """Waits for its end. Where it does not come, all its processes are killed."""
+    try:
+        process.wait(seconds)
+        return True
+    except subprocess.TimeoutExpired:
+        runs.send(runs.descendants(process.pid), signal.SIGKILL)
+        process.wait()
+        return False
