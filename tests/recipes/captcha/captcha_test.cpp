@@ -22,10 +22,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "captcha/config.h"
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
 #include "captcha/model/model.h"
-#include "captcha/config.h"
 #include "captcha/synthetic/draw.h"
 #include "captcha/synthetic/generate.h"
 #include "captcha/task.h"
