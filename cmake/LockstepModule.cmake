@@ -182,8 +182,20 @@ function(lockstep_test module unit)
   if(gpu IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_TEST_PROGRAMS ${target})
   else()
-    set_tests_properties(${module}.${unit} PROPERTIES ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+    lockstep_test_environment(${module} ${module}.${unit})
   endif()
+endfunction()
+
+# lockstep_long_tests(MODULE CASE...), before the module's first lockstep_test(): these tests of the program are left out of
+# ./test, and are one test with the label `long`, MODULE.long. Only with LOCKSTEP_UNITY; else they run with their files.
+function(lockstep_long_tests module)
+  if(NOT LOCKSTEP_UNITY)
+    return()
+  endif()
+  list(JOIN ARGN ":" cases)
+  set_property(GLOBAL PROPERTY LOCKSTEP_LONG_TESTS_OF_${module} "GTEST_FILTER=-${cases}")
+  add_test(NAME ${module}.long COMMAND ${module}_united_test --gtest_filter=${cases})
+  set_tests_properties(${module}.long PROPERTIES LABELS "ranks;long" TIMEOUT 600 ENVIRONMENT LOCKSTEP_DEVICE=cpu)
 endfunction()
 
 # The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of a core), not once
@@ -201,7 +213,14 @@ function(lockstep_add_units module)
   list(TRANSFORM files PREPEND --file=)
   add_test(NAME ${module}.units COMMAND ${module}_united_test ${files})
   math(EXPR timeout "600 * ${LOCKSTEP_TEST_PATIENCE}")
-  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT ${timeout} ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT ${timeout})
+  lockstep_test_environment(${module} ${module}.units)
+endfunction()
+
+# What is tested everywhere is tested without a GPU, and without the module's long tests.
+function(lockstep_test_environment module test)
+  get_property(without_long GLOBAL PROPERTY LOCKSTEP_LONG_TESTS_OF_${module})
+  set_tests_properties(${test} PROPERTIES ENVIRONMENT "LOCKSTEP_DEVICE=cpu;${without_long}")
 endfunction()
 
 # The main() of tests, and what it starts ranks from.

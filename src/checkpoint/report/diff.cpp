@@ -22,8 +22,8 @@ namespace {
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                                std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                                   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
 
 template <class T>
 BitsOf<T> bits_of(const T& value) {
