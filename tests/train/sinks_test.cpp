@@ -317,7 +317,9 @@ TEST(TensorBoard, HasHistogramsOfWeightsAndReducedGradientsOnRequest) {
               EXPECT_EQ(event_files_in(run / "tensorboard"), 1U);
               std::vector<double> least;
               for (const Json& value : test::event_values(run / "tensorboard")) {
-                if (value.value("tag", "") == "Weights/first.weight") EXPECT_EQ(value["histogram"]["count"], 32);
+                if (value.value("tag", "") == "Weights/first.weight") {
+                  EXPECT_EQ(value["histogram"]["count"], 32);
+                }
                 if (value.value("tag", "") == "Gradients/first.weight") least.push_back(value["histogram"]["min"]);
               }
               EXPECT_EQ(least, sink->least);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 // 256 bytes an event, of about 20 values.
-constexpr JsonLimits kLimits{.bytes = 1U << 30U, .values = 100'000'000};
+constexpr JsonLimits kTraceLimits{.bytes = 1U << 30U, .values = 100'000'000};
 
 struct RankTrace {
   int rank = 0;
@@ -37,7 +37,7 @@ DataError torn(const fs::path& file, const std::string& why) {
 
 RankTrace read_rank(FileSystem& files, const fs::path& file) {
   try {
-    const OrderedJson json = parse_ordered_json(files.read(file, kLimits.bytes), kLimits);
+    const OrderedJson json = parse_ordered_json(files.read(file, kTraceLimits.bytes), kTraceLimits);
     const OrderedJson& about = json.at("otherData");
     RankTrace found{.rank = about.at("rank"),
                     .world_size = about.at("world_size"),
