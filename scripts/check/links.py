@@ -6,11 +6,12 @@ bench/ that a page names is one, named by where the preset "bench" builds it.
 Prints page:line and the link for each that does not; exit code 1 where there is one.
 Example: scripts/check/links.py --root .
 """
-import argparse
 import pathlib
 import re
 import sys
 import tempfile
+
+import tree_check
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.M)
@@ -82,16 +83,5 @@ def self_test():
     return [f"found {found}"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
-    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
-    options = parser.parse_args()
-    found = self_test() if options.self_test else list(offenders(options.root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(__doc__, offenders, self_test))

@@ -10,12 +10,13 @@ It reads C++ with a scanner that knows comments, strings and braces, not with a 
 macros is not understood. Prints file:line for each offender; exit code 1 where there is one.
 Example: scripts/check/sizes.py --root .
 """
-import argparse
 import collections
 import pathlib
 import re
 import sys
 import tempfile
+
+import tree_check
 
 FOLDERS = ("include", "src", "apps", "recipes", "examples", "tests", "bench", "fuzz")
 FILE_LINES = 600
@@ -307,16 +308,5 @@ def self_test():
     return failures
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
-    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
-    options = parser.parse_args()
-    found = self_test() if options.self_test else list(offenders(options.root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(__doc__, offenders, self_test))

@@ -8,11 +8,12 @@ the Chinese one. A Chinese page links to the Chinese page where there is one. do
 Prints page: what differs; exit code 1 where something does.
 Example: scripts/check/translations.py --root .
 """
-import argparse
 import pathlib
 import re
 import sys
 import tempfile
+
+import tree_check
 
 FENCE = re.compile(r"^ {0,3}```(.*?)\n(.*?)^ {0,3}```[ \t]*$", re.S | re.M)
 SETTINGS = re.compile(r"^<!-- settings: .*?^<!-- /settings -->$", re.S | re.M)
@@ -145,16 +146,5 @@ def self_test():
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
-    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
-    options = parser.parse_args()
-    found = self_test() if options.self_test else list(offenders(options.root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(__doc__, offenders, self_test))
