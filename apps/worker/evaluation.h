@@ -33,7 +33,7 @@ struct TestOnly {
 
 /// Evaluates on data.test and writes the recipe's files of results. A checkpoint keeps its own settings, but for those
 /// of the data that were given; a file of weights gets all that were given.
-/// Collective: yes. Throws: UsageError where there is nothing to evaluate, or on nothing; as evaluate_trained().
+/// Collective: yes. Throws: UsageError if no checkpoint or no data set is named; as evaluate_trained().
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 
 }  // namespace lockstep::worker

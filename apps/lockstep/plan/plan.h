@@ -18,7 +18,7 @@ struct MeasuredHost {
   std::string problem = {};  ///< why something is missing
 };
 
-/// Blocks: for some five seconds. What cannot be measured costs nothing, and is named.
+/// Blocks: about five seconds. A cost that cannot be measured counts as zero, and is named.
 [[nodiscard]] MeasuredHost measure_host();
 
 /// Returns "this machine: 102 us a message, 1.31 GB/s through sockets, ...".

@@ -32,10 +32,10 @@ int inspect_data(const Arguments& arguments);
 int inspect_flight(const Arguments& arguments);
 
 /// The rings below `path`: a ring, a rank's log folder, an attempt's, or the newest attempt of a run. By rank.
-/// Throws: DataError where there is none, saying where it looked.
+/// Throws: DataError if it finds no ring; the error names the folders.
 [[nodiscard]] std::vector<std::filesystem::path> find_rings(const std::filesystem::path& path);
 
-/// A line for each rank: where it is, and the collectives that it is in. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
+/// One line for each rank: its place in the step, and its collectives. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
 /// and times count to the newest event. Pure function.
 [[nodiscard]] std::string state_text(const std::vector<flight::Snapshot>& ranks, std::int64_t now_ns);
 
@@ -49,7 +49,7 @@ int inspect_flight(const Arguments& arguments);
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 
-/// The table of `lockstep inspect gpu`; where there is none, one line with the reason. Pure function.
+/// The table of `lockstep inspect gpu`; without a GPU, one line with the reason. Pure function.
 [[nodiscard]] std::string gpu_text(const GpuReport& report);
 
 }  // namespace lockstep::worker

@@ -65,7 +65,7 @@ void require_short(std::string_view caption, const std::string& where);
 /// DIRECTORY/NAME-IDENTIFIER-0.png. A sentence that is true of its picture is its caption. The same sentence was asked
 /// of up to four pictures, most of which look alike, so that a split keeps the pictures of a sentence together: "test"
 /// has every fifth sentence by number, "train" the others. Pictures without a true sentence are left out and counted.
-/// Throws: DataError naming the line where it is no JSON or lacks a field; UsageError where `split` is something else.
+/// Throws: DataError naming the line if it is no JSON or lacks a field; UsageError for another `split`.
 [[nodiscard]] CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& split);
 
 }  // namespace lockstep::captioning

@@ -43,7 +43,7 @@ struct NpyHeader {
 /// Source: numpy.lib.format's documentation.
 [[nodiscard]] Result<NpyHeader> parse_npy_header(std::string_view bytes);
 
-/// Bytes of a zip file's member: within the file where it is stored as it is, else unpacked into `own`.
+/// Bytes of a zip file's member: a part of the file if it is not compressed, else unpacked into `own`.
 struct ZipContent {
   std::string own;
   std::string_view stored;
