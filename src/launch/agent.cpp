@@ -224,7 +224,10 @@ class Agent {
       return 0;
     }
     keep_verdict(order);
-    if (options_.tells_of_other_nodes || !is_of_other_node(order, facts())) {
+    if (options_.console == ConsoleStyle::kMainRaw && is_error_of_start(order, facts())) {
+      print_error_of_start(order, facts());
+      tell_of_logs();
+    } else if (options_.tells_of_other_nodes || !is_of_other_node(order, facts())) {
       print_blame(order, facts(), options_.max_restarts > 0);
       tell_of_logs();
     }

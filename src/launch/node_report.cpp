@@ -162,6 +162,24 @@ bool is_of_other_node(const Order& order, const RoundFacts& facts) {
   return order.cause && !is_headline(*order.cause) && end_of(facts, *order.cause) == nullptr;
 }
 
+bool is_error_of_start(const Order& order, const RoundFacts& facts) {
+  const bool is_of_input =
+      order.code == static_cast<int>(ExitCode::kUsage) || order.code == static_cast<int>(ExitCode::kData);
+  return is_of_input && order.cause && !order.cause->type.empty() && !is_headline(*order.cause) &&
+         facts.round.place.nodes == 1 && facts.result.last_step < 0;
+}
+
+void print_error_of_start(const Order& order, const RoundFacts& facts) {
+  const FailureRecord& cause = *order.cause;
+  const auto lines = last_lines(folder_of(facts, 0) / "stderr.log", kShownLines);
+  const std::string said = text::for_people(text::join(lines, "\n"));
+  if (said.find("error: " + text::first_line(cause.message)) == std::string::npos) {
+    const bool has_hint = cause.hint.empty() || cause.message.find("\n  next") != std::string::npos;
+    log::error("{}{}", cause.message, has_hint ? "" : "\n  next  " + cause.hint);
+  }
+  if (const WorkerEnd* end = end_of(facts, cause)) copy_error_file(facts, *end);
+}
+
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
   if (order.is_graceful) {
     print_to(stderr, "lockstep: {} (exit code {})\n", order.reason, order.code);

@@ -36,6 +36,13 @@ void warn_of_failure(const Order& order, const RoundFacts& facts);
 /// The stacks of the rank that the order blames, where this agent has taken them, a line each.
 [[nodiscard]] std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts);
 
+/// An error in the call or the input of a job on one node, which had begun no step. Every rank meets it, and which of
+/// them is first says nothing.
+[[nodiscard]] bool is_error_of_start(const Order& order, const RoundFacts& facts);
+
+/// Prints such an error as a single process does, unless rank 0 has: its stderr is shown as it is.
+void print_error_of_start(const Order& order, const RoundFacts& facts);
+
 /// Prints who is to blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a
 /// restart.
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);

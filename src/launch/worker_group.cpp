@@ -107,6 +107,14 @@ std::vector<WatchedRank> watched(const std::vector<WorkerMember>& members) {
   return ranks;
 }
 
+std::int64_t last_step_of(const std::vector<WorkerMember>& members) {
+  std::int64_t last = -1;
+  for (const WorkerMember& member : members) {
+    if (const auto state = member.ring->state()) last = std::max(last, state->step);
+  }
+  return last;
+}
+
 std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* topic) {
   if (spec.round.place.nodes < 2) return nullptr;
   return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + topic);
@@ -173,6 +181,7 @@ WorkerGroupResult WorkerGroup::run() {
   const auto is_left = [](const WorkerMember& member) { return !member.worker->is_gone(); };
   while (std::any_of(members_.begin(), members_.end(), is_left)) wait_for_event();
   show_the_rest();
+  result_.last_step = last_step_of(members_);
   try {
     if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
   } catch (const Error&) {

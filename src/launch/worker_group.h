@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,7 @@ struct WorkerGroupResult {
   std::optional<LostNode> lost;        ///< node 0, with the store
   std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
   std::optional<Finding> found;        ///< what this launcher itself found of a rank of this node
+  std::int64_t last_step = -1;         ///< the furthest step that a rank of this node was in; -1: none
 
   /// Every rank ended with 0.
   [[nodiscard]] bool is_success() const;

@@ -103,6 +103,7 @@ TEST_F(BadInput, AnErrorHasNoHeadingAboveIt) {
     const ProcessResult result = lockstep(words, folder_.path());
     EXPECT_NE(result.code, 0);
     EXPECT_THAT(result.err, ::testing::StartsWith("error: ")) << ::testing::PrintToString(words);
+    EXPECT_EQ(result.err.find("rror: ", 2), std::string::npos) << "it is said once: " << result.err;
     EXPECT_EQ(result.out, "");
   }
 }

@@ -92,6 +92,33 @@ TEST_F(RawAgent, ShowsTheLastLinesOfRankZero) {
   EXPECT_THAT(result.out, HasSubstr("  | the reason\r\n"));
 }
 
+/// The script of a rank that finds an error in its call or its input.
+std::string fails_at_once(int rank, int code, const std::string& type) {
+  return "if [ $RANK = " + std::to_string(rank) + " ]; then printf '{\"message\": {\"message\": \"" + type +
+         ": folder x is empty\\\\n  next  another\", \"extraInfo\": {\"type\": \"" + type +
+         "\"}}}' > $TORCHELASTIC_ERROR_FILE; printf 'error: folder x is empty\\n  next  another\\n' >&2; exit " +
+         std::to_string(code) + "; fi; sleep 1000";
+}
+
+TEST_F(RawAgent, ShowsAnErrorBeforeTheFirstStepAsAProcessAloneDoesWhicheverRankIsFirst) {
+  for (const auto& [code, type] : {std::pair(64, "UsageError"), std::pair(65, "DataError")}) {
+    for (const int rank : {0, 1}) {
+      auto options = agent(fails_at_once(rank, code, type));
+      options.environment.emplace_back("OMP_NUM_THREADS", "1");
+      const auto result = test::run_process(options);
+      EXPECT_EQ(result.code, code);
+      EXPECT_EQ(result.err, "error: folder x is empty\n  next  another\n  logs    " + (folder_ / "logs\n").string())
+          << "rank " << rank;
+    }
+  }
+}
+
+TEST_F(RawAgent, NamesTheRankOfAnErrorThatIsNoneOfCallOrInput) {
+  const auto result = test::run_process(agent(fails_at_once(1, 74, "IoError")));
+  EXPECT_EQ(result.code, 74);
+  EXPECT_THAT(result.err, HasSubstr("lockstep: rank 1 failed first: exit code 74"));
+}
+
 TEST(Agent, RefusesNonsenseBeforeAnythingStarts) {
   EXPECT_THROW((void)run_agent({.command = {}}), UsageError);
   EXPECT_THROW((void)run_agent({.command = {"true"}, .processes = 0}), UsageError);
