@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ways of saving, none of which changes what is saved: in a thread, by all ranks, of a sharded optimizer.
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -196,6 +197,57 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   }
   EXPECT_THAT(message, ::testing::AnyOf(HasSubstr("is not saved: "), HasSubstr("cannot list ")));
 }
+
+/// Lets the threads that write checkpoints begin late.
+void slow_down_writers() {
+  at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+                          if (std::string_view(function.name()) == "the checkpoint writer")
+                            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                          return std::unique_ptr<at::ObserverContext>();
+                        }).scopes({at::RecordScope::USER_SCOPE}));
+}
+
+/// A run whose disk fails in the middle. Returns: the error that it ends with.
+std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, const std::string& when_busy) {
+  NoisyRun run;
+  run.config.checkpoint.sharded = sharded;
+  run.config.checkpoint.when_busy = when_busy;
+  run.config.checkpoint.every_steps = 4;
+  run.config.eval_every_epochs = 0;
+  run.task.on_forward = [&](std::int64_t number) {
+    if (number != 4 || !job.is_main()) return;
+    fs::remove_all(folder / "checkpoints");
+    std::fclose(std::fopen((folder / "checkpoints").c_str(), "w"));
+  };
+  try {
+    train(job, folder, run);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Is it sharded, and which rank's writer is late.
+class FailedSave : public ::testing::TestWithParam<std::tuple<bool, int>> {};
+
+TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) {
+  for (const std::string when_busy : {"wait", "skip"}) {
+    const auto [sharded, late] = GetParam();
+    if (sharded && when_busy == "skip") continue;  // refused
+    const TempDir folder;
+    run_ranks(current_test(),
+              [](Job& job) {
+                const auto [sharded, late] = GetParam();
+                if (job.rank() == late) slow_down_writers();
+                EXPECT_THAT(end_of_failing_run(job, variable("LOCKSTEP_TEST_RUN"), sharded,
+                                               variable("LOCKSTEP_TEST_WHEN_BUSY")),
+                            HasSubstr("is not saved: "));
+              },
+              {.world = 2,
+               .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}, {"LOCKSTEP_TEST_WHEN_BUSY", when_busy}}});
+  }
+}
+INSTANTIATE_TEST_SUITE_P(ByRankAndByAll, FailedSave, ::testing::Combine(::testing::Bool(), ::testing::Values(0, 1)));
 
 /// A rank's model, large enough that it is not on the disk at once.
 StateParts large_model() {

@@ -43,6 +43,8 @@ class AsyncSaver {
 
   /// Returns true while a save is under way.
   [[nodiscard]] bool is_busy() const;
+  /// Returns true where the last save threw, until check(), wait() or save() has thrown the same. Never blocks.
+  [[nodiscard]] bool has_failed() const;
   /// Throws what the last save threw, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: as check().

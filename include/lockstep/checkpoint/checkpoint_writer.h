@@ -80,6 +80,8 @@ class CheckpointWriter {
 
   /// Returns true while a save is under way in the background.
   [[nodiscard]] bool is_busy() const;
+  /// Returns true where a background save has thrown, until check(), wait() or the next save throws it. Never blocks.
+  [[nodiscard]] bool has_failed() const;
   /// Throws what a background save has thrown, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: as check().

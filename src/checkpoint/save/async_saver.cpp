@@ -60,6 +60,11 @@ class AsyncSaver::Impl {
     changed_.wait(lock, [this] { return !task_; });
   }
 
+  [[nodiscard]] bool has_failed() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<bool>(error_);
+  }
+
   void check() {
     std::exception_ptr error;
     {
@@ -116,6 +121,8 @@ void AsyncSaver::save(const StateParts& parts, std::function<void(const StatePar
 }
 
 bool AsyncSaver::is_busy() const { return impl_->is_busy(); }
+
+bool AsyncSaver::has_failed() const { return impl_->has_failed(); }
 
 void AsyncSaver::check() { impl_->check(); }
 

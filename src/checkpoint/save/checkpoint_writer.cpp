@@ -133,6 +133,8 @@ void CheckpointWriter::name_newest(const std::vector<std::string>& names) { impl
 
 bool CheckpointWriter::is_busy() const { return impl_->thread && impl_->thread->is_busy(); }
 
+bool CheckpointWriter::has_failed() const { return impl_->thread && impl_->thread->has_failed(); }
+
 void CheckpointWriter::check() {
   if (impl_->thread) impl_->thread->check();
 }

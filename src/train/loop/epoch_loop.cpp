@@ -122,9 +122,8 @@ void EpochLoop::train_step() {
   fault::note_step(computed_step_);
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.loss_names());
-  const StopReason wish = trouble_.any() ? StopReason::kDisk : wish_.reason();
+  const StopReason wish = trouble_.any() || saver_.has_failed() ? StopReason::kDisk : wish_.reason();
   late_.tell(learner_.loss().add(computed_step_, losses, wish));
-  trouble_.guard([this] { saver_.check(); });
   tell_saved();
   tell_gradients(config, learner_, sinks_, computed_step_);
   const bool stepped = update(job_, learner_, late_, computed_step_, learning_rate(config, plan_.sums, state_));

@@ -85,12 +85,14 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
     finish_here();
     return writer_.name_newest(what.order.names);
   }
-  if (what.may_skip && options_.when_busy == "skip" && writer_.is_busy()) {
+  const bool skips = what.may_skip && options_.when_busy == "skip";
+  if (skips && writer_.is_busy()) {
     ++skipped_;
     log::note("the checkpoint of step {} is left out: the one before is still being written ({} so far)",
               text::thousands(what.order.meta.step), skipped_);
     return;
   }
+  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it: after the next step all ranks do
   last_step_ = what.order.meta.step;
   if (options_.async && !what.last) {
     if (options_.sharded) finish_here();

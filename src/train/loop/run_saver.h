@@ -56,8 +56,9 @@ class RunSaver {
   ///         may be damaged: such a checkpoint gets no name.
   void save(const StateParts& parts, const RunSave& what);
 
-  /// Throws what a background save has thrown. Never blocks.
-  void check() { writer_.check(); }
+  /// Returns true where a background save of this rank has failed. The ranks learn of that at different moments: the
+  /// next save(), or finish(), throws it on every rank. Never blocks.
+  [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
   /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();
 

@@ -12,7 +12,8 @@
 namespace lockstep::train {
 
 /// Why a run leaves early. The last one has the highest precedence: a run that was told to end does not ask to be
-/// started again, and one whose disk fails (disk_trouble.h) ends with that error.
+/// started again, and one whose disk fails (disk_trouble.h), or whose save in the background has failed, ends with that
+/// error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
 inline constexpr int kStopReasons = 5;  ///< without kNone
 
