@@ -154,8 +154,9 @@ std::optional<StubReport> Worker::read_report() {
   StubReport report;
   ssize_t got = 0;
   do {
+    // ECONNRESET comes once, before the reports that still lie there: the stub left with an order unread.
     got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got == static_cast<ssize_t>(sizeof report)) return report;
   if (got < 0 && errno == EAGAIN) return std::nullopt;
   reap(kPatience);

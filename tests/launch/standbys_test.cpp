@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/standbys.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "launch/hangs/process_state.h"
+#include "launch/stub.h"
+#include "launch/worker.h"
 #include "lockstep/base/standby.h"
 #include "support/process.h"
 
@@ -132,6 +137,41 @@ TEST(Standbys, AreOnlyForAProgramThatSaysItsOwnProcessId) {
   EXPECT_TRUE(can_stand_by({rank}, *store, "/proc/self/exe"));
   EXPECT_FALSE(can_stand_by({rank}, *store, "/bin/sh")) << "a script around it would run again";
   EXPECT_FALSE(can_stand_by({{.rank = 0, .pid = 1}}, *store, "/proc/self/exe"));
+}
+
+std::optional<StubReport> next_report(Worker& worker) {
+  std::optional<StubReport> report;
+  EXPECT_TRUE(test::eventually([&] { return (report = worker.read_report()) || worker.is_gone(); }));
+  return report;
+}
+
+pid_t parent_of(pid_t pid) {
+  std::string number, name, state;
+  pid_t parent = 0;
+  std::ifstream(fmt::format("/proc/{}/stat", pid)) >> number >> name >> state >> parent;
+  return parent;
+}
+
+TEST(Worker, ThatEndedWhileAnOrderCameIsReportedWithItsOwnEnd) {
+  int input[2];
+  ASSERT_EQ(::pipe2(input, O_CLOEXEC), 0);
+  const UniqueFd reading(input[0]);
+  UniqueFd writing(input[1]);
+  WorkerSpec spec = script("read x; exit 7");
+  spec.input = reading.get();
+  Worker worker(spec);
+  const auto started = next_report(worker);
+  ASSERT_TRUE(started && started->event == StubEvent::kStarted);
+  const pid_t stub = parent_of(started->value);
+  ::kill(stub, SIGSTOP);
+  writing.reset();
+  EXPECT_TRUE(test::eventually([&] { return read_process(started->value)->state == 'Z'; }));
+  worker.order(SIGTERM, seconds(1));
+  ::kill(stub, SIGCONT);
+  const auto ended = next_report(worker);
+  ASSERT_TRUE(ended && ended->event == StubEvent::kEnded);
+  EXPECT_EQ(WEXITSTATUS(ended->value), 7);
+  EXPECT_EQ(ended->signal_sent, 0);
 }
 
 TEST(Standby, ReadsAnyEnvironmentBack) { EXPECT_EQ(standby::to_message({"A=1", "B="}), std::string("A=1\0B=\0\0", 8)); }
