@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 
 #include "data/sources/idx/idx_parse.h"
 #include "data/sources/packed/packed_parse.h"
@@ -211,6 +213,22 @@ TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
   }
 }
 
+/// Pictures of which the first is ready only once other threads have taken the next five.
+class LateFirst : public ImageSource {
+ public:
+  explicit LateFirst(ImageFiles files) : files_(std::move(files)) {}
+  [[nodiscard]] std::int64_t size() const override { return files_.size(); }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
+    if (index == 5) fifth_.set_value();
+    if (index == 0) fifth_.get_future().wait_for(std::chrono::seconds(20));
+    return files_.get(index);
+  }
+
+ private:
+  ImageFiles files_;
+  mutable std::promise<void> fifth_;
+};
+
 TEST_F(Packed, AnyNumberOfWorkersGivesTheSameFile) {
   std::vector<fs::path> files;
   for (int i = 0; i < 40; ++i) files.push_back(kGolden / (i % 3 == 0 ? "rgb.png" : "rgb_444.jpg"));
@@ -218,7 +236,8 @@ TEST_F(Packed, AnyNumberOfWorkersGivesTheSameFile) {
   const PackReport one = pack_images(source, {.out = folder_ / "one.pack"});
   std::int64_t last = 0;
   const PackReport three =
-      pack_images(source, {.out = folder_ / "three.pack", .workers = 3, .progress = [&](std::int64_t n) { last = n; }});
+      pack_images(LateFirst(ImageFiles::of(files)),
+                  {.out = folder_ / "three.pack", .workers = 3, .progress = [&](std::int64_t n) { last = n; }});
   EXPECT_EQ(one.samples, 40);
   EXPECT_EQ(last, 40);
   EXPECT_EQ(one.bytes, fs::file_size(folder_ / "one.pack"));
