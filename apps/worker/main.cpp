@@ -4,6 +4,7 @@
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "worker/answers.h"
 #include "worker/commands.h"
 
 int main(int argc, char** argv) {
@@ -21,9 +22,13 @@ int main(int argc, char** argv) {
         {"pack", cli::kPackSummary, worker::cmd_pack},
         {"tune", cli::kTuneSummary, worker::cmd_tune},
     };
-    return cli::dispatch({.name = "lockstep-worker",
-                          .description = "Run one process of a verb; `lockstep` starts this program for you.",
-                          .examples = {"lockstep train detection:smoke"}},
-                         verbs, {argv + 1, argv + argc});
+    const auto run = [&](const std::vector<std::string>& words) {
+      return cli::dispatch({.name = "lockstep-worker",
+                            .description = "Run one process of a verb; `lockstep` starts this program for you.",
+                            .examples = {"lockstep train detection:smoke"}},
+                           verbs, words);
+    };
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    return words == std::vector<std::string>{"answers"} ? worker::answer_all(run) : run(words);
   });
 }

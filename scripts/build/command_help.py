@@ -7,7 +7,6 @@ with their options.
 Example: scripts/build/command_help.py --programs build/release/bin
 """
 import argparse
-import concurrent.futures
 import dataclasses
 import json
 import os
@@ -151,21 +150,48 @@ def parse_command(command, text):
             command.notes += paragraphs(block)
 
 
+class Worker:
+    """A lockstep-worker that answers many questions: each start of one loads libtorch, half a second of a core."""
+
+    def __init__(self, program, environment):
+        self.process = subprocess.Popen([program, "answers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment)
+        self.verbs = re.findall(r"^ {2}([a-z]\w*) {2}", self.said("--help"), re.M)
+
+    def said(self, *words):
+        self.process.stdin.write("\t".join(words) + "\n")
+        self.process.stdin.flush()
+        text = ""
+        for line in self.process.stdout:
+            rest, found, code = line.partition("\f")
+            text += rest
+            if found and int(code) == 0:
+                return text
+            if found:
+                break
+        sys.exit(f"error: lockstep-worker {' '.join(words)} gave no answer (see above)")
+
+
 class Programs:
-    """Asks the built command."""
+    """Asks the built command, and for the verbs of lockstep-worker that program, which it would become."""
 
     def __init__(self, folder: pathlib.Path):
         self.program = folder.resolve() / "lockstep"
+        self.environment = {**os.environ, "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100"}
+        self.environment.pop("LOCKSTEP_LOG", None)
+        self.worker = Worker(folder.resolve() / "lockstep-worker", self.environment)
         self.texts = {}
 
     def said(self, *words):
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100"}
-        environment.pop("LOCKSTEP_LOG", None)
-        done = subprocess.run([self.program, *words], capture_output=True, text=True, env=environment, timeout=300,
+        text = self.worker.said(*words) if words[0] in self.worker.verbs else self.ask(words)
+        self.texts[" ".join(words)] = text
+        return text
+
+    def ask(self, words):
+        done = subprocess.run([self.program, *words], capture_output=True, text=True, env=self.environment, timeout=300,
                               stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             sys.exit(f"error: lockstep {' '.join(words)} ended with {done.returncode}: {done.stderr}")
-        self.texts[" ".join(words)] = done.stdout
         return done.stdout
 
 
@@ -187,11 +213,9 @@ def fill(source, command):
 
 
 def read_commands(source):
-    """The whole tree, two verbs at a time."""
+    """The whole tree."""
     root = Command(())
-    parse_command(root, source.said("--help"))
-    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        list(pool.map(lambda verb: fill(source, verb), root.verbs))
+    fill(source, root)
     return root
 
 
