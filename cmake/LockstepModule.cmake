@@ -96,9 +96,14 @@ function(lockstep_keep_apart target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
+# Nothing in the target computes in a step: it is compiled for speed of building.
+function(lockstep_cold target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # lockstep_module(NAME [TENSORS] [COLD] SOURCES ... DEPS modules... LINK public libraries... PRIVATE_LINK libraries...)
 # builds src/NAME into the static library lockstep_NAME, alias lockstep::NAME. TENSORS: most of its files use at::Tensor
-# and no torch::nn. COLD: nothing in it computes in a step, so that it is compiled for speed of building (-O1).
+# and no torch::nn. COLD: see lockstep_cold().
 function(lockstep_module name)
   cmake_parse_arguments(ARG "TENSORS;COLD" "" "SOURCES;DEPS;LINK;PRIVATE_LINK" ${ARGN})
   lockstep_check_arrows(${name} ${ARG_DEPS})
@@ -110,7 +115,7 @@ function(lockstep_module name)
   list(TRANSFORM ARG_DEPS PREPEND lockstep::)
   target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK} lockstep_warnings)
   if(ARG_COLD)
-    target_compile_options(lockstep_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    lockstep_cold(lockstep_${name})
   endif()
   if(ARG_TENSORS)
     lockstep_precompile(lockstep_${name} library)
