@@ -84,8 +84,8 @@ struct CaptioningConfig final : TrainConfig {
 /// program's settings, each with the file and line it comes from.
 ///
 /// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may stand
-/// beside them, and win. What is not in the file keeps this program's default. Keys without a meaning here are said in
-/// one note. No pickle is read: captions and document frequencies of .pkl files are left out, with a note that says
+/// beside them, and win. What is not in the file keeps this program's default. One note lists the keys that have no
+/// meaning here. No pickle is read: captions and document frequencies of .pkl files are left out, with a note that says
 /// what to give instead.
 ///
 /// Throws: DataError where the file is missing; UsageError naming file and line of a key that the origin does not have

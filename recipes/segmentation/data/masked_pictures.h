@@ -43,8 +43,8 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return sample(index).picture.string(); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
   /// Throws: DataError naming the file where a map has another size than its picture, an unknown class or too many
-  /// bits, or a file is torn; IoError. What is odd of the first picture that survey() did not look at is said in a
-  /// note, once for each kind.
+  /// bits, or a file is torn; IoError. Of what is odd, the first picture of each kind that survey() did not look
+  /// at gets a note.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
   /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on what
