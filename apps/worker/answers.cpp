@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 
@@ -24,7 +25,10 @@ int answer_all(const std::function<int(const std::vector<std::string>&)>& run) {
       std::vector<std::string> words;
       std::istringstream text(line);
       for (std::string word; std::getline(text, word, '\t');) words.push_back(word);
-      const int code = guarded_main([&] { return run(words); });
+      const int code = guarded_main([&] {
+        std::filesystem::current_path(words.at(0));
+        return run({words.begin() + 1, words.end()});
+      });
       std::fflush(nullptr);
       std::_Exit(code);
     }

@@ -159,7 +159,7 @@ class Worker:
         self.verbs = re.findall(r"^ {2}([a-z]\w*) {2}", self.said("--help"), re.M)
 
     def said(self, *words):
-        self.process.stdin.write("\t".join(words) + "\n")
+        self.process.stdin.write("\t".join((".", *words)) + "\n")
         self.process.stdin.flush()
         text = ""
         for line in self.process.stdout:

@@ -36,7 +36,7 @@ class CheckpointCommand : public ::testing::Test {
 
   ProcessResult checkpoint(std::vector<std::string> words) {
     words.insert(words.begin(), "checkpoint");
-    return lockstep(std::move(words), home_.path());
+    return ask_worker(words, home_.path());
   }
   static std::string digest_of_step(const fs::path& step) { return checkpoint_digest(load_checkpoint(step.string())); }
   void tear(const char* step, const char* file) { fs::resize_file(folder_ / step / file, 7); }
@@ -238,17 +238,18 @@ ProcessResult python(const std::string& program, const fs::path& folder) {
 class ExportCommand : public ::testing::Test {
  protected:
   void SetUp() override {
-    const ProcessResult made = generate_digits(home_ / "data", 8, 1);
-    ASSERT_EQ(made.code, 0) << made.err;
-    std::vector<std::string> words = train_words("data", "run");
-    words.insert(words.end(), {"--set", "ema.decay=0.9"});
-    const ProcessResult trained = lockstep(words, home_.path());
+    const ProcessResult trained = copy_of("trained", home_.path(), [](const fs::path& folder) {
+      EXPECT_EQ(generate_digits(folder / "data", 8, 1).code, 0);
+      std::vector<std::string> words = train_words("data", "run");
+      words.insert(words.end(), {"--set", "ema.decay=0.9"});
+      return lockstep(words, folder);
+    });
     ASSERT_EQ(trained.code, 0) << trained.err;
   }
 
   ProcessResult exported(std::vector<std::string> words) {
     words.insert(words.begin(), {"checkpoint", "export"});
-    return lockstep(words, home_.path());
+    return ask_worker(words, home_.path());
   }
 
   TempDir home_;

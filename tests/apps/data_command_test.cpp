@@ -130,7 +130,7 @@ class PackCommand : public ::testing::Test {
   }
   ProcessResult pack(std::vector<std::string> words) {
     words.insert(words.begin(), "pack");
-    return lockstep(std::move(words), home_.path());
+    return ask_worker(words, home_.path());
   }
   TempDir home_;
 };

@@ -224,7 +224,7 @@ ProcessResult run(std::vector<std::string> words, const std::vector<std::string>
 void draw_scenes(const fs::path& home, const std::string& out, const std::string& seed,
                  const std::string& count = "8") {
   const ProcessResult made =
-      lockstep({"generate", "detection", "--out", out, "--count", count, "--seed", seed, "--size", "64-96"}, home);
+      generate_once({"detection", "--count", count, "--seed", seed, "--size", "64-96"}, home / out);
   ASSERT_EQ(made.code, 0) << made.err;
 }
 

@@ -38,8 +38,8 @@ const std::vector<std::string> kTiny = {"--layers",
                                         "16"};
 
 void generate(const TempDir& home) {
-  const ProcessResult made = lockstep(
-      {"generate", "segmentation", "--out", "VOC2012", "--count", "12", "--seed", "1", "--size", "64"}, home.path());
+  const ProcessResult made =
+      generate_once({"segmentation", "--count", "12", "--seed", "1", "--size", "64"}, home / "VOC2012");
   ASSERT_EQ(made.code, 0) << made.err;
 }
 
@@ -157,7 +157,7 @@ class WeakLabelsCommand : public ::testing::Test {
  protected:
   ProcessResult generate(std::vector<std::string> words) {
     words.insert(words.begin(), "generate");
-    return lockstep(std::move(words), home_.path());
+    return ask_worker(words, home_.path());
   }
   TempDir home_;
 };
