@@ -269,7 +269,7 @@ TEST(Commands, OptionsThatLockstepTakesAwayAreInTheHelpOfTheVerbs) {
                                                                                     {"run"}}) {
     std::vector<std::string> words = verb;
     words.emplace_back("--help");
-    const ProcessResult help = ask_worker(words, ".");
+    const ProcessResult help = verb.front() == "run" ? lockstep(words) : ask_worker(words, ".");
     EXPECT_EQ(help.code, 0) << verb.front();
     EXPECT_THAT(help.out, ::testing::AllOf(HasSubstr("  --nproc-per-node N|auto|gpu|cpu\n"), HasSubstr("  --quiet  ")))
         << verb.front();
