@@ -161,7 +161,7 @@ class HostsCommand(unittest.TestCase):
         code, output, errors = self.run_hosts(self.hosts("", "", ""), [BIN / "lockstep", "doctor"])
         self.assertEqual(code, 69, errors)
         self.assertIn(f"-> {self.network.address(1)} and {self.network.address(2)}: cannot connect: No route to host", output)
-        self.assertEqual(output.count("->"), 1, output)
+        self.assertEqual(output.count("cannot connect"), 1, output)
 
     def test_this_machine_needs_no_ssh(self):
         code, output, errors = self.run_hosts("localhost:2", HELLO)
