@@ -114,6 +114,14 @@ if(LOCKSTEP_CUDA)
 endif()
 add_library(lockstep::cuda ALIAS lockstep_cuda)
 
+# UCX: its headers alone. The library is loaded where a run asks for it.
+find_path(LOCKSTEP_UCX_INCLUDE ucp/api/ucp.h HINTS ENV UCX_HOME PATH_SUFFIXES include)
+add_library(lockstep_ucx INTERFACE)
+if(LOCKSTEP_UCX_INCLUDE)
+  target_include_directories(lockstep_ucx SYSTEM INTERFACE ${LOCKSTEP_UCX_INCLUDE})
+endif()
+add_library(lockstep::ucx ALIAS lockstep_ucx)
+
 # OpenCV's two small parts: Debian's full CMake package comes with all of OpenCV.
 find_path(LOCKSTEP_OPENCV_INCLUDE opencv2/imgproc.hpp PATH_SUFFIXES opencv4 REQUIRED)
 find_library(LOCKSTEP_OPENCV_CORE opencv_core REQUIRED)

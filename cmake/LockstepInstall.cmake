@@ -56,7 +56,7 @@ if(LOCKSTEP_SHARED)
     LINK fmt::fmt Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog yaml-cpp OpenSSL::SSL OpenSSL::Crypto lockstep::dw)
   lockstep_shared_file(lockstep_train_shared lockstep MODULES ${train} lockstep_png
     LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate lockstep::microhttpd
-         ZLIB::ZLIB OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv
+         ZLIB::ZLIB OpenSSL::SSL OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv
          lockstep::cuda ${LOCKSTEP_LINK_FLAGS})
 endif()
 if(LOCKSTEP_RECIPES)

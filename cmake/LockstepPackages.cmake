@@ -38,7 +38,7 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME lockstep)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libopenblas0-openmp, fonts-dejavu-core")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS ca-certificates)
-set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS liblockstep-dev)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "liblockstep-dev, libucx0")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "distributed data-parallel training (command)
 Lockstep trains on several processes, GPUs or machines with the same bits as
@@ -57,7 +57,7 @@ list(JOIN development ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "g++, cmake, ninja-build")  # what a project of `lockstep new` needs
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS lockstep)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "lockstep, libucx0")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "distributed data-parallel training for C++ (library)
 Process groups, DistributedDataParallel, loaders, optimizers, checkpoints, a

@@ -37,9 +37,21 @@ constexpr std::array kNodes = {
               "the PEM file of the authority that signed the certificate (or LOCKSTEP_TLS_CA)"},
 };
 
+constexpr Described kWire{"--wire", "auto|tls|plain|ucx", "tls",
+                          "how the bytes between hosts travel: encrypted (tls), in the clear in a network of your own "
+                          "(plain), or by InfiniBand or RoCE (ucx); or LOCKSTEP_WIRE"};
+
 CLI::Option* found_or_added(CLI::App& app, const std::string& names) {
   CLI::Option* option = app.get_option_no_throw(names.substr(0, names.find(',')));
   return option != nullptr ? option : add_read_option(app, names, "");
+}
+
+void describe(CLI::App& app, const Described& what, const char* group) {
+  found_or_added(app, what.name)
+      ->description(what.description)
+      ->type_name(what.value)
+      ->default_str(what.fallback)
+      ->group(group);
 }
 
 }  // namespace
@@ -59,14 +71,10 @@ void describe_processes(CLI::App& app, const std::string& fallback) {
       ->group(kRanks);
 }
 
+void describe_wire(CLI::App& app) { describe(app, kWire, kRanks); }
+
 void describe_nodes(CLI::App& app) {
-  for (const Described& node : kNodes) {
-    found_or_added(app, node.name)
-        ->description(node.description)
-        ->type_name(node.value)
-        ->default_str(node.fallback)
-        ->group("Several nodes");
-  }
+  for (const Described& node : kNodes) describe(app, node, "Several nodes");
 }
 
 }  // namespace lockstep::cli

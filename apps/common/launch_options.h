@@ -13,6 +13,9 @@ inline constexpr const char* kRanks = "Ranks";
 /// --nproc-per-node; `fallback` is what --help calls its default. Adds it where `app` does not have it.
 void describe_processes(CLI::App& app, const std::string& fallback = "1");
 
+/// --wire, which it adds where `app` does not have it.
+void describe_wire(CLI::App& app);
+
 /// --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id, --token-file and --tls-...: each is
 /// added where `app` does not have it, and described.
 void describe_nodes(CLI::App& app);

@@ -112,6 +112,8 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--tls-cert", node.tls_cert);
   app.add_option("--tls-key", node.tls_key);
   app.add_option("--tls-ca", node.tls_ca);
+  app.add_option("--wire", node.wire);
+  cli::describe_wire(app);
   cli::describe_nodes(app);
 }
 

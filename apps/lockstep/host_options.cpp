@@ -36,8 +36,8 @@ const std::vector<std::string> kSsh = {"ssh",
 
 // Ranks on other hosts want these as those on this one do. A secret goes over ssh's input instead: other users of a
 // host can read a command line.
-constexpr std::array<std::string_view, 9> kFamilies = {"LOCKSTEP_", "NCCL_", "GLOO_",  "OMP_", "MKL_",
-                                                       "OPENBLAS_", "PET_",  "PYTHON", "TORCH"};
+constexpr std::array<std::string_view, 10> kFamilies = {"LOCKSTEP_", "NCCL_",     "GLOO_", "UCX_",   "OMP_",
+                                                        "MKL_",      "OPENBLAS_", "PET_",  "PYTHON", "TORCH"};
 
 bool is_passed_on(std::string_view name) {
   if (name.find("TOKEN") != std::string_view::npos || name == "LOCKSTEP_HOST_ID" || name == "PET_NODE_RANK")

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
@@ -102,11 +103,24 @@ void apply_conf(const std::string& text, AgentOptions& options) {
   }
 }
 
+void put_into_environment(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+}
+
 // A rank may work in another folder.
-void put_into_environment(const char* name, const std::string& file) {
-  if (file.empty()) return;
-  const std::string path = std::filesystem::absolute(file).string();
-  ::setenv(name, path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+void put_file_into_environment(const char* name, const std::string& file) {
+  if (!file.empty()) put_into_environment(name, std::filesystem::absolute(file).string());
+}
+
+// The ranks read it; a wrong word ends the command before any starts.
+void apply_wire(const std::string& wire) {
+  if (wire.empty()) return;
+  const std::vector<std::string> words = {"auto", "tls", "plain", "ucx"};
+  if (std::find(words.begin(), words.end(), wire) == words.end()) {
+    throw UsageError(fmt::format("--wire is '{}'{}", wire, text::did_you_mean(wire, words)),
+                     fmt::format("give one of {}", text::join(words)));
+  }
+  put_into_environment("LOCKSTEP_WIRE", wire);
 }
 
 // As a shell takes it.
@@ -143,6 +157,7 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "tls-cert", options.tls_cert);
   take_text(arguments, "tls-key", options.tls_key);
   take_text(arguments, "tls-ca", options.tls_ca);
+  take_text(arguments, "wire", options.wire);
   take_text(arguments, "take-in", options.take_in);
   take_text(arguments, "rdzv-conf", options.conf);
   return options;
@@ -159,9 +174,10 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   options.master_port = given.master_port;
   options.run_id = given.run_id;
   if (!given.token_file.empty()) options.token = read_token_file(given.token_file);
-  put_into_environment("LOCKSTEP_TLS_CERT", given.tls_cert);
-  put_into_environment("LOCKSTEP_TLS_KEY", given.tls_key);
-  put_into_environment("LOCKSTEP_TLS_CA", given.tls_ca);
+  put_file_into_environment("LOCKSTEP_TLS_CERT", given.tls_cert);
+  put_file_into_environment("LOCKSTEP_TLS_KEY", given.tls_key);
+  put_file_into_environment("LOCKSTEP_TLS_CA", given.tls_ca);
+  apply_wire(given.wire);
   apply_endpoint(given, options);
   // torchrun's default, so that its users' scripts for several nodes work without the option.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;

@@ -23,16 +23,17 @@ struct NodeOptions {
   std::string tls_cert = {};    ///< PEM files that encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
   std::string tls_key = {};
   std::string tls_ca = {};
+  std::string wire = {};  ///< LOCKSTEP_WIRE of the ranks; empty: as the environment has it
 };
 
 /// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
-/// --rdzv-conf, --take-in, --token-file, --tls-cert, --tls-key and --tls-ca out of `arguments`. Throws: UsageError
-/// where a value is missing or no number.
+/// --rdzv-conf, --take-in, --token-file, --tls-cert, --tls-key, --tls-ca and --wire out of `arguments`. Throws:
+/// UsageError where a value is missing or no number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
-/// Sets the agent's nodes, their meeting, its secret and the job's name; the files of TLS go into this process's
-/// environment, from which every part of the job takes them. Call it while there is one thread. Throws: UsageError;
-/// DataError for a token file that is missing.
+/// Sets the agent's nodes, their meeting, its secret and the job's name; the files of TLS and the wire go into this
+/// process's environment, from which every part of the job takes them. Call it while there is one thread. Throws:
+/// UsageError; DataError for a token file that is missing.
 void apply(const NodeOptions& given, AgentOptions& options);
 
 /// A job of MIN:MAX nodes takes a free port if the usual one is taken and the user gave no place to meet; it says how

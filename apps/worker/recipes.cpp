@@ -35,11 +35,13 @@ const Recipe& find_recipe(const std::string& name) {
                                text::join(names)));
 }
 
-void add_backend_option(CLI::App& app, std::string& backend) {
-  app.add_option("--backend", backend, "how ranks communicate")
-      ->type_name("auto|local|shm|gloo|nccl")
+void add_backend_options(CLI::App& app, JoinArguments& join) {
+  app.add_option("--backend", join.backend, "how ranks communicate")
+      ->type_name("auto|local|shm|tcp|nccl")
       ->default_str("auto")
       ->group(cli::kRanks);
+  app.add_option("--wire", join.wire);
+  cli::describe_wire(app);
 }
 
 void add_device_option(CLI::App& app, std::string& device) {
@@ -51,7 +53,7 @@ void add_device_option(CLI::App& app, std::string& device) {
 
 void add_join_options(CLI::App& app, JoinArguments& join) {
   constexpr const char* kGroup = "Ranks that you start one by one";
-  add_backend_option(app, join.backend);
+  add_backend_options(app, join);
   add_device_option(app, join.device);
   app.add_option("--dist-url", join.dist_url, "where the ranks meet: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL")
@@ -74,6 +76,7 @@ int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {
     if (!value.empty()) arguments.insert(arguments.end(), {name, value.c_str()});
   };
   add("--backend", join.backend);
+  add("--wire", join.wire);
   add("--device", join.device);
   add("--dist_url", join.dist_url);
   add("--rank", join.rank);

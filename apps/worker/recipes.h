@@ -33,6 +33,7 @@ inline constexpr const char* kOtherSetHelp =
 /// How a command joins its job; "" for the default of each.
 struct JoinArguments {
   std::string backend;
+  std::string wire;
   std::string device;
   std::string dist_url;
   std::string rank;
@@ -42,9 +43,10 @@ struct JoinArguments {
       false;  ///< the body says the launcher's notes (start_notes.h), when its data are known to be right
 };
 
-void add_backend_option(CLI::App& app, std::string& backend);
+/// --backend and --wire.
+void add_backend_options(CLI::App& app, JoinArguments& join);
 void add_device_option(CLI::App& app, std::string& device);
-/// These two, --dist-url, --rank, --world-size and --local-rank.
+/// These three, --dist-url, --rank, --world-size and --local-rank.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
 /// Joins the job that the environment or `join` describes. An error of `body` is told to the other ranks before it goes

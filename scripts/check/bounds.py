@@ -34,7 +34,7 @@ KERNEL = {
     "src/comm/wiring/select.cpp", "src/dashboard/process.cpp", "src/launch/doctor/machine_facts.cpp",
     "src/launch/doctor/network_facts.cpp", "src/launch/hangs/process_state.cpp", "src/launch/hangs/stack_reader.cpp",
     "src/launch/memory_kills.cpp", "src/launch/nodes/addresses.cpp", "src/observe/clock_offset.cpp",
-    "src/observe/thread_calls.cpp", "src/store/port_holder.cpp", "src/tensor/device_memory.cpp",
+    "src/observe/thread_calls.cpp", "src/store/interface_choice.cpp", "src/store/port_holder.cpp", "src/tensor/device_memory.cpp",
     "src/train/report/process_counters.cpp",
 }
 BOUNDED = {

@@ -17,7 +17,7 @@ ARCHIVE = "dependencies.tar.xz"
 MACHINE = "x86_64-linux-gnu"
 
 # Every -dev package of scripts/build/packages.txt but these: the other machine has its own, or does without.
-LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libgloo-dev", "libopenblas0-openmp",
+LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-dev", "libopenblas0-openmp",
             "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
 # What the headers of those include: apt installs it with them.
 ALSO = ["libbrotli-dev"]

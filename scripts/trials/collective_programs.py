@@ -1,4 +1,4 @@
-"""Runs random programs of collectives on 2 to 5 ranks, over shared memory, gloo and both, against a serial model.
+"""Runs random programs of collectives on 2 to 5 ranks, over shared memory, tcp and both, against a serial model.
 
 example:
   scripts/trials/trial collective_programs --count 10000

@@ -1,6 +1,6 @@
 """Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
 
-Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; gloo on one host; two and
+Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
 another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
 accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
@@ -11,6 +11,7 @@ examples:
   scripts/trials/trial exactness
   scripts/trials/trial exactness --only 'segmentation*'
 """
+import ctypes
 import random
 import secrets
 import shutil
@@ -43,6 +44,14 @@ def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
 
 def train(given, settings, world: int, run_dir, *more: str, resume: str = "none", **env) -> None:
     runs.lockstep(given, *runs.train_words(settings, world, run_dir, resume), *more, env=runs.environment(**env))
+
+
+def train_over_ucx(given, settings, world: int, run_dir) -> None:
+    try:
+        ctypes.CDLL("libucp.so.0")
+    except OSError as problem:
+        raise driver.CannotRun(f"UCX cannot be loaded: {problem}") from problem
+    train(given, settings, world, run_dir, "--backend", "tcp", LOCKSTEP_WIRE="ucx")
 
 
 def change_one_sample(given) -> str:
@@ -88,7 +97,8 @@ def cases(given) -> dict[str, Case]:
     for world in (1, 3):
         found[f"OMP_NUM_THREADS=2, {world} processes"] = Case(
             "plain", True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
-    found["gloo, 3 processes"] = Case("plain", True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
+    found["tcp, 3 processes"] = Case("plain", True, lambda d: train(given, plain, 3, d, "--backend", "tcp"))
+    found["ucx, 3 processes"] = Case("plain", True, lambda d: train_over_ucx(given, plain, 3, d))
     found["2 hosts x 2 processes"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 2, d))
     found["2 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 1, d))
     found["4 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 4, 1, d))
@@ -132,7 +142,7 @@ def recipe_cases(given) -> dict[str, Case]:
 
 # One of each kind, for the tests of a commit.
 SHORT = ("2 processes", "1 processes", "4 processes", "3 loader workers", "OMP_NUM_THREADS=2, 3 processes",
-         "gloo, 3 processes", "2 hosts x 2 processes", "another seed", "one step more", "one sample changed",
+         "tcp, 3 processes", "ucx, 3 processes", "2 hosts x 2 processes", "another seed", "one step more", "one sample changed",
          "zero, 3 processes", "sync_batchnorm, 2 processes", "sync_batchnorm, 4 processes", "accumulation, 2 processes",
          "accumulation, zero, 4 processes", "sync_batchnorm, accumulation, 2 processes",
          "sync_batchnorm, accumulation, zero, 3 processes", "sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes")
@@ -144,7 +154,7 @@ class Trial(driver.Trial):
     SMALL = True
     OPTIONS = {
         "--steps": (50, "of a run"),
-        "--short": (False, "18 of the 51 ways, one of each kind but the other recipes"),
+        "--short": (False, "19 of the 52 ways, one of each kind but the other recipes"),
     }
 
     def prepare(self, given) -> None:

@@ -19,8 +19,8 @@
   suspend_start the same in the first second, while the ranks meet
   meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
 
-Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one gloo, and one shm and gloo on two hosts (network namespaces; root and ip), where both launchers
-must say the same; of five trials of the last nine faults two use shm, two the hosts, one gloo. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
+Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one tcp, and one shm and tcp on two hosts (network namespaces; root and ip), where both launchers
+must say the same; of five trials of the last nine faults two use shm, two the hosts, one tcp. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
 hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
 --on-time checks it.
 
@@ -63,8 +63,8 @@ ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
 STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
 STOPPED = ("stop", *INSIDE)  # the doctor says so
 SUSPENDED = ("suspend", "suspend_save", "suspend_start")
-BACKENDS_INSIDE = ("shm", "hosts", "gloo", "shm", "hosts")
-BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "gloo")
+BACKENDS_INSIDE = ("shm", "hosts", "tcp", "shm", "hosts")
+BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "tcp")
 PORT = 29511
 
 

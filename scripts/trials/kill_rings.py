@@ -76,7 +76,7 @@ def free_port() -> int:
 class Trial(driver.Trial):
     COUNT = 50
     KINDS = ("ring", "notice")
-    OPTIONS = {"--backend": ("shm", "shm or gloo")}
+    OPTIONS = {"--backend": ("shm", "shm or tcp")}
 
     def prepare(self, given) -> None:
         self.program = broken_runs.test_program(given, "hanging_ranks")

@@ -149,7 +149,7 @@ class Provoked:
         self.variables["PROVOKE_FORWARD_MS"] = "9"
 
     def tiny_buckets(self) -> None:
-        self.variables |= {"PROVOKE_LAYERS": "24", "PROVOKE_FORWARD_MS": "0.1", "LOCKSTEP_BACKEND": "gloo"}
+        self.variables |= {"PROVOKE_LAYERS": "24", "PROVOKE_FORWARD_MS": "0.1", "LOCKSTEP_BACKEND": "tcp"}
         self.settings |= {"bucket_cap_mb": 1, "batch_size": 1, "optimizer.type": "sgd", "max_steps": 80}
 
     def hosts(self) -> None:

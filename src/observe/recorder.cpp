@@ -157,7 +157,7 @@ void Recorder::add_memory(const void* address, std::int64_t bytes) {
 }
 
 std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {
-  // Such as Gloo's exchanges: they end when others do, in no thread's order. Their collective has them.
+  // They end when others do, in no thread's order.
   if (function.isAsync()) return nullptr;
   auto open = std::make_unique<OpenOperator>();
   open->thread = &calls_of_this_thread();

@@ -71,7 +71,7 @@ std::vector<Alternative> other_backends(const Trials& trials, const Workload& wo
   std::vector<Alternative> found;
   const Backend present = request.cluster.chosen();
   if (request.cluster.gpus == 1 || present == Backend::kNccl) return found;
-  for (const Backend backend : {Backend::kGloo, Backend::kAuto}) {
+  for (const Backend backend : {Backend::kTcp, Backend::kAuto}) {
     Cluster other = request.cluster;
     other.backend = backend;
     if (other.chosen() == present) continue;

@@ -25,8 +25,8 @@ constexpr std::array kRates = {Unit{"Kb", 1e3}, Unit{"Mb", 1e6}, Unit{"Gb", 1e9}
 constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}};
 
 constexpr std::array kBackends = {
-    std::pair{std::string_view("auto"), Backend::kAuto}, std::pair{std::string_view("gloo"), Backend::kGloo},
-    std::pair{std::string_view("shm"), Backend::kShm}, std::pair{std::string_view("shm+gloo"), Backend::kHierarchical},
+    std::pair{std::string_view("auto"), Backend::kAuto}, std::pair{std::string_view("tcp"), Backend::kTcp},
+    std::pair{std::string_view("shm"), Backend::kShm}, std::pair{std::string_view("shm+tcp"), Backend::kHierarchical},
     std::pair{std::string_view("nccl"), Backend::kNccl}};
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
@@ -89,9 +89,9 @@ std::string backend_text(Backend backend) {
 }
 
 Backend Cluster::chosen() const {
-  if (backend == Backend::kNccl || backend == Backend::kGloo) return backend;
+  if (backend == Backend::kNccl || backend == Backend::kTcp) return backend;
   if (machines == 1) return Backend::kShm;
-  return gpus > 1 ? Backend::kHierarchical : Backend::kGloo;
+  return gpus > 1 ? Backend::kHierarchical : Backend::kTcp;
 }
 
 }  // namespace lockstep::schedule

@@ -55,13 +55,16 @@ void gather_around(std::vector<Phase>& phases, Among among, int count, std::int6
 }
 
 std::vector<Phase> flat(const Call& call, int ranks) {
+  const bool is_small = call.kind == CallKind::kAllReduce && call.bytes <= kOnePass;
+  // What is compared travels along: comm's reduce_at_once().
+  if (is_small && ranks <= kMostAtOnce) return {{.among = Among::kAll, .bytes = kDescriptor + call.bytes}};
   std::vector<Phase> phases;
   gather_around(phases, Among::kAll, ranks, kDescriptor);
   switch (call.kind) {
     case CallKind::kBarrier:
       break;
     case CallKind::kAllReduce:
-      if (call.bytes <= kOnePass) {
+      if (is_small) {
         gather_around(phases, Among::kAll, ranks, call.bytes);
       } else {
         phases.insert(phases.end(), 2, {.among = Among::kAll, .bytes = share(call.bytes, ranks)});
@@ -154,7 +157,7 @@ std::vector<Phase> phases_of(const Call& call, const Cluster& cluster) {
     case Backend::kNccl:
       return {{.among = Among::kDevices, .bytes = call.bytes, .kind = call.kind}};
     case Backend::kAuto:
-    case Backend::kGloo:
+    case Backend::kTcp:
       break;
   }
   return flat(call, cluster.ranks());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace lockstep::schedule {
 namespace {
@@ -13,6 +14,21 @@ constexpr double kFirstWindow = 10 * 1448;
 constexpr double kLeastTimeout = 0.2;
 
 double seconds_for(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? bytes / bytes_per_s : 0; }
+
+/// When the last of the ranks begins, and the last of the others.
+struct LastTwo {
+  double last;
+  double before_last;
+};
+
+LastTwo last_two(const std::vector<double>& times, std::size_t stride) {
+  LastTwo found{times.front(), std::numeric_limits<double>::lowest()};
+  for (std::size_t i = stride; i < times.size(); i += stride) {
+    found.before_last = std::max(found.before_last, std::min(times[i], found.last));
+    found.last = std::max(found.last, times[i]);
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -32,6 +48,8 @@ void Wire::run(const Phase& phase, std::vector<double>& times) {
       return run_on_devices(phase, times);
   }
 }
+
+double Wire::way() const { return cluster_.machines > 1 ? cluster_.network.latency_s : cluster_.local.latency_s; }
 
 double Wire::on_sockets(const Phase& phase, int messages) const {
   return seconds_for(static_cast<double>(phase.bytes) * messages, cluster_.host.socket_bytes_per_s);
@@ -61,21 +79,22 @@ double Wire::transfer(const Phase& phase, int flows, double now) {
   return time;
 }
 
-/// A rank tells each other one that it is ready to receive; a message leaves when its sender has come and has heard
-/// that. So who comes last waits for a whole round trip, and who waits for the last for one way.
+/// A message leaves as soon as its sender has come: the kernel keeps it until the receiver reads. So who comes last has
+/// what the others sent before, and who waits for the last has its message one way later.
 void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
   if (ranks == 1) return;
   const auto stride = static_cast<std::size_t>(leaders ? cluster_.gpus : 1);
-  double last = times.front();
-  for (std::size_t i = 0; i < times.size(); i += stride) last = std::max(last, times[i]);
-  const double way = cluster_.machines > 1 ? cluster_.network.latency_s : cluster_.local.latency_s;
+  const LastTwo begin = last_two(times, stride);
   double network = 0;
-  if (cluster_.machines > 1) network = transfer(phase, gpus * (ranks - gpus), last + way);
+  if (cluster_.machines > 1) network = transfer(phase, gpus * (ranks - gpus), begin.last);
   const double inside = seconds_for(static_cast<double>(phase.bytes) * gpus * (gpus - 1), cluster_.local.bytes_per_s);
   const double took = std::max({network, inside, on_sockets(phase, ranks - 1)}) + (ranks - 1) * cluster_.host.message_s;
-  for (std::size_t i = 0; i < times.size(); i += stride) times[i] = std::max(last + way, times[i] + 2 * way) + took;
+  for (std::size_t i = 0; i < times.size(); i += stride) {
+    const double others = times[i] < begin.last ? begin.last : begin.before_last;
+    times[i] = std::max(times[i], others + way()) + took;
+  }
 }
 
 /// Each rank sends to the one that is `distance` before it, and hears from the one that is as far behind it.
@@ -83,19 +102,14 @@ void Wire::pass_on(const Phase& phase, std::vector<double>& times, bool leaders)
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
   const auto stride = static_cast<std::size_t>(leaders ? cluster_.gpus : 1);
-  const double way = cluster_.machines > 1 ? cluster_.network.latency_s : cluster_.local.latency_s;
   const int leaving = cluster_.machines > 1 ? std::min({phase.distance, ranks - phase.distance, gpus}) : 0;
-  double last = times.front();
-  for (std::size_t i = 0; i < times.size(); i += stride) last = std::max(last, times[i]);
-  const double network = leaving > 0 ? transfer(phase, leaving, last + way) : 0;
+  const double network = leaving > 0 ? transfer(phase, leaving, last_two(times, stride).last) : 0;
   const double inside = seconds_for(static_cast<double>(phase.bytes) * (gpus - leaving), cluster_.local.bytes_per_s);
   const double took = std::max({network, inside, on_sockets(phase, 1)}) + cluster_.host.message_s;
   const std::vector<double> begin = times;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto at = [&](int other) { return begin[static_cast<std::size_t>((other + ranks) % ranks) * stride]; };
-    const double heard = std::max(at(rank + phase.distance), at(rank) + way) + way + took;
-    const double sent = std::max(at(rank), at(rank - phase.distance) + way);
-    times[static_cast<std::size_t>(rank) * stride] = std::max(heard, sent);
+    const auto at = [&](int other) { return begin[static_cast<std::size_t>(other % ranks) * stride]; };
+    times[static_cast<std::size_t>(rank) * stride] = std::max(at(rank), at(rank + phase.distance) + way()) + took;
   }
 }
 
@@ -104,18 +118,13 @@ void Wire::send_from_root(const Phase& phase, std::vector<double>& times, bool l
   const int ranks = gpus * cluster_.machines;
   if (ranks == 1) return;
   const auto stride = static_cast<std::size_t>(leaders ? cluster_.gpus : 1);
-  const double way = cluster_.machines > 1 ? cluster_.network.latency_s : cluster_.local.latency_s;
   const double begin = times.front();
   double network = 0;
-  if (ranks > gpus) network = transfer(phase, ranks - gpus, begin + way);
+  if (ranks > gpus) network = transfer(phase, ranks - gpus, begin);
   const double inside = seconds_for(static_cast<double>(phase.bytes) * (gpus - 1), cluster_.local.bytes_per_s);
   const double took = std::max({network, inside, on_sockets(phase, ranks - 1)}) + (ranks - 1) * cluster_.host.message_s;
-  double all = begin;
-  for (std::size_t i = stride; i < times.size(); i += stride) {
-    times[i] = std::max(begin, times[i] + way) + way + took;
-    all = std::max(all, times[i] - way);
-  }
-  times.front() = all;
+  times.front() = begin + took;
+  for (std::size_t i = stride; i < times.size(); i += stride) times[i] = std::max(times[i], begin + way()) + took;
 }
 
 void Wire::meet(const Phase& phase, std::vector<double>& times) const {
@@ -137,16 +146,15 @@ void Wire::run_on_devices(const Phase& phase, std::vector<double>& times) const 
   const double last = *std::max_element(times.begin(), times.end());
   const int ranks = cluster_.ranks();
   const bool leaves = cluster_.machines > 1;
-  const double way = leaves ? cluster_.network.latency_s : cluster_.local.latency_s;
   double rate = cluster_.local.bytes_per_s;
   if (leaves && cluster_.network.bytes_per_s > 0 && (rate <= 0 || cluster_.network.bytes_per_s < rate)) {
     rate = cluster_.network.bytes_per_s;
   }
   const int passes = phase.kind == CallKind::kAllReduce ? 2 : 1;
   const double bytes = static_cast<double>(phase.bytes);
-  const double ring = passes * ((ranks - 1) * way + seconds_for(bytes * (ranks - 1) / ranks, rate));
+  const double ring = passes * ((ranks - 1) * way() + seconds_for(bytes * (ranks - 1) / ranks, rate));
   const double hops = std::ceil(std::log2(ranks));
-  const double tree = passes * (hops * way + seconds_for(bytes, rate));
+  const double tree = passes * (hops * way() + seconds_for(bytes, rate));
   const double took = phase.kind == CallKind::kAllReduce ? std::min(ring, tree) : ring;
   std::fill(times.begin(), times.end(), last + took + cluster_.host.message_s);
 }

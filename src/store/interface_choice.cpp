@@ -8,14 +8,19 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string_view>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::store {
 namespace {
+
+constexpr int kActivePort = 4;  // IBV_PORT_ACTIVE
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
 
@@ -80,6 +85,21 @@ std::optional<InterfaceChoice> first_of(const std::vector<Interface>& interfaces
       fmt::format("this host has {}; without {} the ranks use the one that leads to rank 0", described(all), variable));
 }
 
+struct Named {
+  const char* variable;
+  const std::string& value;
+};
+
+InterfaceChoice first_named(const Named& wish, const std::vector<Interface>& interfaces,
+                            const InterfaceWishes& wishes) {
+  const std::string reason = fmt::format("{} names it", wish.variable);
+  for (const std::string& name : split(wish.value)) {
+    const auto is_it = [&](const std::string& each) { return each == name; };
+    if (auto choice = first_of(interfaces, wishes, reason, is_it)) return *choice;
+  }
+  throw_no_fit(wish.variable, wish.value, interfaces);
+}
+
 }  // namespace
 
 std::vector<Interface> list_interfaces() {
@@ -100,6 +120,21 @@ std::vector<Interface> list_interfaces() {
   }
   interfaces.insert(interfaces.end(), loopbacks.begin(), loopbacks.end());
   return interfaces;
+}
+
+std::vector<std::string> list_fabric_ports(const std::filesystem::path& devices) {
+  std::vector<std::string> active;
+  std::error_code ignored;
+  for (const auto& device : std::filesystem::directory_iterator(devices, ignored)) {
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", ignored)) {
+      int state = 0;
+      std::ifstream(port.path() / "state") >> state;  // "4: ACTIVE"
+      if (state != kActivePort) continue;
+      active.push_back(fmt::format("{}:{}", device.path().filename().string(), port.path().filename().string()));
+    }
+  }
+  std::sort(active.begin(), active.end());
+  return active;
 }
 
 std::optional<std::string> address_towards(const std::string& host) {
@@ -125,15 +160,17 @@ std::optional<std::string> address_towards(const std::string& host) {
   return std::nullopt;
 }
 
+InterfaceWishes wishes_towards(const std::string& store_host) {
+  return {.own = env::get("LOCKSTEP_SOCKET_IFNAME"),
+          .gloo = env::get("GLOO_SOCKET_IFNAME"),
+          .nccl = env::get("NCCL_SOCKET_IFNAME"),
+          .towards = address_towards(store_host)};
+}
+
 std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                 const std::vector<Interface>& interfaces) {
-  if (wishes.gloo) {
-    for (const std::string& name : split(*wishes.gloo)) {
-      const auto is_it = [&](const std::string& each) { return each == name; };
-      if (auto choice = first_of(interfaces, wishes, "GLOO_SOCKET_IFNAME names it", is_it)) return choice;
-    }
-    throw_no_fit("GLOO_SOCKET_IFNAME", *wishes.gloo, interfaces);
-  }
+  if (wishes.own) return first_named({"LOCKSTEP_SOCKET_IFNAME", *wishes.own}, interfaces, wishes);
+  if (wishes.gloo) return first_named({"GLOO_SOCKET_IFNAME", *wishes.gloo}, interfaces, wishes);
   if (wishes.nccl) {
     const Filter filter = nccl_filter(*wishes.nccl);
     const auto takes = [&](const std::string& name) { return filter.takes(name); };

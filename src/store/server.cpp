@@ -15,11 +15,11 @@
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
+#include "lockstep/store/strangers.h"
 #include "store/connection.h"
 #include "store/inner_door.h"
 #include "store/server_state.h"
 #include "store/socket.h"
-#include "store/strangers.h"
 
 namespace lockstep {
 namespace {

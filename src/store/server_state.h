@@ -14,7 +14,7 @@
 
 #include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
-#include "store/strangers.h"
+#include "lockstep/store/strangers.h"
 #include "store/table.h"
 #include "store/wire.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/strangers.h"
+#include "lockstep/store/strangers.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

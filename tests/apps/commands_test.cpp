@@ -158,13 +158,16 @@ TEST(Commands, InspectConfigHasALineOfJsonForEverySetting) {
 
 TEST(Commands, InspectEnvShowsWhatWasDetectedAndEveryVariableThatCounts) {
   ProcessOptions command = lockstep_command({"inspect", "env"});
-  command.environment.insert(command.environment.end(),
-                             {{"NCCL_SOCKET_IFNAME", "eth7"}, {"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_ALGO", "Ring"}});
+  command.environment.insert(command.environment.end(), {{"NCCL_SOCKET_IFNAME", "eth7"},
+                                                         {"CUDA_LAUNCH_BLOCKING", "1"},
+                                                         {"NCCL_ALGO", "Ring"},
+                                                         {"LOCKSTEP_WIRE", "plain"}});
   const ProcessResult result = run_process(command, std::chrono::seconds(60));
   EXPECT_EQ(result.code, 0) << result.err;
-  for (const char* line : {"libtorch +[0-9.]+, with", "backends +local, shm", "processor .* usable core",
-                           "NCCL_SOCKET_IFNAME +eth7 +the network interfaces", "CUDA_LAUNCH_BLOCKING +1 +1: the host",
-                           "NCCL_ALGO +Ring", "LOCKSTEP_TIMEOUT +60 +seconds"}) {
+  for (const char* line :
+       {"libtorch +[0-9.]+, with", "backends +local, shm, tcp", "wire +plain, by LOCKSTEP_WIRE",
+        "processor .* usable core", "NCCL_SOCKET_IFNAME +eth7 +the network interfaces",
+        "CUDA_LAUNCH_BLOCKING +1 +1: the host", "NCCL_ALGO +Ring", "LOCKSTEP_TIMEOUT +60 +seconds"}) {
     EXPECT_THAT(result.out, ::testing::ContainsRegex(line));
   }
   EXPECT_THAT(result.out, ::testing::ContainsRegex("SLURM_STEP_NODELIST +- +the hosts of the step"))

@@ -146,6 +146,8 @@ TEST_F(DoctorCommand, WhatIsBadEndsWith69) {
   const ProcessResult result = run_process(options);
   EXPECT_EQ(result.code, 69);
   EXPECT_THAT(result.out, HasSubstr("GLOO_SOCKET_IFNAME is 'nonsense0'"));
+  options.environment.emplace_back("LOCKSTEP_SOCKET_IFNAME", "nonsense1");
+  EXPECT_THAT(run_process(options).out, HasSubstr("LOCKSTEP_SOCKET_IFNAME is 'nonsense1'"));
 }
 
 TEST_F(DoctorCommand, RanksOfOneHostHaveNoLink) {

@@ -65,6 +65,21 @@ TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
   EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
 }
 
+TEST_F(TrainOnNodes, TheirBannerSaysHowTheBytesTravel) {
+  Process second(node(1, "b", {"--wire=plain"}));
+  const ProcessResult of_first = run_process(node(0, "a", {"--wire", "plain"}), std::chrono::seconds(240));
+  EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks share no memory"), HasSubstr("; plain)"))) << of_first.err;
+}
+
+TEST(RunOnNodes, GivesItsWireOnToTheRanks) {
+  EXPECT_EQ(lockstep({"run", "--wire", "plain", "--", "printenv", "LOCKSTEP_WIRE"}).out, "[0]: plain\n");
+  const ProcessResult wrong = lockstep({"run", "--wire", "plian", "--", "printenv", "LOCKSTEP_WIRE"});
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_THAT(wrong.err,
+              HasSubstr("--wire is 'plian' (did you mean 'plain'?)\n  next  give one of auto, tls, plain, ucx"));
+}
+
 TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   const auto files = make_certificate(folder_.path(), "node-0");
   Process second(node(1, "b", {"--tls-ca", files.certificate}));

@@ -39,9 +39,9 @@ TEST_F(PlanCommand, PlansFromARunsRings) {
   train();
   const ProcessResult text = plan({"run", "--gpus", "2", "--nodes", "4", "--link", "1Gb/50us"});
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, AllOf(HasSubstr("4 machines with 2 ranks, shm+gloo, link 114 MB/s, 50 us"),
+  EXPECT_THAT(text.out, AllOf(HasSubstr("4 machines with 2 ranks, shm+tcp, link 114 MB/s, 50 us"),
                               HasSubstr("bottleneck: "), HasSubstr("1,024"), HasSubstr("bucket size: "),
-                              HasSubstr("backend gloo"), HasSubstr("ZeRO-1"), HasSubstr("bf16 hook")));
+                              HasSubstr("backend tcp"), HasSubstr("ZeRO-1"), HasSubstr("bf16 hook")));
   const ProcessResult done = plan({"run", "--gpus", "2", "--nodes", "4", "--link", "1Mb/1ms", "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   const auto json = nlohmann::json::parse(done.out);
@@ -61,7 +61,8 @@ TEST_F(PlanCommand, MeasuresARecipe) {
                                    "links.json", "--backend", "gloo", "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   const auto json = nlohmann::json::parse(done.out);
-  EXPECT_EQ(json["predicted"]["backend"], "gloo");
+  EXPECT_EQ(json["predicted"]["backend"], "tcp");
+  EXPECT_THAT(done.err, HasSubstr("note: the backend gloo is called tcp now"));
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
   EXPECT_EQ(json["images_per_rank"], 3);

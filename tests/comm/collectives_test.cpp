@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/objects.h"
+#include "support/carriers.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
@@ -196,13 +197,14 @@ class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>
 
 TEST_P(Collectives, HaveTheModelsBitsInEveryWorldOnEveryBackend) {
   const auto& [backend, world] = GetParam();
+  SKIP_WITHOUT_UCX(backend);
   run_ranks(current_test(),
             [&](Job& job) {
               ASSERT_EQ(job.world_size(), world);
               ASSERT_EQ(job.backend(), world == 1 ? "local" : backend);
               everything(job);
             },
-            {.world = world, .env = {{"LOCKSTEP_BACKEND", backend}}, .deadline = std::chrono::seconds(100)});
+            {.world = world, .env = testing::backend_variables(backend), .deadline = std::chrono::seconds(100)});
 }
 
 std::string name_of_combination(const ::testing::TestParamInfo<std::tuple<std::string, int>>& combination) {
@@ -213,17 +215,19 @@ INSTANTIATE_TEST_SUITE_P(SharedMemory, Collectives,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(1, 2, 3, 4, 5, 7, 8)),
                          name_of_combination);
 INSTANTIATE_TEST_SUITE_P(Network, Collectives,
-                         ::testing::Combine(::testing::Values("gloo"), ::testing::Values(2, 3, 5, 8)),
+                         ::testing::Combine(::testing::Values("tcp"), ::testing::Values(2, 3, 5, 8)),
+                         name_of_combination);
+INSTANTIATE_TEST_SUITE_P(Ucx, Collectives, ::testing::Combine(::testing::Values("ucx"), ::testing::Values(2, 5)),
                          name_of_combination);
 
 class Hierarchy : public ::testing::TestWithParam<std::vector<int>> {};
 
-TEST_P(Hierarchy, HasTheModelsBitsWithSharedMemoryInsideEveryHostAndGlooBetweenThem) {
+TEST_P(Hierarchy, HasTheModelsBitsWithSharedMemoryInsideEveryHostAndTcpBetweenThem) {
   const std::vector<int> sizes = GetParam();
   const int world = std::accumulate(sizes.begin(), sizes.end(), 0);
   run_ranks(current_test(),
             [&](Job& job) {
-              ASSERT_EQ(job.backend(), "shm+gloo");
+              ASSERT_EQ(job.backend(), "shm+tcp");
               everything(job);
             },
             {.world = world, .deadline = std::chrono::seconds(100), .host_sizes = sizes});
@@ -518,6 +522,7 @@ class MoreCollectives : public ::testing::TestWithParam<std::tuple<std::string, 
 
 TEST_P(MoreCollectives, MoveAndCombineEveryRanksPart) {
   const auto& [backend, hosts] = GetParam();
+  SKIP_WITHOUT_UCX(backend);
   const int world = std::accumulate(hosts.begin(), hosts.end(), 0);
   run_ranks(current_test(),
             [&](Job& job) {
@@ -525,7 +530,7 @@ TEST_P(MoreCollectives, MoveAndCombineEveryRanksPart) {
               everything(job);
             },
             {.world = world,
-             .env = {{"LOCKSTEP_BACKEND", backend == "gloo" ? "gloo" : "auto"}},
+             .env = testing::backend_variables(backend),
              .deadline = std::chrono::seconds(100),
              .host_sizes = hosts});
 }
@@ -535,11 +540,15 @@ INSTANTIATE_TEST_SUITE_P(SharedMemory, MoreCollectives,
                                             ::testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                                               std::vector<int>{5})));
 INSTANTIATE_TEST_SUITE_P(Network, MoreCollectives,
-                         ::testing::Combine(::testing::Values("gloo"),
+                         ::testing::Combine(::testing::Values("tcp"),
                                             ::testing::Values(std::vector<int>{2}, std::vector<int>{4})));
 INSTANTIATE_TEST_SUITE_P(Hierarchy, MoreCollectives,
-                         ::testing::Combine(::testing::Values("shm+gloo"),
+                         ::testing::Combine(::testing::Values("shm+tcp"),
                                             ::testing::Values(std::vector<int>{2, 1}, std::vector<int>{1, 3})));
+INSTANTIATE_TEST_SUITE_P(Ucx, MoreCollectives,
+                         ::testing::Combine(::testing::Values("ucx"), ::testing::Values(std::vector<int>{4})));
+INSTANTIATE_TEST_SUITE_P(UcxHierarchy, MoreCollectives,
+                         ::testing::Combine(::testing::Values("shm+ucx"), ::testing::Values(std::vector<int>{1, 3})));
 
 TEST(MoreCollectives, AreTheIdentityInAWorldOfOne) {
   const Job job = init(0, nullptr);
@@ -559,13 +568,14 @@ TEST(MoreCollectives, AreTheIdentityInAWorldOfOne) {
 }
 
 TEST(Messages, ThatDoNotMatchNameBothSides) {
-  for (const char* backend : {"shm", "gloo"}) {
+  for (const char* backend : {"shm", "tcp", "ucx"}) {
+    SKIP_WITHOUT_UCX(backend);
     testing::RankProcesses ranks(current_test(),
                                  [](Job& job) {
                                    if (job.rank() == 0) return job.group().send(at::ones({3}), 1).wait(), job.barrier();
                                    job.group().recv(at::ones({4}, at::kDouble), 0).wait();
                                  },
-                                 {.world = 2, .env = {{"LOCKSTEP_BACKEND", backend}}});
+                                 {.world = 2, .env = testing::backend_variables(backend)});
     const auto ends = ranks.wait();
     EXPECT_EQ(ends[1].code, 64) << ends[1].log;
     EXPECT_THAT(ends[1].log, HasSubstr("recv of 4 float64 on rank 1, send of 3 float32 on rank 0"));

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#endif
 
 #include <atomic>
 #include <fstream>
@@ -15,7 +17,8 @@
 #include "comm/addresses/address_file.h"
 #include "comm/addresses/dist_url.h"
 #include "comm/addresses/slurm.h"
-#include "comm/backends/gloo/gloo.h"
+#include "comm/addresses/torch_store.h"
+#include "comm/network/wire.h"
 #include "comm/wiring/select.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -73,8 +76,10 @@ TEST(Discovery, JoinsTorchrunsStoreUnderItsPrefix) {
                                     {"MASTER_ADDR", "h"},
                                     {"MASTER_PORT", "29500"},
                                     {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                    {"TORCHELASTIC_RESTART_COUNT", "1"}});
+                                    {"TORCHELASTIC_RESTART_COUNT", "1"},
+                                    {"LOCKSTEP_TOKEN", "secret"}});
   EXPECT_EQ(plan.store, StoreKind::kTorchAgent);
+  EXPECT_EQ(plan.token, "secret") << "of the ranks' connections";
   EXPECT_EQ(plan.prefix, "/worker/attempt_1");
 }
 
@@ -221,14 +226,14 @@ TEST(Discovery, PrefersTorchrunsVariablesAndFallsBackToMpi) {
   EXPECT_EQ(discover_world(mpi).info.world_size, 1);
 }
 
-TEST(BackendChoice, IsLocalAloneShmOnOneHostGlooAcross) {
+TEST(BackendChoice, IsLocalAloneShmOnOneHostTcpAcross) {
   using comm::choose_backend;
-  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}}, true).kind, BackendKind::kLocal);
-  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}, {"a", "x"}}, false).kind, BackendKind::kShm);
-  const auto across = choose_backend(BackendKind::kAuto, {{"a", "x"}, {"b", "y"}}, true);
-  EXPECT_EQ(across.kind, BackendKind::kGloo);
+  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}}).kind, BackendKind::kLocal);
+  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}, {"a", "x"}}).kind, BackendKind::kShm);
+  const auto across = choose_backend(BackendKind::kAuto, {{"a", "x"}, {"b", "y"}});
+  EXPECT_EQ(across.kind, BackendKind::kTcp);
   EXPECT_THAT(across.reason, HasSubstr("x, y"));
-  EXPECT_EQ(choose_backend(BackendKind::kGloo, {{"a", "x"}, {"a", "x"}}, true).kind, BackendKind::kGloo);
+  EXPECT_EQ(choose_backend(BackendKind::kTcp, {{"a", "x"}, {"a", "x"}}).kind, BackendKind::kTcp);
 }
 
 TEST(DeviceChoice, IsNcclWhereEveryRankHasAGpuOfItsOwn) {
@@ -262,13 +267,28 @@ TEST(DeviceChoice, AnObstacleMeansHostMemoryWithItsReasonOrWhereNcclWasAskedForA
 
 TEST(BackendChoice, RefusesTheImpossible) {
   using comm::choose_backend;
-  const auto error = [](BackendKind kind, bool gloo) {
-    return message_of<UsageError>([&] { (void)choose_backend(kind, {{"a", "x"}, {"b", "y"}}, gloo); });
+  const auto error = [](BackendKind kind) {
+    return message_of<UsageError>([&] { (void)choose_backend(kind, {{"a", "x"}, {"b", "y"}}); });
   };
-  EXPECT_THAT(error(BackendKind::kShm, true), HasSubstr("rank 1 on y"));
-  EXPECT_THAT(error(BackendKind::kLocal, true), HasSubstr("2 ranks"));
-  EXPECT_THAT(error(BackendKind::kAuto, false), HasSubstr("gloo"));
+  EXPECT_THAT(error(BackendKind::kShm), HasSubstr("rank 1 on y"));
+  EXPECT_THAT(error(BackendKind::kLocal), HasSubstr("2 ranks"));
   EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("shn"); }), HasSubstr("did you mean 'shm'"));
+}
+
+TEST(BackendChoice, KnowsTcpByItsOldName) {
+  EXPECT_EQ(comm::parse_backend("gloo"), BackendKind::kTcp);
+  EXPECT_STREQ(comm::backend_name(BackendKind::kTcp), "tcp");
+  EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("glo"); }),
+              HasSubstr("it is one of auto, local, shm, tcp, nccl"));
+}
+
+TEST(WireNames, AreReadAndWritten) {
+  for (const Wire wire : {Wire::kAuto, Wire::kTls, Wire::kPlain, Wire::kUcx}) {
+    EXPECT_EQ(comm::parse_wire(comm::wire_name(wire)), wire);
+  }
+  EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_wire("plane"); }), HasSubstr("did you mean 'plain'"));
+  EXPECT_STREQ(comm::describe_wire(Wire::kAuto), "encrypted (TLS 1.3)");
+  EXPECT_STREQ(comm::describe_wire(Wire::kPlain), "plain");
 }
 
 }  // namespace discovery_test
@@ -434,12 +454,12 @@ TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
   }
 }
 
+#if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
 // torchrun's own store as ours, with every libtorch: a TCPStore in this process stands for torchrun's.
 
 class TorchStore : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_gloo()) GTEST_SKIP() << "built without Gloo's headers, and so without torchrun's store";
     c10d::TCPStoreOptions options;
     options.port = 0;
     options.isServer = true;
@@ -486,6 +506,16 @@ TEST_F(TorchStore, SaysWhichKeyDidNotComeInTime) {
     EXPECT_NE(std::string(error.what()).find("nobody"), std::string::npos) << error.what();
   }
 }
+
+// PyTorch 1.13's own wait leaves its answer in the connection when the key comes after all.
+TEST_F(TorchStore, AWaitThatTimedOutSpoilsNoLaterQuestion) {
+  const auto store = connect_torch_store(plan_, seconds(60));
+  EXPECT_THROW((void)store->get("late", milliseconds(20)), TimeoutError);
+  connect_torch_store(plan_, seconds(60))->set("late", "here");
+  EXPECT_EQ(store->get("late", seconds(60)), "here");
+  EXPECT_EQ(store->add("ranks", 1), 1);
+}
+#endif
 
 }  // namespace discovery_test
 }  // namespace lockstep::comm

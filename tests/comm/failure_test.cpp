@@ -11,6 +11,7 @@
 
 #include "comm/core/failure.h"
 #include "lockstep/base/error.h"
+#include "support/carriers.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
@@ -37,11 +38,15 @@ void reduce_for_ever(Job& job) {
 
 class Failure : public ::testing::TestWithParam<std::string> {
  protected:
-  /// shm+gloo: rank 0 on one host, ranks 1 and 2 on another.
+  void SetUp() override { SKIP_WITHOUT_UCX(GetParam()); }
+
+  /// shm+...: rank 0 on one host, ranks 1 and 2 on another.
   testing::RanksOptions options(const std::string& timeout) const {
-    const bool hosts = GetParam() == "shm+gloo";
+    const bool hosts = GetParam().rfind("shm+", 0) == 0;
+    auto variables = testing::backend_variables(GetParam());
+    variables["LOCKSTEP_TIMEOUT"] = timeout;
     return {.world = 3,
-            .env = {{"LOCKSTEP_BACKEND", hosts ? "auto" : GetParam()}, {"LOCKSTEP_TIMEOUT", timeout}},
+            .env = variables,
             .by_hand = by_hand_,
             .host_sizes = hosts ? std::vector<int>{1, 2} : std::vector<int>()};
   }
@@ -153,6 +158,20 @@ TEST_P(Failure, OfDifferentCallsNamesBothSides) {
   }
 }
 
+TEST_P(Failure, OfASmallSumAndALargeOneNamesBothSides) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        at::Tensor tensor = at::ones({job.rank() == 2 ? 100'000 : 2});
+        job.group().all_reduce(tensor).wait();
+      },
+      options("30"));
+  for (const RankEnd& end : ranks.wait()) {
+    EXPECT_EQ(end.code, 64) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("of 100,000 float32"));
+  }
+}
+
 TEST_P(Failure, OfARankThatLeftEarlyIsNoHang) {
   RankProcesses ranks(
       current_test(),
@@ -184,9 +203,8 @@ TEST_P(Failure, BySecondUseRepeatsTheFirstError) {
   EXPECT_EQ(ends[2].code, 0) << ends[2].log;
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "gloo", "shm+gloo"), [](const auto& backend) {
-  return backend.param == "shm+gloo" ? std::string("both") : backend.param;
-});
+INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "tcp", "shm+tcp", "ucx", "shm+ucx"),
+                         testing::name_of_backend);
 
 TEST(FailureText, OfALostNodeNamesTheNodeAndNoRankOfIt) {
   const FailureRecord lost{

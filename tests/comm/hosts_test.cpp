@@ -9,19 +9,26 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+#if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#endif
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "comm/core/failure.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/agreement.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/tensor/torch_version.h"
+#include "support/carriers.h"
 #include "support/run_ranks.h"
 #include "support/shell.h"
 #include "support/tree_model.h"
@@ -40,10 +47,19 @@ using testing::this_program;
 // Ranks of several hosts are connected when they first have something to say to each other; until then only the hosts'
 // first ranks are.
 
-// Ranks 0 and 1 on one host, ranks 2 and 3 on another.
-testing::RanksOptions two_hosts(const std::string& timeout) {
-  return {.world = 4, .env = {{"LOCKSTEP_TIMEOUT", timeout}}, .host_sizes = {2, 2}};
-}
+class Distant : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { SKIP_WITHOUT_UCX(GetParam()); }
+
+  /// `hosts`: how many ranks each has; else ranks 0 and 1 are on one, ranks 2 and 3 on another.
+  static testing::RanksOptions options(const std::string& timeout, const std::vector<int>& hosts = {2, 2}) {
+    auto variables = testing::backend_variables(GetParam());
+    variables["LOCKSTEP_TIMEOUT"] = timeout;
+    return {.world = std::accumulate(hosts.begin(), hosts.end(), 0), .env = variables, .host_sizes = hosts};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Distant, ::testing::Values("shm+tcp", "shm+ucx"), testing::name_of_backend);
 
 /// This process's sockets that are connected over TCP.
 std::set<std::string> sockets() {
@@ -112,8 +128,8 @@ void count_connections(Job& job) {
   group.barrier().wait();  // nobody leaves while another counts
 }
 
-TEST(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
-  testing::run_ranks(current_test(), count_connections, two_hosts("60"));
+TEST_P(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
+  testing::run_ranks(current_test(), count_connections, options("60"));
 }
 
 // Each message needs an answer before the next one goes the same way.
@@ -129,7 +145,7 @@ void talk_both_ways(Job& job) {
   job.group().barrier().wait();
 }
 
-TEST(Distant, TwoRanksAnswerEachOther) { testing::run_ranks(current_test(), talk_both_ways, two_hosts("20")); }
+TEST_P(Distant, TwoRanksAnswerEachOther) { testing::run_ranks(current_test(), talk_both_ways, options("20")); }
 
 void broadcast_from_each(Job& job) {
   for (int root = 0; root < job.world_size(); ++root) {
@@ -145,9 +161,8 @@ void broadcast_from_each(Job& job) {
   }
 }
 
-TEST(Distant, BroadcastsReachEveryRankFromEveryOther) {
-  testing::run_ranks(current_test(), broadcast_from_each,
-                     {.world = 6, .env = {{"LOCKSTEP_TIMEOUT", "60"}}, .host_sizes = {1, 3, 2}});
+TEST_P(Distant, BroadcastsReachEveryRankFromEveryOther) {
+  testing::run_ranks(current_test(), broadcast_from_each, options("60", {1, 3, 2}));
 }
 
 // The connection that the first of these calls needs cannot be made: the other host's ranks do not ask for it.
@@ -166,8 +181,8 @@ void scatter_on_one_host(Job& job) {
   }
 }
 
-TEST(Distant, ADifferentCallIsNamedBeforeRanksConnect) {
-  testing::run_ranks(current_test(), scatter_on_one_host, two_hosts("200"));
+TEST_P(Distant, ADifferentCallIsNamedBeforeRanksConnect) {
+  testing::run_ranks(current_test(), scatter_on_one_host, options("200"));
 }
 
 void wait_for_a_message(Job& job) {
@@ -180,8 +195,8 @@ void wait_for_a_message(Job& job) {
   }
 }
 
-TEST(Distant, AMessageThatNeverComesIsATimeoutThatNamesItsSender) {
-  RankProcesses ranks(current_test(), wait_for_a_message, two_hosts("2"));
+TEST_P(Distant, AMessageThatNeverComesIsATimeoutThatNamesItsSender) {
+  RankProcesses ranks(current_test(), wait_for_a_message, options("2"));
   ASSERT_TRUE(ranks.wait_for_log(1, "recv timed out after 2.0 s"));
   EXPECT_TRUE(ranks.wait_for_log(1, "rank 3 on"));
   for (const int rank : {0, 2, 3}) kill(ranks.pid(rank), SIGKILL);
@@ -196,10 +211,10 @@ void die_instead_of_sending(Job& job) {
   job.group().all_reduce(values).wait();
 }
 
-TEST(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
-  auto options = two_hosts("200");
-  options.by_hand = true;  // no launcher tells the ranks who died
-  RankProcesses ranks(current_test(), die_instead_of_sending, options);
+TEST_P(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
+  auto by_hand = options("200");
+  by_hand.by_hand = true;  // no launcher tells the ranks who died
+  RankProcesses ranks(current_test(), die_instead_of_sending, by_hand);
   const auto ends = ranks.wait();  // within the deadline, far below the timeout
   EXPECT_EQ(ends[3].code, 128 + SIGKILL);
   for (const int rank : {0, 1, 2}) {
@@ -229,8 +244,8 @@ void learn_of_a_death(Job& job) {
   job.store().wait({"over"}, std::chrono::seconds(50));
 }
 
-TEST(Distant, WhatTheLauncherSaysOfASenderEndsTheWait) {
-  testing::run_ranks(current_test(), learn_of_a_death, two_hosts("200"));
+TEST_P(Distant, WhatTheLauncherSaysOfASenderEndsTheWait) {
+  testing::run_ranks(current_test(), learn_of_a_death, options("200"));
 }
 
 // The ways into a job: our store, by hand, torchrun, and two hosts (network namespaces).
@@ -273,14 +288,66 @@ TEST(Launch, BeyondThisMachineNeedsASecret) {
   EXPECT_THAT(weak.text, HasSubstr("LOCKSTEP_TOKEN holds 6 characters"));
 }
 
-TEST(Launch, ChoosesGlooWhereRanksShareNoMemory) {
+TEST(Launch, ChoosesTcpWhereRanksShareNoMemory) {
   run_ranks(current_test(),
             [](Job& job) {
-              EXPECT_EQ(job.backend(), "gloo");
+              EXPECT_EQ(job.backend(), "tcp");
               EXPECT_THAT(job.backend_reason(), HasSubstr("several hosts"));
               check_sum(job);
             },
             {.world = 2, .host_sizes = {1, 1}});
+}
+
+TEST(Launch, TheOldNameOfTcpIsTakenWithOneNote) {
+  testing::RankProcesses ranks(current_test(), [](Job& job) { EXPECT_EQ(job.backend(), "tcp"); },
+                               {.world = 2, .env = {{"LOCKSTEP_BACKEND", "gloo"}}});
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[0].code, 0) << ends[0].log;
+  EXPECT_THAT(ends[0].log, HasSubstr("note: the backend gloo is called tcp now"));
+  EXPECT_THAT(ends[1].log, ::testing::Not(HasSubstr("is called tcp")));
+}
+
+TEST(Launch, ARankThatIsStoppedInTheMiddleOfAMessageGoesOn) {
+  RankProcesses ranks(current_test(),
+                      [](Job& job) {
+                        auto values = at::full({16 << 20}, 1.0);
+                        std::printf("begins\n");
+                        std::fflush(stdout);
+                        for (int i = 0; i < 8; ++i) job.group().all_reduce(values, {.op = ReduceOp::kMean}).wait();
+                        EXPECT_EQ(values.eq(1).sum().item<std::int64_t>(), values.numel());
+                      },
+                      {.world = 2, .host_sizes = {1, 1}});
+  ASSERT_TRUE(ranks.wait_for_log(1, "begins"));
+  for (int stop = 0; stop < 3; ++stop) {
+    ::kill(ranks.pid(1), SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ::kill(ranks.pid(1), SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  for (const testing::RankEnd& end : ranks.wait()) EXPECT_EQ(end.code, 0) << end.log;
+}
+
+TEST(Launch, SaysWhetherTheBytesBetweenHostsAreEncrypted) {
+  run_ranks(current_test(), [](Job& job) { EXPECT_THAT(job.backend_reason(), HasSubstr("; plain")); },
+            {.world = 2, .env = {{"LOCKSTEP_WIRE", "plain"}}, .host_sizes = {1, 1}});
+}
+
+TEST(Launch, WithAnotherWireOnOneRankNamesBoth) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) {
+    const std::string wire = env::get("RANK") == "0" ? "--wire=plain" : "--wire=tls";
+    const char* argv[] = {"program", wire.c_str()};
+    Job job = init(2, argv);
+    return check_sum(job);
+  }
+  const std::string command =
+      fmt::format("LOCKSTEP_TEST_BODY={0} {1} --gtest_filter={0}", current_test(), this_program());
+  const Output output =
+      run_shell(fmt::format("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={1} LOCKSTEP_TOKEN=wires; "
+                            "RANK=0 {0} & RANK=1 {0}; wait $!",
+                            command, testing::free_port()));
+  EXPECT_THAT(output.text, HasSubstr("the wire of rank 0 on"));
+  EXPECT_THAT(output.text, HasSubstr("is plain, that of rank 1 on"));
+  EXPECT_THAT(output.text, HasSubstr("give every rank the same --wire"));
 }
 
 /// Two ranks that are told of each other on the command line only.
@@ -353,7 +420,30 @@ TEST(Launch, UnderTorchrunJoinsItsStore) {
   EXPECT_THAT(output.text, HasSubstr("sum is right on rank 1 of 2 over shm"));
 }
 
-TEST(Launch, AcrossNetworkNamespacesChoosesGloo) {
+#if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
+// As torchrun's agent: it keeps a TCPStore, and the ranks find it by these variables.
+TEST(Launch, ThroughTorchrunsStoreTwoHostsConnectOverTcp) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) run_ranks(current_test(), check_sum, {});
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  tensor::without_libuv(options);
+  const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  const std::string command =
+      fmt::format("LOCKSTEP_TEST_BODY={0} {1} --gtest_filter={0}", current_test(), this_program());
+  const Output output =
+      run_shell(fmt::format("export TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0 WORLD_SIZE=2 "
+                            "MASTER_ADDR=127.0.0.1 MASTER_PORT={1}; RANK=0 LOCKSTEP_HOST_ID=a {0} & first=$!; "
+                            "RANK=1 LOCKSTEP_HOST_ID=b {0}; second=$?; wait $first && exit $second",
+                            command, agent->getPort()));
+  EXPECT_EQ(output.code, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("sum is right on rank 0 of 2 over tcp"));
+  EXPECT_THAT(output.text, HasSubstr("sum is right on rank 1 of 2 over tcp"));
+}
+#endif
+
+TEST(Launch, AcrossNetworkNamespacesChoosesTcp) {
   if (env::get("LOCKSTEP_TEST_BODY") == current_test()) run_ranks(current_test(), check_sum, {});
   const std::string id = std::to_string(getpid());
   const std::string remove = fmt::format("ip netns del lsa{0}; ip netns del lsb{0}", id);
@@ -379,14 +469,20 @@ TEST(Launch, AcrossNetworkNamespacesChoosesGloo) {
   };
   const Output apart = run_both("");
   const Output claimed = run_both("LOCKSTEP_HOST_ID=one");
+  const bool has_ucx = !comm::ucx_version().empty();
+  const Output ucx = has_ucx ? run_both("LOCKSTEP_WIRE=ucx") : Output();
   run_shell(remove);
   EXPECT_EQ(apart.code, 0) << apart.text;
-  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 0 of 2 over gloo: the ranks share no memory"));
-  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 1 of 2 over gloo"));
-  // Ranks that only claim to share a host find out, agree on gloo and say why.
+  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 0 of 2 over tcp: the ranks share no memory"));
+  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 1 of 2 over tcp"));
+  if (has_ucx) {
+    EXPECT_EQ(ucx.code, 0) << ucx.text;
+    EXPECT_THAT(ucx.text, HasSubstr("sum is right on rank 1 of 2 over ucx: the ranks share no memory"));
+  }
+  // Ranks that only claim to share a host find out, agree on tcp and say why.
   EXPECT_EQ(claimed.code, 0) << claimed.text;
-  EXPECT_THAT(claimed.text, HasSubstr("sum is right on rank 0 of 2 over gloo: shared memory cannot be used"));
-  EXPECT_THAT(claimed.text, HasSubstr("using gloo between the ranks of one host"));
+  EXPECT_THAT(claimed.text, HasSubstr("sum is right on rank 0 of 2 over tcp: shared memory cannot be used"));
+  EXPECT_THAT(claimed.text, HasSubstr("using tcp between the ranks of one host"));
 }
 
 }  // namespace hosts_test
@@ -476,7 +572,7 @@ TEST(Network, ThatIsLateAndLosesPacketsChangesNoBit) {
   if (!hosts.why_not().empty()) GTEST_SKIP() << "network namespaces are not permitted here: " << hosts.why_not();
   const Output output = hosts.run("--delay-ms 1 --loss 0.005", "", "");
   EXPECT_EQ(output.code, 0) << output.text;
-  EXPECT_THAT(output.text, HasSubstr("[3]: the bits are right over shm+gloo"));
+  EXPECT_THAT(output.text, HasSubstr("[3]: the bits are right over shm+tcp"));
 }
 
 TEST(Network, CarriesEachByteOncePerHostNotOncePerRank) {
@@ -486,9 +582,9 @@ TEST(Network, CarriesEachByteOncePerHostNotOncePerRank) {
   const std::string narrow = "tbf rate 400mbit burst 256kb latency 200ms";
   const Output together = hosts.run("", narrow, "");
   EXPECT_EQ(together.code, 0) << together.text;
-  const Output flat = hosts.run("", narrow, "LOCKSTEP_BACKEND=gloo");
+  const Output flat = hosts.run("", narrow, "LOCKSTEP_BACKEND=tcp");
   EXPECT_EQ(flat.code, 0) << flat.text;
-  EXPECT_THAT(flat.text, HasSubstr("[3]: the bits are right over gloo"));
+  EXPECT_THAT(flat.text, HasSubstr("[3]: the bits are right over tcp"));
   // Three reductions of 2 MB: each host sends and receives 2 MB, and acknowledgements.
   EXPECT_GT(carried(together), 3 * 2 * kCount * 4);
   EXPECT_LT(carried(together), 3 * 2 * kCount * 4 * 1.15);

@@ -23,6 +23,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/comm/process_group.h"
+#include "support/carriers.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
@@ -375,10 +376,11 @@ class Programs : public ::testing::TestWithParam<std::tuple<std::string, std::ve
 
 TEST_P(Programs, OfRandomCollectivesGiveTheModelsBits) {
   const auto& [backend, hosts] = GetParam();
+  SKIP_WITHOUT_UCX(backend);
   const int world = std::accumulate(hosts.begin(), hosts.end(), 0);
   run_ranks(current_test(), run_programs,
             {.world = world,
-             .env = {{"LOCKSTEP_BACKEND", backend}},
+             .env = ::lockstep::testing::backend_variables(backend),
              .deadline = std::chrono::seconds(900),
              .host_sizes = hosts});
 }
@@ -387,7 +389,11 @@ const auto kHosts =
     ::testing::Values(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{4}, std::vector<int>{5});
 INSTANTIATE_TEST_SUITE_P(SharedMemory, Programs, ::testing::Combine(::testing::Values("shm"), kHosts));
 INSTANTIATE_TEST_SUITE_P(Network, Programs,
-                         ::testing::Combine(::testing::Values("gloo"), ::testing::Values(std::vector<int>{3})));
+                         ::testing::Combine(::testing::Values("tcp"), ::testing::Values(std::vector<int>{3})));
+INSTANTIATE_TEST_SUITE_P(Ucx, Programs,
+                         ::testing::Combine(::testing::Values("ucx"), ::testing::Values(std::vector<int>{3})));
+INSTANTIATE_TEST_SUITE_P(UcxHierarchy, Programs,
+                         ::testing::Combine(::testing::Values("shm+ucx"), ::testing::Values(std::vector<int>{3, 2})));
 INSTANTIATE_TEST_SUITE_P(Hierarchy, Programs,
                          ::testing::Combine(::testing::Values("auto"),
                                             ::testing::Values(std::vector<int>{2, 2}, std::vector<int>{3, 2})));

@@ -7,8 +7,9 @@
 
 #include <thread>
 
-#include "comm/backends/gloo/roll_call.h"
 #include "comm/core/patience.h"
+#include "comm/network/network_state.h"
+#include "comm/network/roll_call.h"
 #include "comm/wiring/meeting_watch.h"
 #include "lockstep/base/error.h"
 #include "lockstep/store/store.h"
@@ -169,6 +170,37 @@ TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   EXPECT_EQ(of_zero, (RollCall{{0, 2}, {1, 0}}));
   EXPECT_EQ(of_one, of_zero);
   EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
+}
+
+/// What rank 0 of two says after `why` has ended its connection with rank 1.
+std::string failure_of_two(bool other_answers, const std::string& why) {
+  const auto store = make_local_store();
+  const World world{.rank = 0, .size = 2, .hosts = {"here", "there"}, .store = store, .prefix = "group/"};
+  World others = world;
+  others.rank = 1;
+  std::thread other([&] {
+    if (other_answers) (void)call_roll(others, 1);
+  });
+  NetworkState state(world);
+  Collective collective;
+  collective.timeout = seconds(60);
+  std::string said;
+  try {
+    throw_failure(state, {collective, 1, false, why});
+  } catch (const PeerError& error) {
+    said = error.what();
+  }
+  other.join();
+  return said;
+}
+
+TEST(LostConnection, WithARankThatAnswersIsNotItsDeath) {
+  EXPECT_THAT(failure_of_two(true, "cannot decrypt: bad record mac"),
+              HasSubstr("the connection with rank 1 on there was lost, though its process lives: cannot decrypt"));
+}
+
+TEST(LostConnection, WithARankThatDoesNotAnswerIsItsDeath) {
+  EXPECT_THAT(failure_of_two(false, "the other end has closed the connection"), HasSubstr("rank 1 on there died"));
 }
 
 }  // namespace patience_test

@@ -14,10 +14,10 @@
 #include <limits>
 #include <map>
 
-#include "comm/core/gather.h"
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
 #include "comm/core/tree_reduce.h"
+#include "comm/network/gather.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/replicas.h"
 #include "lockstep/comm/tree_sum.h"

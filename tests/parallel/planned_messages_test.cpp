@@ -2,9 +2,11 @@
 // The plan's messages are those of comm: two modules that do not know each other.
 #include <gtest/gtest.h>
 
-#include "comm/core/collective.h"
-#include "comm/core/exchange_reduce.h"
-#include "comm/core/gather.h"
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "comm/network/flat_backend.h"
 #include "schedule/collective_phases.h"
 
 namespace lockstep::parallel {
@@ -12,49 +14,85 @@ namespace planned_messages_test {
 
 using schedule::Among;
 using schedule::Call;
+using schedule::CallKind;
 using schedule::Cluster;
 using schedule::Phase;
 
-/// The rounds of comm in which `ranks` ranks tell each other `bytes`, as the plan writes them.
-std::vector<std::pair<int, std::int64_t>> rounds_of(int ranks, std::int64_t bytes) {
-  comm::Ring ring{.ranks = std::vector<int>(static_cast<std::size_t>(ranks))};
-  if (!comm::is_large(ring)) return {{0, bytes}};
-  std::vector<std::pair<int, std::int64_t>> rounds;
-  for (const comm::GatherRound& round : comm::gather_rounds(0, ranks)) {
-    rounds.emplace_back(ranks - round.to, round.count * bytes);
-    EXPECT_EQ(ranks - round.to, round.from);
+/// Exchanges one after another: how far around the ring the message goes, 0 where one goes to each rank, and its bytes.
+using Exchanges = std::vector<std::pair<int, std::int64_t>>;
+
+/// Rank 0 of `ranks` that all have the same: what it sends is also what it receives.
+class RecordingTransport final : public comm::Transport {
+ public:
+  explicit RecordingTransport(int ranks) { world_.size = ranks; }
+
+  std::string name() const override { return "recording"; }
+  bool tells_wrong_lengths() const noexcept override { return true; }
+  const comm::World& world() const override { return world_; }
+  std::unique_ptr<comm::Runner> open_channel(int /*peer*/, bool /*sending*/) override { return nullptr; }
+  void abort() noexcept override {}
+
+  void exchange(const std::vector<comm::Message>& sends, const std::vector<comm::Message>& receives,
+                const comm::Collective& /*collective*/) override {
+    std::map<int, std::int64_t> sent;
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      sent[sends[i].rank] += static_cast<std::int64_t>(sends[i].bytes);
+      std::memcpy(receives[i].data, sends[i].data, std::min(sends[i].bytes, receives[i].bytes));
+    }
+    const auto& [rank, bytes] = *sent.begin();
+    for (const auto& other : sent) EXPECT_EQ(other.second, bytes) << other.first;
+    const bool is_to_each = static_cast<int>(sent.size()) == world_.size - 1;
+    EXPECT_TRUE(is_to_each || sent.size() == 1);
+    exchanges.emplace_back(is_to_each ? 0 : world_.size - rank, bytes);
   }
-  return rounds;
+
+  Exchanges exchanges;
+
+ private:
+  comm::World world_;
+};
+
+/// What comm does for an all_reduce of `bytes`; for a barrier without.
+Exchanges made(int ranks, std::int64_t bytes) {
+  const auto transport = std::make_shared<RecordingTransport>(ranks);
+  comm::FlatBackend backend(transport);
+  std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float));
+  auto* const data = reinterpret_cast<std::byte*>(values.data());
+  comm::Collective collective{.bytes = values.size() * sizeof(float), .item_bytes = sizeof(float), .data = data};
+  collective.output = data;
+  collective.what.numel = static_cast<std::int64_t>(values.size());
+  collective.what.dtype = static_cast<std::int8_t>(c10::kFloat);
+  if (bytes == 0) {
+    backend.meet(collective);
+  } else {
+    collective.what.kind = comm::Kind::kAllReduce;
+    backend.reduce(collective);
+  }
+  return transport->exchanges;
 }
 
-std::vector<std::pair<int, std::int64_t>> planned(const Call& call, int ranks) {
-  std::vector<std::pair<int, std::int64_t>> rounds;
+Exchanges planned(const Call& call, int ranks) {
+  Exchanges exchanges;
   for (const Phase& phase : schedule::phases_of(call, Cluster{.machines = ranks})) {
     EXPECT_EQ(phase.among, Among::kAll);
-    rounds.emplace_back(phase.distance, phase.bytes);
+    exchanges.emplace_back(phase.distance, phase.bytes);
   }
-  return rounds;
+  return exchanges;
 }
 
 TEST(PlannedMessages, AreThoseInWhichRanksCompareTheirCalls) {
   for (const int ranks : {2, 8, 9, 16, 100, 1024}) {
-    EXPECT_EQ(planned({.kind = schedule::CallKind::kBarrier}, ranks), rounds_of(ranks, sizeof(comm::Descriptor)))
-        << ranks;
+    EXPECT_EQ(planned({.kind = CallKind::kBarrier}, ranks), made(ranks, 0)) << ranks;
   }
 }
 
-TEST(PlannedMessages, AreThoseOfASumThatIsOnePass) {
-  for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{32} << 10, (std::int64_t{32} << 10) + 4}) {
-    const bool one_pass = comm::is_one_pass(static_cast<std::size_t>(bytes));
-    for (const int ranks : {2, 8, 9, 100}) {
-      auto expected = rounds_of(ranks, sizeof(comm::Descriptor));
-      if (one_pass) {
-        const auto sums = rounds_of(ranks, bytes);
-        expected.insert(expected.end(), sums.begin(), sums.end());
-      } else {
-        expected.insert(expected.end(), 2, {0, (bytes + ranks - 1) / ranks});
-      }
-      EXPECT_EQ(planned({.bytes = bytes}, ranks), expected) << bytes << " bytes, " << ranks << " ranks";
+TEST(PlannedMessages, AreThoseOfASum) {
+  constexpr std::int64_t kOnePass = std::int64_t{32} << 10;
+  for (const int ranks : {2, 8, 9, 100}) {
+    const std::int64_t row_for_each = std::int64_t{4} * ranks;
+    const std::int64_t large = (kOnePass / row_for_each + 1) * row_for_each;
+    for (const std::int64_t bytes : {std::int64_t{8}, kOnePass, large}) {
+      EXPECT_EQ(planned({.bytes = bytes}, ranks), made(ranks, bytes)) << bytes << " bytes, " << ranks << " ranks";
     }
   }
 }

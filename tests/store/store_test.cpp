@@ -15,7 +15,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
-#include "lockstep/store/interface_choice.h"
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
 #include "store/table.h"
@@ -537,54 +536,6 @@ TEST(Table, TimeoutMessageNamesAFewKeysOnly) {
   EXPECT_EQ(timeout_message({"a"}, 2), "the store did not get key 'a' within 2.0 s");
   const std::vector<std::string> many(20, "k");
   EXPECT_NE(timeout_message(many, 2).find("and 12 more"), std::string::npos);
-}
-
-const std::vector<Interface> kHost = {{"docker0", "172.17.0.1"}, {"eth0", "10.0.0.5"}, {"eth0", "fe80::5"},
-                                      {"eth1", "10.1.0.5"},      {"ib0", "fd00::5"},   {"lo", "127.0.0.1"}};
-
-std::string chosen(InterfaceWishes wishes) {
-  const auto choice = choose_interface(wishes, kHost);
-  return choice ? choice->name + " " + choice->address : "none";
-}
-
-std::string what_is_wrong(const InterfaceWishes& wishes) {
-  try {
-    (void)choose_interface(wishes, kHost);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing";
-}
-
-TEST(InterfaceChoice, WithoutAVariableItIsTheOneThatLeadsToTheStore) {
-  EXPECT_EQ(chosen({.towards = "10.1.0.5"}), "eth1 10.1.0.5");
-  EXPECT_EQ(chosen({.towards = "10.9.9.9"}), " 10.9.9.9");
-  EXPECT_EQ(chosen({}), "none");
-}
-
-TEST(InterfaceChoice, GloosVariableNamesOneOrSeveral) {
-  EXPECT_EQ(chosen({.gloo = "eth1", .nccl = "eth0", .towards = "10.0.0.5"}), "eth1 10.1.0.5");
-  EXPECT_EQ(chosen({.gloo = "eth7,docker0", .towards = "10.0.0.5"}), "docker0 172.17.0.1");
-  EXPECT_THAT(what_is_wrong({.gloo = "eth"}), HasSubstr("GLOO_SOCKET_IFNAME is 'eth', which fits no interface"));
-}
-
-TEST(InterfaceChoice, NcclsVariableListsBeginningsWholeNamesOrExceptions) {
-  EXPECT_EQ(chosen({.nccl = "eth", .towards = "127.0.0.1"}), "eth0 10.0.0.5");
-  EXPECT_EQ(chosen({.nccl = "=eth1"}), "eth1 10.1.0.5");
-  EXPECT_EQ(chosen({.nccl = "^docker,lo"}), "eth0 10.0.0.5");
-  EXPECT_EQ(chosen({.nccl = "^=docker0,eth0"}), "eth1 10.1.0.5");
-  EXPECT_THAT(what_is_wrong({.nccl = "=eth"}), HasSubstr("this host has docker0 (172.17.0.1), eth0 (10.0.0.5)"));
-}
-
-TEST(InterfaceChoice, AnAddressIsOfTheKindThatTheStoreHas) {
-  EXPECT_EQ(chosen({.gloo = "eth0", .towards = "fd00::1"}), "eth0 fe80::5");
-  EXPECT_EQ(chosen({.gloo = "ib0", .towards = "10.0.0.5"}), "ib0 fd00::5");
-}
-
-TEST(InterfaceChoice, TheLoopbackIsAmongTheInterfacesAndLast) {
-  const auto interfaces = list_interfaces();
-  ASSERT_FALSE(interfaces.empty());
-  EXPECT_THAT(interfaces.back().address, ::testing::AnyOf("127.0.0.1", "::1"));
 }
 
 }  // namespace store_test

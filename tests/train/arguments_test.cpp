@@ -86,7 +86,7 @@ TEST(Arguments, SetWinsOverFilesAndTheLastFileOverTheFirst) {
 }
 
 TEST(Arguments, WhatInitReadsIsLeftToIt) {
-  EXPECT_THAT(parse({"--backend", "gloo", "--device=cpu"}).arguments.rest, ElementsAre());
+  EXPECT_THAT(parse({"--backend", "tcp", "--wire=plain", "--device=cpu"}).arguments.rest, ElementsAre());
 }
 
 TEST(Arguments, WhatIsUnknownIsAnErrorWithTheNearestOrIsKept) {

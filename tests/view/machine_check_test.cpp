@@ -200,11 +200,17 @@ TEST(MachineCheck, Interfaces) {
   facts.network->outward = "docker0";
   expect_finding(facts, "interfaces", Health::kWarn, "a bridge of containers");
   facts = healthy();
-  facts.network->gloo_interface = "ib0";
-  expect_finding(facts, "interfaces", Health::kBad, "GLOO_SOCKET_IFNAME is 'ib0'");
+  facts.network->interface_variable = "LOCKSTEP_SOCKET_IFNAME";
+  facts.network->named_interface = "ib0";
+  expect_finding(facts, "interfaces", Health::kBad, "LOCKSTEP_SOCKET_IFNAME is 'ib0'");
   facts = healthy();
   facts.network->interfaces[0].megabits = 100;
   expect_finding(facts, "interfaces", Health::kWarn, "100 Mbit/s");
+  facts = healthy();
+  facts.network->fabric_ports = {"mlx5_0:1", "mlx5_1:1"};
+  expect_finding(facts, "interfaces", Health::kWarn, "is active (mlx5_0:1, mlx5_1:1): --wire ucx");
+  facts.network->wire = "ucx";
+  EXPECT_EQ(find_check(facts, "interfaces").health, Health::kOk);
 }
 
 TEST(MachineCheck, Clocks) {

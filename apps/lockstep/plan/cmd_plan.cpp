@@ -45,7 +45,16 @@ cli::CommandText help() {
               "another backend, ZeRO-1 or a communication hook pays.",
           .examples = {"lockstep plan runs/digits --gpus 8 --nodes 16 --link 100Gb/5us",
                        "lockstep plan detection:smoke --gpus 2 --nodes 4 --link links.json",
-                       "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend gloo --json"}};
+                       "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend tcp --json"}};
+}
+
+/// Returns no problem: what scripts say of the backend by its old name means the same.
+std::string rename_gloo(std::string& backend) {
+  const std::size_t at = backend == "gloo" || backend == "shm+gloo" ? backend.rfind("gloo") : std::string::npos;
+  if (at == std::string::npos) return {};
+  const std::string old = std::exchange(backend, backend.substr(0, at) + "tcp");
+  log::note("the backend {} is called {} now", old, backend);
+  return {};
 }
 
 void add_options(CLI::App& app, PlanOptions& options) {
@@ -62,12 +71,13 @@ void add_options(CLI::App& app, PlanOptions& options) {
                  "of each machine: rate of the line and time of one way, as in 100Gb/5us, or a file of lockstep doctor "
                  "--json; needed with several machines")
       ->type_name("RATE/TIME|FILE");
-  app.add_option("--local-link", options.local_link, "between the ranks of a machine, of gloo and nccl")
+  app.add_option("--local-link", options.local_link, "between the ranks of a machine, of tcp and nccl")
       ->type_name("RATE/TIME")
       ->default_str("unlimited");
   app.add_option("--backend", options.backend, "how gradients travel")
-      ->check(cli::one_of({"auto", "gloo", "shm", "shm+gloo", "nccl"}))
-      ->type_name("auto|gloo|shm|shm+gloo|nccl");
+      ->check(cli::one_of({"auto", "tcp", "shm", "shm+tcp", "nccl"}))
+      ->transform(CLI::Validator(rename_gloo, ""))
+      ->type_name("auto|tcp|shm|shm+tcp|nccl");
   app.add_option("--bucket-cap-mb", options.bucket_cap_mb, "plan buckets of this many MiB")
       ->check(cli::whole({1, 1 << 20}))
       ->type_name("N")

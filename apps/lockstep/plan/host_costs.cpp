@@ -70,12 +70,12 @@ MeasuredHost measure_host() {
   MeasuredHost host;
   host.costs.copy_bytes_per_s = copy_rate();
   host.costs.reduce_ranks = kBenchRanks;
-  const auto sockets = all_reduce_times("gloo");
+  const auto sockets = all_reduce_times("tcp");
   const auto shared = all_reduce_times("shm");
   if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no figures";
   if (!sockets.empty()) {
-    // Small: two exchanges of one message. Large: three, and half of the bytes in each of two.
-    host.costs.message_s = sockets.at(kSmallBytes) / 2;
+    // Small: one exchange of one message. Large: three, and half of the bytes in each of two.
+    host.costs.message_s = sockets.at(kSmallBytes);
     const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
     if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;
   }

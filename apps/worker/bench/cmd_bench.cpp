@@ -29,7 +29,7 @@ constexpr const char* kJsonHelp = "print one JSON object per line instead of tex
 
 struct AllReduceArguments {
   std::vector<std::int64_t> bytes = {4096, 65536, 1 << 20, 4 << 20, 25 << 20, 100 << 20};
-  std::string backend;
+  JoinArguments join{.device = "cpu"};
   std::string mode = "both";
   bool json = false;
 };
@@ -94,9 +94,9 @@ int all_reduce(const Arguments& arguments) {
       ->type_name("in_place|copy|both");
   app.add_flag("--json", bench.json, kJsonHelp);
   cli::describe_processes(app);
-  add_backend_option(app, bench.backend);
+  add_backend_options(app, bench.join);
   if (!cli::parse(app, arguments)) return 0;
-  return with_job({.backend = bench.backend, .device = "cpu"}, [&](Job& job) { return run_all_reduce(job, bench); });
+  return with_job(bench.join, [&](Job& job) { return run_all_reduce(job, bench); });
 }
 
 /// What copying memory reaches on all ranks at once: the yardstick of the large all-reduce.
@@ -245,8 +245,7 @@ struct StepArguments {
   bool fused_layers = true;
   bool zero = false;
   bool cuda_graph = false;
-  std::string backend;
-  std::string device = "cpu";
+  JoinArguments join{.device = "cpu"};
 };
 
 /// The options before --set, which has the last word.
@@ -316,12 +315,11 @@ int step(const Arguments& arguments) {
       ->type_name("N")
       ->default_str("one per rank")
       ->group(cli::kRanks);
-  add_backend_option(app, given.backend);
-  add_device_option(app, given.device);
+  add_backend_options(app, given.join);
+  add_device_option(app, given.join.device);
   if (!cli::parse(app, arguments)) return 0;
   given.bench.sets = step_settings(given);
-  return with_job({.backend = given.backend, .device = given.device},
-                  [&](Job& job) { return run_step_bench(job, given.bench); });
+  return with_job(given.join, [&](Job& job) { return run_step_bench(job, given.bench); });
 }
 
 struct LoaderVerb {

@@ -15,6 +15,7 @@
 #include "common/cli.h"
 #include "lockstep/base/blas.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -58,6 +59,11 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
           or_dash(gpu.megahertz, "MHz"), processes.empty() ? "-" : text::join(processes)};
 }
 
+std::string wire_text() {
+  const auto wire = env::get("LOCKSTEP_WIRE");
+  return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
+}
+
 Rows machine_rows() {
   const view::CpuInfo cpu = view::cpu_info();
   const GpuReport report = read_gpus();
@@ -71,6 +77,7 @@ Rows machine_rows() {
            fmt::format("{}, {}", tensor::libtorch_version(), tensor::has_cuda() ? "with CUDA" : "without CUDA")},
           {"matrix products", blas ? blas->text() : "no OpenBLAS in this process"},
           {"backends", text::join(built_backends())},
+          {"wire", wire_text()},
           {"host", host.data()},
           {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},
           {"GPUs", gpus},

@@ -22,7 +22,7 @@ constexpr std::array kKnown = {
     Known{"COLUMNS", "width of the output when it does not go to a terminal"},
     Known{"CUDA_LAUNCH_BLOCKING", "1: the host waits for every kernel, which finds errors and is slow"},
     Known{"CUDA_VISIBLE_DEVICES", "the GPUs that this process sees, and their order"},
-    Known{"GLOO_SOCKET_IFNAME", "the network interface of gloo; before NCCL_SOCKET_IFNAME"},
+    Known{"GLOO_SOCKET_IFNAME", "used if LOCKSTEP_SOCKET_IFNAME is not set; before NCCL_SOCKET_IFNAME"},
     Known{"GOTO_NUM_THREADS", "used if OPENBLAS_NUM_THREADS is not set"},
     Known{"GROUP_RANK", "this host's number (torchrun)"},
     Known{"HOME", "contains .cache/lockstep, where fetched files are kept"},
@@ -45,6 +45,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_SHARE_GPUS", "1: several ranks may use one GPU; nccl: their tensors go by NCCL. For tests"},
     Known{"LOCKSTEP_START_NOTES",
           "what a rank says for its launcher once settings and data are right; set by lockstep"},
+    Known{"LOCKSTEP_SOCKET_IFNAME", "the network interface of tcp; before GLOO_SOCKET_IFNAME"},
     Known{"LOCKSTEP_STACKS", "off: the launcher does not look at the stacks of a rank that hangs"},
     Known{"LOCKSTEP_STANDBY", "the descriptor on which a process waits to become a rank; set by the launcher"},
     Known{"LOCKSTEP_STORE", "host:port of the launcher's store; set by lockstep run"},
@@ -54,6 +55,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_TLS_CERT", "the PEM file of the store's certificate: its connections are encrypted"},
     Known{"LOCKSTEP_TLS_KEY", "the PEM file of that certificate's private key, where the store is served"},
     Known{"LOCKSTEP_TOKEN", "the secret of a run over several nodes, the same on each"},
+    Known{"LOCKSTEP_WIRE", "the same as --wire"},
     Known{"MALLOC_MMAP_MAX_", "if set, freed memory is not kept for the next step but returned as the C library does"},
     Known{"MALLOC_TOP_PAD_", "the same"},
     Known{"MALLOC_TRIM_THRESHOLD_", "the same"},
@@ -68,7 +70,7 @@ constexpr std::array kKnown = {
     Known{"NCCL_NET_GDR_LEVEL", "0: network cards do not write into GPU memory"},
     Known{"NCCL_P2P_DISABLE", "1: GPUs exchange data through the host's memory"},
     Known{"NCCL_SHM_DISABLE", "1: no /dev/shm between the GPUs of a host"},
-    Known{"NCCL_SOCKET_IFNAME", "the network interfaces of NCCL and of gloo; ^ before the list excludes them"},
+    Known{"NCCL_SOCKET_IFNAME", "the network interfaces of NCCL and of tcp; ^ before the list excludes them"},
     Known{"NCCL_TIMEOUT", "used if LOCKSTEP_TIMEOUT is not set"},
     Known{"NO_COLOR", "if set, no colours"},
     Known{"OMPI_COMM_WORLD_LOCAL_RANK", "Open MPI's name for LOCAL_RANK"},
@@ -107,12 +109,20 @@ constexpr std::array kKnown = {
     Known{"TORCHELASTIC_SIGNALS_TO_HANDLE", "read where --signals-to-handle is not typed"},
     Known{"TORCHELASTIC_USE_AGENT_STORE", "True: torchrun's agent keeps the store"},
     Known{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "read where --shutdown-timeout is not typed"},
+    Known{"UCX_DEBUG_SIGNO", "the signal that stops a process for a debugger under --wire ucx (none)"},
+    Known{"UCX_ERROR_SIGNALS", "the signals at which UCX shows a stack (none)"},
+    Known{"UCX_HANDLE_ERRORS", "what UCX does at a crash (nothing)"},
+    Known{"UCX_LOG_LEVEL", "info, warn, error or fatal (default): how much UCX prints under --wire ucx"},
+    Known{"UCX_NET_DEVICES", "the devices of --wire ucx, as mlx5_0:1,eth0; before what Lockstep chooses"},
+    Known{"UCX_TCP_CONN_NB", "n: UCX waits while it connects, for minutes where a host is gone (y)"},
+    Known{"UCX_TCP_RX_SEG_SIZE", "how much UCX reads from a connection at once (256k)"},
+    Known{"UCX_TLS", "the transports of --wire ucx"},
     Known{"WORLD_SIZE", "how many ranks there are"},
     Known{"XDG_CACHE_HOME", "contains lockstep/, where fetched files are kept; comes before HOME"},
 };
 
-constexpr std::array<std::string_view, 9> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",     "NCCL_",
-                                                       "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_"};
+constexpr std::array<std::string_view, 10> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",      "NCCL_",
+                                                        "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_", "UCX_"};
 
 // Parts of the names of variables whose values open something: a job, Slurm's REST service, an account. People send
 // what `inspect env` prints to others.

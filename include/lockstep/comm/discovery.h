@@ -31,7 +31,7 @@ struct WorldPlan {
   StoreKind store = StoreKind::kNone;  ///< through which store the ranks meet
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
-  std::string token;                   ///< the secret that opens the store; empty: none
+  std::string token;                   ///< the job's secret, which opens the store; empty: none
   std::string prefix;                  ///< put before every key where others use the store too; else empty
   std::filesystem::path file;          ///< the file of StoreKind::kFile
 };

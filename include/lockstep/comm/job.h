@@ -18,17 +18,18 @@
 
 #include "lockstep/base/rank.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/wire.h"
 #include "lockstep/store/store.h"
 
 #pragma GCC visibility push(default)
 
 namespace lockstep {
 
-/// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `gloo`
+/// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `tcp`
 /// on several hosts (with `shm` inside each host that has several ranks); tensors of GPUs go through `nccl` where every
 /// rank has a GPU of its own, else through host memory. kNccl means the same, but it is an error where `nccl` cannot
 /// carry GPU tensors.
-enum class BackendKind { kAuto, kLocal, kShm, kGloo, kNccl };
+enum class BackendKind { kAuto, kLocal, kShm, kTcp, kNccl };
 
 /// What init() may be told; what is not set comes from the command line, the environment or a default.
 struct InitOptions {
@@ -36,6 +37,7 @@ struct InitOptions {
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
                                                      ///< the CPU
   std::optional<std::chrono::milliseconds> timeout;  ///< limit of every collective; unset: LOCKSTEP_TIMEOUT, else 300 s
+  Wire wire = Wire::kAuto;                           ///< where not kAuto, it wins over --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
   /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
   /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). An empty one means --dist_url, else
@@ -76,7 +78,8 @@ class Job {
   /// Returns this rank's host name.
   [[nodiscard]] const std::string& host() const;
 
-  /// backend() returns "local", "shm", "gloo", "shm+gloo" or "nccl"; backend_reason() says in one sentence why.
+  /// backend() returns "local", "shm", "tcp", "shm+tcp", "ucx", "shm+ucx" or "nccl"; backend_reason() says in one
+  /// sentence why.
   [[nodiscard]] std::string backend() const;
   /// Returns one sentence that says why this backend was chosen.
   [[nodiscard]] const std::string& backend_reason() const;
@@ -123,7 +126,7 @@ class Job {
 };
 
 /// Joins the job that the environment or --dist_url describes; without either, a world of one. Reads --backend,
-/// --device, --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
+/// --wire, --device, --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
 ///
 /// Collective: yes; every rank calls it once.
 /// Blocks: until all ranks have come, up to the timeout.

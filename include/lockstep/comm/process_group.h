@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcessGroup: the collectives of a job. The backends local, shm, gloo and nccl are in src/comm.
+// ProcessGroup: the collectives of a job. The backends local, shm, tcp and nccl are in src/comm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -86,14 +86,14 @@ class ProcessGroup {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   /// Returns the number of ranks of this group.
   [[nodiscard]] virtual int world_size() const noexcept = 0;
-  /// Returns "local", "shm", "gloo", "shm+gloo" (several hosts with several ranks) or "nccl" (GPU tensors go through
+  /// Returns "local", "shm", "tcp", "shm+tcp" (several hosts with several ranks) or "nccl" (GPU tensors go through
   /// NCCL).
   [[nodiscard]] virtual std::string backend_name() const = 0;
 
   /// Combines `tensor` over all ranks, in place.
   ///
   /// Cost:    `shm`: each byte is read once and written once per rank, without a copy where `tensor` lies in a bucket
-  ///          of allocate_bucket() on every rank. `gloo`: 2 (W-1)/W of the bytes are sent.
+  ///          of allocate_bucket() on every rank. `tcp`: 2 (W-1)/W of the bytes are sent.
   /// Throws:  UsageError for a mean of integers, or where `tensor` has another number of rows than this rank has
   ///          partial sums.
   /// Example: group.all_reduce(gradient, {.op = ReduceOp::kMean}).wait();
@@ -110,7 +110,7 @@ class ProcessGroup {
   ///
   /// Shapes:  input as in all_reduce (with replicas it has rows); output has as many elements as this rank's part, and
   ///          may be that part of input's first row itself.
-  /// Cost:    `shm`: each byte is read once. `gloo`: (W-1)/W of the bytes are sent.
+  /// Cost:    `shm`: each byte is read once. `tcp`: (W-1)/W of the bytes are sent.
   /// Throws:  UsageError naming the number of elements that `output` needs.
   virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options) = 0;
   /// Sums over all ranks, and gives each rank its part. See the overload with options.
@@ -192,7 +192,7 @@ class ProcessGroup {
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) = 0;
 
   /// Makes every collective of every rank fail at once, also those under way; all ranks report the first reason. With
-  /// `gloo` the other ranks learn the reason from the store when their next collective fails.
+  /// `tcp` the other ranks learn the reason from the store when their next collective fails.
   ///
   /// Collective: no.
   /// Thread-safe: yes.

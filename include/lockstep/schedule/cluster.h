@@ -29,14 +29,14 @@ struct Link {
 
 /// How gradients travel; as the backends of comm.
 enum class Backend {
-  kAuto,          ///< shm on one machine, shm+gloo where machines have several ranks, else gloo
-  kGloo,          ///< every rank to every rank
+  kAuto,          ///< shm on one machine, shm+tcp where machines have several ranks, else tcp
+  kTcp,           ///< every rank to every rank
   kShm,           ///< memory of one machine
-  kHierarchical,  ///< shm+gloo: one rank of each machine speaks for it
+  kHierarchical,  ///< shm+tcp: one rank of each machine speaks for it
   kNccl           ///< a ring or trees of GPUs
 };
 
-/// Parses "auto", "gloo", "shm", "shm+gloo" or "nccl". Throws: UsageError.
+/// Parses "auto", "tcp", "shm", "shm+tcp" or "nccl". Throws: UsageError.
 [[nodiscard]] Backend parse_backend(std::string_view text);
 /// Returns the word that parse_backend() takes.
 [[nodiscard]] std::string backend_text(Backend backend);

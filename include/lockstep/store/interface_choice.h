@@ -2,6 +2,7 @@
 // Which of this host's addresses the other ranks are told, for all that connects ranks beside the store.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ struct Interface {
 
 /// What the environment and the store say of the interface.
 struct InterfaceWishes {
-  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME: a name, or several with commas
+  std::optional<std::string> own = {};      ///< LOCKSTEP_SOCKET_IFNAME: a name, or several with commas
+  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form, which users of PyTorch have
   std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: the beginnings of names; "=" before the list: whole
                                             ///< names; "^": all but those
   std::optional<std::string> towards = {};  ///< the address by which this host reaches the store
@@ -29,19 +31,27 @@ struct InterfaceWishes {
 struct InterfaceChoice {
   std::string name;     ///< of the interface; empty where no interface has the address
   std::string address;  ///< numeric, IPv4 or IPv6
-  std::string reason;   ///< one clause: "GLOO_SOCKET_IFNAME names it"
+  std::string reason;   ///< one clause: "LOCKSTEP_SOCKET_IFNAME names it"
 };
 
 /// Returns the addresses of all interfaces that are up, the loopback's last.
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
+/// Returns the ports of InfiniBand and RoCE devices that are active, as UCX and NCCL call them: "mlx5_0:1". `devices`
+/// is the folder where the kernel describes them; none where there is no such folder.
+[[nodiscard]] std::vector<std::string> list_fabric_ports(
+    const std::filesystem::path& devices = "/sys/class/infiniband");
+
 /// Returns the address of this host by which it reaches `host`; none where there is no route. Nothing is sent but a
 /// look-up of the name. Blocks while the resolver does.
 [[nodiscard]] std::optional<std::string> address_towards(const std::string& host);
 
-/// Chooses: GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the store. Of an interface with
-/// several addresses the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing says; Gloo's own rule is
-/// left. Throws: UsageError where a variable fits no interface, with those that there are.
+/// Returns what the three variables say, and the address by which this host reaches `store_host`.
+[[nodiscard]] InterfaceWishes wishes_towards(const std::string& store_host);
+
+/// Chooses: LOCKSTEP_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the
+/// store. Of an interface with several addresses the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing
+/// says. Throws: UsageError where a variable fits no interface, with those that there are.
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);
 

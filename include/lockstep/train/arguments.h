@@ -36,8 +36,8 @@ struct ParsedArguments {
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
 /// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. The options of init()
-/// (--backend, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name these
-/// options.
+/// (--backend, --wire, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name
+/// these options.
 ///
 /// Throws:  UsageError naming the unknown argument and the nearest name; DataError where a file is missing.
 /// Example: lockstep::TrainConfig config;  // what the program wants unless it is told otherwise

@@ -71,7 +71,10 @@ struct NetworkFacts {
   bool has_answer = true;                        ///< the resolver answered in time
   std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
   std::string outward = {};                      ///< the interface that leads out; empty: none does
-  std::string gloo_interface = {};               ///< GLOO_SOCKET_IFNAME
+  std::string interface_variable = {};           ///< LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME, which is set
+  std::string named_interface = {};              ///< the first that it names
+  std::vector<std::string> fabric_ports = {};    ///< active ports of InfiniBand and RoCE, "mlx5_0:1"
+  std::string wire = {};                         ///< LOCKSTEP_WIRE
 };
 
 /// The clock that measures times, and whether it agrees with others.

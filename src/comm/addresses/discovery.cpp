@@ -158,6 +158,7 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
     plan.store = StoreKind::kTorchAgent;
     plan.prefix = fmt::format("/worker/attempt_{}", plan.info.restart_count);
     plan.info.source = "torchrun's variables and store";
+    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // that store asks for none; connections do
   } else {
     plan.store = StoreKind::kRankZero;
     if (is_one_host(plan.info, environment)) plan.host = "127.0.0.1";

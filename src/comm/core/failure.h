@@ -45,6 +45,11 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// the calls differed, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
+/// Makes the error for a rank that answers, and whose connection was lost; `why` may be empty. Where the store knows of
+/// a rank that failed, that is the reason.
+[[noreturn]] void throw_disconnection(const World& world, int rank, const std::string& why,
+                                      const Collective& collective);
+
 /// Returns the text of a PeerError for a rank that failed so.
 [[nodiscard]] std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective);
 

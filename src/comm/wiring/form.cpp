@@ -3,17 +3,21 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "comm/backends/gloo/gloo.h"
-#include "comm/backends/gloo/gloo_backend.h"
 #include "comm/backends/hierarchical/hierarchical_backend.h"
 #include "comm/backends/local/local_backend.h"
 #include "comm/backends/nccl/nccl_backend.h"
 #include "comm/backends/shm/shm_backend.h"
+#include "comm/backends/tcp/tcp.h"
+#include "comm/backends/ucx/ucx.h"
+#include "comm/network/flat_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/store/interface_choice.h"
 
 namespace lockstep::comm {
 namespace {
@@ -54,6 +58,25 @@ std::string first_objection(const World& world, const std::string& mine, std::ch
   return result == "yes" ? "" : result;
 }
 
+/// Says once that there is a faster way than TCP.
+void suggest_ucx(const World& world) {
+  static std::once_flag said;
+  const std::vector<std::string> ports = store::list_fabric_ports();
+  if (world.rank != 0 || ports.empty()) return;
+  std::call_once(said, [&] {
+    log::note("InfiniBand or RoCE is active ({}): with --wire ucx tensors in host memory use it, unencrypted",
+              text::join(ports));
+  });
+}
+
+std::shared_ptr<Network> make_network(const World& world, const Meeting& meeting) {
+  const TcpOptions options{
+      .store_host = meeting.store_host, .timeout = meeting.timeout, .wire = meeting.wire, .token = meeting.token};
+  if (meeting.wire == Wire::kUcx) return make_ucx_network(world, meeting.store_host);
+  suggest_ucx(world);
+  return make_tcp_network(world, options);
+}
+
 /// Connects shared memory inside every host; where one host cannot, none does.
 std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& world, const HostRanks& hosts,
                                         const std::vector<int>& local) {
@@ -70,12 +93,12 @@ std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& wor
   if (objection.empty()) {
     for (const auto& ranks : hosts) speaking.speakers.push_back(ranks.front());
   }
-  auto network = make_gloo_network(speaking, meeting.store_host, meeting.timeout);
+  auto network = make_network(speaking, meeting);
   if (objection.empty()) {
     return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(network), hosts);
   }
-  if (world.rank == 0) log::note("using gloo inside the hosts too: {}", objection);
-  return std::make_unique<GlooBackend>(network->connect({{}, "ranks"}, nullptr));
+  if (world.rank == 0) log::note("using tcp inside the hosts too: {}", objection);
+  return std::make_unique<FlatBackend>(network->connect({{}, "ranks"}, nullptr));
 }
 
 std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Membership& members, const World& world) {
@@ -88,8 +111,8 @@ std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Memb
         return make_hierarchy(meeting, world, hosts, ranks);
     }
   }
-  const auto network = make_gloo_network(world, meeting.store_host, meeting.timeout);
-  return std::make_unique<GlooBackend>(network->connect({{}, "ranks"}, nullptr));
+  const auto network = make_network(world, meeting);
+  return std::make_unique<FlatBackend>(network->connect({{}, "ranks"}, nullptr));
 }
 
 std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& members, const World& world,
@@ -100,11 +123,11 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
     try {
       connection = connect_shm(world, meeting.timeout);
     } catch (const ResourceError& problem) {
-      if (meeting.wanted == BackendKind::kShm || !has_gloo()) throw;
-      choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
-      if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
+      if (meeting.wanted == BackendKind::kShm) throw;
+      choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
+      if (world.rank == 0) log::note("using tcp between the ranks of one host: {}", problem.message());
     }
-    // All ranks are connected: if one lacked a thread now, gloo would wait for the others.
+    // All ranks are connected: if one lacked a thread now, another backend would wait for the others.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
@@ -129,12 +152,15 @@ BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
 Formed form_group(const Meeting& meeting, const Membership& members) {
   const World world = world_of(meeting, members);
   const DeviceChoice way = choose_device_way(meeting.wanted, members.hosts);
-  BackendChoice choice = choose_backend(meeting.wanted, members.hosts, has_gloo());
+  BackendChoice choice = choose_backend(meeting.wanted, members.hosts);
   auto backend = make_backend(meeting, members, world, choice);
+  const bool is_over_network = choice.kind == BackendKind::kTcp;
+  if (is_over_network) choice.reason += fmt::format("; {}", describe_wire(meeting.wire));
   GroupOptions options{.place = {world.rank, world.size}, .timeout = meeting.timeout};
   options.world = world;
   if (way.nccl) {
     choice.reason = fmt::format("{}; tensors in host memory go through {}", way.reason, backend->name());
+    if (is_over_network) choice.reason += fmt::format(", {}", describe_wire(meeting.wire));
     options.transport = make_nccl_backend(world, meeting.device, meeting.timeout);
   } else if (!way.reason.empty() && world.size > 1) {
     choice.reason += fmt::format("; tensors of GPUs go through host memory: {}", way.reason);

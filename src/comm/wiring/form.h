@@ -21,6 +21,8 @@ struct Meeting {
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
   c10::Device device{c10::kCPU};          ///< the device that this rank computes on
+  Wire wire = Wire::kAuto;                ///< the same on every rank
+  std::string token;                      ///< the secret that opens the store; empty: there is none
 };
 
 /// The members of a group, by rank in it.

@@ -13,8 +13,9 @@
 #include "comm/addresses/address_file.h"
 #include "comm/addresses/dist_url.h"
 #include "comm/addresses/slurm.h"
-#include "comm/backends/gloo/gloo.h"
+#include "comm/addresses/torch_store.h"
 #include "comm/backends/nccl/nccl_backend.h"
+#include "comm/network/wire.h"
 #include "comm/wiring/device_choice.h"
 #include "comm/wiring/form.h"
 #include "comm/wiring/job_state.h"
@@ -77,11 +78,21 @@ WorldPlan find_world(int argc, const char* const* argv, const InitOptions& optio
   return comm::plan_world(arguments, current_environment());
 }
 
-BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions& options) {
+BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions& options, int rank) {
   if (options.backend != BackendKind::kAuto) return options.backend;
   auto text = find_argument(argc, argv, "--backend");
   if (!text) text = env::get("LOCKSTEP_BACKEND");
+  if (text == comm::kOldNameOfTcp && rank == 0) {
+    log::note("the backend {} is called tcp now: Lockstep's own sockets, without Gloo", *text);
+  }
   return text ? comm::parse_backend(*text) : BackendKind::kAuto;
+}
+
+Wire wanted_wire(int argc, const char* const* argv, const InitOptions& options) {
+  if (options.wire != Wire::kAuto) return options.wire;
+  auto text = find_argument(argc, argv, "--wire");
+  if (!text) text = env::get("LOCKSTEP_WIRE");
+  return text ? comm::parse_wire(*text) : Wire::kAuto;
 }
 
 c10::Device find_device(int argc, const char* const* argv, const InitOptions& options, const RankInfo& info) {
@@ -212,10 +223,11 @@ comm::HostFacts own_facts(const Job::State& state) {
   return facts;
 }
 
-/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL; one line each.
-std::string introduction(const comm::HostFacts& host, int replicas) {
-  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
-                     replicas, host.gpu, host.nccl);
+/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire; one line each.
+std::string introduction(const Job::State& state) {
+  const comm::HostFacts host = own_facts(state);
+  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
+                     tensor::libtorch_version(), state.replicas, host.gpu, host.nccl, comm::wire_name(state.wire));
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -227,7 +239,7 @@ std::vector<std::string> lines_of(const std::string& text) {
       lines.back() += c;
     }
   }
-  lines.resize(6);
+  lines.resize(7);
   return lines;
 }
 
@@ -312,20 +324,29 @@ std::vector<std::string> introductions(const Job::State& state, const std::strin
   return all;
 }
 
-/// Returns the host of every rank. Throws: UsageError where ranks differ in version or replicas.
+/// Compares a rank with rank 0, so that every rank finds the same words. Throws: UsageError.
+void require_equal(const std::vector<std::string>& first, const std::vector<std::string>& lines, std::size_t rank) {
+  if (lines[2] != first[2] || lines[3] != first[3]) {
+    throw UsageError(fmt::format("rank 0 runs Lockstep {} with {} replicas, rank {} runs {} with {}", first[2],
+                                 first[3], rank, lines[2], lines[3]),
+                     "start the same program with the same settings on every rank");
+  }
+  if (lines[6] != first[6]) {
+    throw UsageError(fmt::format("the wire of rank 0 on {} is {}, that of rank {} on {} is {}", first[1], first[6],
+                                 rank, lines[1], lines[6]),
+                     "give every rank the same --wire, or the same LOCKSTEP_WIRE");
+  }
+}
+
+/// Returns the host of every rank. Throws: UsageError where ranks differ in version, replicas or wire.
 std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
-  const std::string mine = introduction(own_facts(state), state.replicas);
-  state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
+  state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), introduction(state));
   std::vector<comm::HostFacts> hosts;
-  const auto own = lines_of(mine);
+  std::vector<std::string> first;
   for (const std::string& theirs : introductions(state, prefix)) {
-    const auto rank = hosts.size();
     const auto lines = lines_of(text::printable(theirs));
-    if (lines[2] != own[2] || lines[3] != own[3]) {
-      throw UsageError(fmt::format("rank {} runs Lockstep {} with {} replicas, rank {} runs {} with {}", rank, lines[2],
-                                   lines[3], state.plan.info.rank, own[2], own[3]),
-                       "start the same program with the same settings on every rank");
-    }
+    if (hosts.empty()) first = lines;
+    require_equal(first, lines, hosts.size());
     hosts.push_back({lines[0], lines[1], lines[4], lines[5]});
   }
   return hosts;
@@ -364,6 +385,8 @@ void join_group(Job::State& state, BackendKind wanted) {
   if (state.plan.store == StoreKind::kAgent) meeting.patience = kAgentPatience;
   comm::Membership members{.rank = info.rank, .prefix = keys_of_meeting(info)};
   meeting.device = state.device;
+  meeting.wire = state.wire;
+  meeting.token = state.plan.token;
   members.hosts = {own_facts(state)};
   if (info.world_size > 1) members.hosts = meet(state, members.prefix);
   for (int rank = 0; rank < info.world_size; ++rank) members.ranks.push_back(rank);
@@ -427,7 +450,8 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   if (!note.empty()) log::note("{}", note);
   state->timeout = options.timeout.value_or(env::collective_timeout());
   start_recorder(info, state->timeout);
-  const BackendKind wanted = wanted_backend(argc, argv, options);
+  const BackendKind wanted = wanted_backend(argc, argv, options, info.rank);
+  state->wire = wanted_wire(argc, argv, options);
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
   state->host = comm::this_host().name;
   state->device = find_device(argc, argv, options, state->plan.info);

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "comm/backends/gloo/gloo.h"
 #include "comm/backends/nccl/nccl_backend.h"
+#include "comm/backends/ucx/ucx.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -18,9 +18,9 @@
 namespace lockstep {
 
 std::vector<std::string> built_backends() {
-  std::vector<std::string> names = {"local", "shm"};
-  if (comm::has_gloo()) names.emplace_back("gloo");
+  std::vector<std::string> names = {"local", "shm", "tcp"};
   if (const std::string version = comm::nccl_version(); !version.empty()) names.push_back("nccl " + version);
+  if (const std::string version = comm::ucx_version(); !version.empty()) names.push_back("ucx " + version);
   return names;
 }
 
@@ -59,7 +59,7 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 }  // namespace
 
-BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo) {
+BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const auto world = hosts.size();
   if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl says nothing about host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
@@ -74,18 +74,14 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
         fmt::format("the backend shm needs all ranks on one host, but rank 0 is on {} and rank {} on {} (or in "
                     "another network namespace)",
                     hosts[0].name, stranger - hosts.begin(), stranger->name),
-        "use --backend gloo or auto");
+        "use --backend tcp or auto");
   }
   if (wanted == BackendKind::kShm) return {BackendKind::kShm, "asked for"};
   if (wanted == BackendKind::kAuto && one_host) {
     return {BackendKind::kShm, fmt::format("all {} ranks share the memory of {}", world, hosts[0].name)};
   }
-  if (!has_gloo) {
-    throw UsageError("the ranks need the gloo backend, which this build lacks",
-                     "configure with -DLOCKSTEP_GLOO=ON (needs libgloo-dev)");
-  }
-  if (wanted == BackendKind::kGloo) return {BackendKind::kGloo, "asked for"};
-  return {BackendKind::kGloo,
+  if (wanted == BackendKind::kTcp) return {BackendKind::kTcp, "asked for"};
+  return {BackendKind::kTcp,
           fmt::format("the ranks share no memory: they are on several hosts ({})", host_names(hosts))};
 }
 
@@ -141,8 +137,8 @@ const char* backend_name(BackendKind kind) {
       return "local";
     case BackendKind::kShm:
       return "shm";
-    case BackendKind::kGloo:
-      return "gloo";
+    case BackendKind::kTcp:
+      return "tcp";
     case BackendKind::kNccl:
       return "nccl";
     case BackendKind::kAuto:
@@ -152,8 +148,9 @@ const char* backend_name(BackendKind kind) {
 }
 
 BackendKind parse_backend(const std::string& text) {
-  const std::vector<BackendKind> kinds = {BackendKind::kAuto, BackendKind::kLocal, BackendKind::kShm,
-                                          BackendKind::kGloo, BackendKind::kNccl};
+  const std::vector<BackendKind> kinds = {BackendKind::kAuto, BackendKind::kLocal, BackendKind::kShm, BackendKind::kTcp,
+                                          BackendKind::kNccl};
+  if (text == kOldNameOfTcp) return BackendKind::kTcp;
   std::vector<std::string> names;
   for (const BackendKind kind : kinds) {
     if (text == backend_name(kind)) return kind;

@@ -26,7 +26,7 @@ struct BackendChoice {
 };
 
 /// Throws: UsageError where the wanted backend is impossible.
-[[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo);
+[[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts);
 
 /// Says how the tensors of GPUs travel.
 struct DeviceChoice {
@@ -41,7 +41,10 @@ struct DeviceChoice {
 /// Returns "shm"; "auto" for kAuto.
 [[nodiscard]] const char* backend_name(BackendKind kind);
 
-/// Parses a name. Throws: UsageError naming the valid words.
+/// What users of PyTorch's scripts type for the backend of several hosts.
+inline constexpr const char* kOldNameOfTcp = "gloo";
+
+/// Parses a name; kOldNameOfTcp means tcp. Throws: UsageError naming the valid words.
 [[nodiscard]] BackendKind parse_backend(const std::string& text);
 
 }  // namespace lockstep::comm

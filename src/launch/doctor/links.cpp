@@ -76,10 +76,7 @@ std::vector<int> nodes_of_ranks(const Meeting& meeting) {
 
 /// The interface that the ranks themselves would use.
 std::string own_link_address(const Meeting& meeting) {
-  const auto choice = store::choose_interface({.gloo = env::get("GLOO_SOCKET_IFNAME"),
-                                               .nccl = env::get("NCCL_SOCKET_IFNAME"),
-                                               .towards = store::address_towards(meeting.store_host)},
-                                              store::list_interfaces());
+  const auto choice = store::choose_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (choice) return choice->address;
   throw IoError(fmt::format("this host has no route to the store at {}", meeting.store_host));
 }

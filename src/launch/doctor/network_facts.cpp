@@ -101,8 +101,14 @@ view::NetworkFacts read_network() {
   for (const view::InterfaceFacts& each : network.interfaces) {
     if (each.address == outward && !each.is_loopback) network.outward = each.name;
   }
-  const std::string gloo = env::get("GLOO_SOCKET_IFNAME").value_or("");
-  network.gloo_interface = gloo.substr(0, gloo.find(','));
+  for (const char* variable : {"GLOO_SOCKET_IFNAME", "LOCKSTEP_SOCKET_IFNAME"}) {  // the last wins, as with the ranks
+    const auto value = env::get(variable);
+    if (!value) continue;
+    network.interface_variable = variable;
+    network.named_interface = value->substr(0, value->find(','));
+  }
+  network.fabric_ports = store::list_fabric_ports();
+  network.wire = env::get("LOCKSTEP_WIRE").value_or("");
   return network;
 }
 

@@ -38,7 +38,8 @@ constexpr std::array kOptions = {
 
 // What init() reads.
 constexpr std::array kOfInit = {
-    OptionHelp{"backend", "NAME", "shm, gloo, nccl or auto"},
+    OptionHelp{"backend", "NAME", "shm, tcp, nccl or auto"},
+    OptionHelp{"wire", "NAME", "tls, plain or ucx: how the bytes between hosts travel"},
     OptionHelp{"device", "NAME", "cpu, cuda or cuda:N"},
     OptionHelp{"dist-url", "URL", "where the ranks meet: tcp:// or file://"},
     OptionHelp{"rank", "R", "with --dist-url"},

@@ -42,13 +42,13 @@ std::vector<std::string> hints_of(const LinkFacts& facts) {
     if (!link.problem.empty()) {
       hints.push_back(
           fmt::format("{}: {}. Every rank must reach every other: look at firewalls, or choose the interface "
-                      "by GLOO_SOCKET_IFNAME",
+                      "by LOCKSTEP_SOCKET_IFNAME",
                       between(facts, link), text::printable_line(link.problem)));
       continue;
     }
     if (link.round_trip_us > kLongTrip) {
       hints.push_back(
-          fmt::format("{}: {} a round trip, and each collective takes several: are they in one place and not "
+          fmt::format("{}: {} a round trip, and each large sum takes one and a half: are they in one place and not "
                       "behind a VPN? accumulate_steps makes collectives rarer",
                       between(facts, link), trip_text(link.round_trip_us)));
     }

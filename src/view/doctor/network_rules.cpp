@@ -106,12 +106,19 @@ Check check_interfaces(const NetworkFacts& facts) {
   }
   if (is_bridge(facts.outward)) {
     find(check, Health::kWarn,
-         fmt::format("the route leads through {}, a bridge of containers: GLOO_SOCKET_IFNAME=NAME chooses another",
+         fmt::format("the route leads through {}, a bridge of containers: LOCKSTEP_SOCKET_IFNAME=NAME chooses another",
                      facts.outward));
   }
-  if (!facts.gloo_interface.empty() && interface_of(facts, facts.gloo_interface) == nullptr) {
+  if (!facts.named_interface.empty() && interface_of(facts, facts.named_interface) == nullptr) {
     find(check, Health::kBad,
-         fmt::format("GLOO_SOCKET_IFNAME is '{}', which fits no interface of this host", facts.gloo_interface));
+         fmt::format("{} is '{}', which fits no interface of this host", facts.interface_variable,
+                     facts.named_interface));
+  }
+  if (!facts.fabric_ports.empty() && facts.wire != "ucx") {
+    find(check, Health::kWarn,
+         fmt::format(
+             "InfiniBand or RoCE is active ({}): --wire ucx (needs libucx0) sends tensors in host memory over it",
+             text::join(facts.fabric_ports)));
   }
   const InterfaceFacts* outward = interface_of(facts, facts.outward);
   if (outward != nullptr && outward->megabits > 0 && outward->megabits < kGigabit) {

@@ -300,7 +300,7 @@ void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   announce(collective, 0);
   compare_hosts(collective);
   barrier().meet(collective);
-  if (!flat_) flat_ = std::make_unique<GlooBackend>(network_->connect({{}, "ranks"}, &collective));
+  if (!flat_) flat_ = std::make_unique<FlatBackend>(network_->connect({{}, "ranks"}, &collective));
   flat_->move_compared(collective);
 }
 

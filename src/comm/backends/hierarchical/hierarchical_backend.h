@@ -10,10 +10,10 @@
 #include <memory>
 #include <vector>
 
-#include "comm/backends/gloo/gloo_backend.h"
 #include "comm/backends/shm/shm_backend.h"
-#include "comm/core/exchange_reduce.h"
-#include "comm/core/transport.h"
+#include "comm/network/exchange_reduce.h"
+#include "comm/network/flat_backend.h"
+#include "comm/network/transport.h"
 
 namespace lockstep::comm {
 
@@ -76,7 +76,7 @@ class HierarchicalBackend final : public ShmBackend {
 
   std::shared_ptr<Network> network_;
   std::shared_ptr<Transport> between_;  ///< the hosts' first ranks; null on others
-  std::unique_ptr<GlooBackend> flat_;   ///< null until the first collective that needs it
+  std::unique_ptr<FlatBackend> flat_;   ///< null until the first collective that needs it
   const HostRanks hosts_;
   std::vector<int> leaders_;
   int host_ = 0;                  ///< this rank's host, among hosts_

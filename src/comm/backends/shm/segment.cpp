@@ -53,7 +53,7 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
   const auto available = memory_figure("MemAvailable");
   return ResourceError(fmt::format("{} of shared memory between the ranks cannot be had: {} ({} of memory available)",
                                    text::bytes(bytes), why, available ? text::bytes(*available) : "an unknown amount"),
-                       "run fewer ranks on this host, use a smaller model, or --backend gloo");
+                       "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
 /// Makes the error of a call that failed with `error`. A limit of the process says more than the host's memory.
@@ -61,7 +61,7 @@ ResourceError call_error(std::size_t bytes, const char* call, int error) {
   if (error == EFBIG) {  // the limit holds for this memory, too, which is a file without a name
     return ResourceError(fmt::format("cannot share {} of memory between the ranks by {}: {}", text::bytes(bytes), call,
                                      error_words(error)),
-                         fmt::format("{}; or --backend gloo", write_remedy(error)));
+                         fmt::format("{}; or --backend tcp", write_remedy(error)));
   }
   if (error != EMFILE && !resource_limits().address_space) {
     return memory_error(bytes, fmt::format("{}: {}", call, std::strerror(error)));

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that have not shown that they know the token: how many may stay, and which has to go for a new one. They
+// keep no rank out: the oldest of the address that has most goes, and a rank is a stranger for one round trip only.
+// Knows no sockets; pure bookkeeping.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::store {
+
+/// The connections of strangers. Thread-safe: no. Example: if (const auto leaves = strangers.add(id, address))
+/// close(*leaves);
+class Strangers {
+ public:
+  using Id = std::uint64_t;  ///< grows with each arrival
+
+  /// How many may stay.
+  struct Limits {
+    std::size_t of_an_address = 64;  ///< of one address
+    std::size_t in_all = 256;        ///< of all
+  };
+
+  /// Keeps at most so many.
+  explicit Strangers(Limits limits) : limits_(limits) {}
+
+  /// Adds one. Returns who has to go for it; already removed here.
+  [[nodiscard]] std::optional<Id> add(Id id, const std::string& address);
+  /// Removes one that is known now, or gone; fine where it is neither.
+  void remove(Id id);
+  /// Returns who goes where descriptors run out; already removed here. None where there is no stranger.
+  [[nodiscard]] std::optional<Id> give_up_one();
+
+  /// Returns how many there are.
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+
+ private:
+  // The oldest; of `address` only, unless that is empty.
+  std::optional<Id> take_oldest(const std::string& address);
+
+  Limits limits_;
+  std::map<Id, std::string> all_;  // whence they came
+  std::unordered_map<std::string, std::size_t> of_address_;
+};
+
+/// How many connections of each kind a server keeps. Who is over its own limit has to go, and no other kind.
+struct DoorLimits {
+  Strangers::Limits strangers = {};  ///< who has proved nothing
+  std::size_t knocked = 256;         ///< knows the token, and its connection is about to be encrypted
+  std::size_t known = 640;           ///< clients
+};
+
+/// Returns limits so low that a process with `open_files` allowed keeps some of them for its own work.
+[[nodiscard]] DoorLimits door_limits(std::uint64_t open_files);
+
+/// Returns the address as a stranger's: of IPv6 the first four groups, since one machine has all addresses that begin
+/// so.
+[[nodiscard]] std::string stranger_address(const std::string& address);
+
+}  // namespace lockstep::store
+
+#pragma GCC visibility pop

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks' way to each other over TCP.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/network/transport.h"
+#include "comm/network/wire.h"
+
+namespace lockstep::comm {
+
+/// How the ranks of a job reach each other over a network.
+struct TcpOptions {
+  std::string store_host;                ///< says which of this host's addresses the others can reach
+  std::chrono::milliseconds timeout{0};  ///< until all are connected
+  Wire wire = Wire::kAuto;               ///< the same on every rank
+  std::string token;                     ///< the secret that opens the store; empty: there is none
+};
+
+/// Makes the ranks' way to each other, who find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
+/// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names another interface than the one that leads to the store. Rank 0 says
+/// what it chose when it first connects.
+/// Collective: no.  Blocks: no.
+[[nodiscard]] std::shared_ptr<Network> make_tcp_network(World world, const TcpOptions& options);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// For builds without the headers of UCX.
+#include "comm/backends/ucx/ucx.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+std::string ucx_version() { return ""; }
+
+std::vector<std::string> ucx_devices() { return {}; }
+
+std::shared_ptr<Network> make_ucx_network(World /*world*/, const std::string& /*store_host*/) {
+  throw UsageError("this build has no UCX", "configure where libucx-dev is installed, or leave --wire ucx out");
+}
+
+}  // namespace lockstep::comm

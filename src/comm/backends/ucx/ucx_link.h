@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of one purpose between some ranks, who meet in the store; private to this folder.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/backends/ucx/ucx_worker.h"
+#include "comm/network/network_state.h"
+
+namespace lockstep::comm {
+
+/// What all links of a group share.
+struct UcxShared {
+  UcxShared(World world, std::string host) : state(std::move(world)), store_host(std::move(host)) {}
+
+  /// Made at the first call. Throws: ResourceError, UsageError for the interface. Thread-safe: yes.
+  [[nodiscard]] std::shared_ptr<UcxContext> context();
+
+  NetworkState state;
+  const std::string store_host;
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<UcxContext> context_;
+};
+
+/// Its worker is made, and its address told, at the first message. One thread at a time.
+class UcxLink {
+ public:
+  /// `label`: the same on all ranks of the link, and no other's.
+  UcxLink(std::shared_ptr<UcxShared> shared, const std::string& label);
+
+  /// As Transport::exchange().
+  void carry(const std::vector<Message>& sends, const std::vector<Message>& receives, const Collective& collective);
+
+  [[nodiscard]] UcxShared& shared() const noexcept { return *shared_; }
+
+ private:
+  [[nodiscard]] std::string key(int rank) const;
+  void open();
+  [[nodiscard]] std::optional<int> run(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                                       const Collective& collective, const std::atomic<bool>& stop);
+  [[nodiscard]] bool meet(int peer, const Collective& collective, const std::atomic<bool>& stop);
+  [[nodiscard]] bool has_failed() const;
+
+  const std::shared_ptr<UcxShared> shared_;
+  const std::string prefix_;
+  std::unique_ptr<UcxWorker> worker_;  ///< null before the first message
+  bool is_broken_ = false;
+};
+
+}  // namespace lockstep::comm

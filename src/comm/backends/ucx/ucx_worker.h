@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one thread at a time says to some ranks through UCX; private to this folder.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/backends/ucx/ucx_library.h"
+#include "comm/network/transport.h"
+
+namespace lockstep::comm {
+
+/// UCX as this process uses it: which devices and which transports.
+class UcxContext {
+ public:
+  struct Settings {
+    std::string devices;  ///< "mlx5_0:1,eth0"; empty: all
+    int peers = 0;        ///< about so many ranks are connected at last
+  };
+
+  /// Throws: ResourceError.
+  explicit UcxContext(const Settings& settings);
+  ~UcxContext();
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+
+  [[nodiscard]] ucp_context_h get() const noexcept { return context_; }
+
+ private:
+  ucp_context_h context_ = nullptr;
+};
+
+/// A worker of UCX with an endpoint for each rank that it knows. Between two ranks messages match in order.
+/// Thread-safe: wake() alone; all else by one thread at a time.
+class UcxWorker {
+ public:
+  /// `rank`: this process's. Throws: ResourceError.
+  UcxWorker(std::shared_ptr<UcxContext> context, int rank);
+  /// Sends what is still under way, for a short time.
+  ~UcxWorker();
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+
+  /// What others give to add().
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  [[nodiscard]] bool knows(int peer) const { return endpoints_.count(peer) != 0; }
+  /// Begins to connect. Throws: PeerError where UCX knows no way to that address.
+  void add(int peer, const std::string& address);
+
+  /// Sends and receives all, in both directions at once. Returns the rank on whose account that did not succeed; none:
+  /// it did. After a failure, or once `stop` is true, messages may still be under way: only drop() may follow.
+  /// Blocks: until then.
+  [[nodiscard]] std::optional<int> carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                                         const std::atomic<bool>& stop);
+  /// Makes carry() look at `stop`.
+  void wake() noexcept;
+
+  /// Ends everything at once: nothing reads or writes the messages' memory any more.
+  void drop() noexcept;
+
+ private:
+  struct Endpoint {
+    ucp_ep_h handle = nullptr;
+    bool failed = false;
+  };
+
+  /// A message under way.
+  struct Operation {
+    UcxWorker* worker = nullptr;
+    const Endpoint* endpoint = nullptr;
+    int rank = 0;
+    std::size_t bytes = 0;
+    void* request = nullptr;
+    ucs_status_t status = UCS_INPROGRESS;
+  };
+
+  static void on_error(void* endpoint, ucp_ep_h handle, ucs_status_t status);
+  static void on_sent(void* request, ucs_status_t status, void* operation);
+  static void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation);
+
+  void begin(const Message& message, bool receiving);
+  void end(Operation& operation, ucs_status_t status) noexcept;
+  void wait(const std::atomic<bool>& stop);
+  void sleep();
+  [[nodiscard]] std::optional<int> suspect() const;
+  void free_requests() noexcept;
+  void close(bool by_force) noexcept;
+  void finish_closing(std::vector<void*>& requests) noexcept;
+
+  const Ucp& ucp_;
+  const std::shared_ptr<UcxContext> context_;
+  const int rank_;
+  ucp_worker_h worker_ = nullptr;
+  int events_ = -1;  ///< of UCX; readable where it has something to do
+  std::string address_;
+  std::map<int, Endpoint> endpoints_;
+  std::vector<Operation> operations_;
+  std::size_t left_ = 0;     ///< operations that have not ended
+  bool has_failed_ = false;  ///< an operation or an endpoint
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over a transport: who brings something sends each other one the elements that he combines, in one
+// exchange; a second one shares the results. Reduce-scatter by direct exchange, then all-gather: 2 (W-1)/W of the
+// bytes.
+#pragma once
+
+#include <vector>
+
+#include "comm/core/tree_reduce.h"
+#include "comm/network/transport.h"
+
+namespace lockstep::comm {
+
+/// A rank that brings rows, the elements that it combines, and the replicas that its rows sum.
+struct Contributor {
+  int rank = 0;
+  ElementRange range;
+  std::vector<ReplicaSpan> rows;
+};
+
+struct ExchangeReduce {
+  std::vector<Contributor> contributors;  ///< from left to right in the tree
+  Reduction reduction;
+  std::size_t leaf_bytes = 1;    ///< bytes of an element of the rows
+  std::size_t result_bytes = 1;  ///< bytes of an element of the result
+  const std::byte* rows = nullptr;
+  std::size_t row_bytes = 0;    ///< bytes from one of this rank's rows to the next
+  std::byte* output = nullptr;  ///< the place of element `range.begin` of this rank's result; may be in its first row
+};
+
+/// What ranks tell each other in the exchange that carries their rows, before them.
+struct Preamble {
+  std::vector<Message> sends = {};
+  std::vector<Message> receives = {};
+};
+
+/// Combines this rank's range over all contributors, each part of it as soon as all have brought it; `scratch` keeps
+/// what was received and grows with need. Blocks: yes.  Throws: as Transport::exchange.
+void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
+                         std::vector<std::byte>& scratch);
+
+/// Brings this rank all rows, after the preamble, and combines none. Only where every rank combines everything
+/// (is_one_pass()) and the ranks are few (is_large()). Blocks: yes.  Throws: as Transport::exchange.
+[[nodiscard]] std::vector<TreeLeaf> exchange_rows(Transport& transport, const ExchangeReduce& job,
+                                                  const Collective& collective, std::vector<std::byte>& scratch,
+                                                  const Preamble& preamble);
+
+/// Sends this rank's combined range to all contributors, and receives theirs. `base` is the place of element 0.
+void share_ranges(Transport& transport, const ExchangeReduce& job, const Collective& collective, std::byte* base);
+
+/// Returns the ranges of `count` contributors that combine `numel` elements together; each one combines everything
+/// where that is less work than a second exchange.
+[[nodiscard]] std::vector<ElementRange> ranges_for_all(std::int64_t numel, std::size_t bytes, int count);
+
+/// Returns true where ranges_for_all() gave everything to each contributor.
+[[nodiscard]] bool is_one_pass(std::size_t bytes);
+
+}  // namespace lockstep::comm

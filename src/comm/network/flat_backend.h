@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// All collectives over a transport, every rank to every other: what ranks without shared memory use.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/network/exchange_reduce.h"
+#include "comm/network/transport.h"
+
+namespace lockstep::comm {
+
+class FlatBackend final : public Backend {
+ public:
+  explicit FlatBackend(std::shared_ptr<Transport> transport);
+  std::string name() const override { return transport_->name(); }
+  std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
+  at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override;
+  void abort(const std::string& reason) noexcept override;
+  void leave() noexcept override {}
+
+  /// Moves, where the ranks have compared their calls already.
+  void move_compared(const Collective& collective);
+
+  void meet(const Collective& collective) override;
+  void reduce(const Collective& collective) override;
+  void move(const Collective& collective) override;
+
+ private:
+  void reduce_at_once(const Collective& collective);
+  [[nodiscard]] ExchangeReduce plan_reduction(const Collective& collective) const;
+
+  std::shared_ptr<Transport> transport_;
+  std::vector<int> all_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace lockstep::comm
