@@ -7,6 +7,7 @@ Run with any Python 3. The hashes of the packed files are zero: the fuzzer reads
 TARGET/hostile is what scripts/trials/attacks/files.py attacks with, in small.
 """
 import gzip
+import hmac
 import importlib.util
 import io
 import json
@@ -181,6 +182,47 @@ def hostile_numbers():
                         {"a.png": FILES.png(8, 8), "a.json": text.encode()})
 
 
+def lengthened(words: list[bytes]) -> bytes:
+    return b"".join(text(word) for word in words)
+
+
+def hello(wire: bytes) -> bytes:
+    """The first words of rank 1 to rank 0, with the key of wire_targets.cpp."""
+    key = hmac.digest(b"a token that no input holds", lengthened([b"lswire1", b"seed"]), "sha256")
+    clear = b"lswire1" + wire + struct.pack("<IIQ", 1, 0, 7) + b"c" * 32
+    return clear + hmac.digest(key, lengthened([b"hello", clear, b"L" * 32]), "sha256")
+
+
+def client_hello() -> bytes:
+    """Of TLS 1.3 with the ranks' name of their key, and a binder by somebody who does not know it."""
+    def extension(number, content):
+        return struct.pack(">HH", number, len(content)) + content
+    identity = struct.pack(">H", 8) + b"lockstep" + bytes(4)
+    share = struct.pack(">HH", 0x1D, 32) + b"\x09" + bytes(31)
+    extensions = (extension(43, b"\x02\x03\x04") + extension(10, b"\x00\x02\x00\x1d") + extension(45, b"\x01\x01")
+                  + extension(51, struct.pack(">H", len(share)) + share)
+                  + extension(41, struct.pack(">H", len(identity)) + identity + b"\x00\x21\x20" + bytes(32)))
+    body = b"\x03\x03" + bytes(range(32)) + b"\x00" + b"\x00\x02\x13\x01" + b"\x01\x00"
+    body += struct.pack(">H", len(extensions)) + extensions
+    message = b"\x01" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + struct.pack(">H", len(message)) + message
+
+
+def wires():
+    def frame(number, size):
+        return b"LSRF" + struct.pack("<IQ", number, size) + bytes(i % 251 for i in range(size))
+    for name, wire in (("encrypted", b"t"), ("plain", b"p")):
+        write(f"wire_hello/{name}", hello(wire))
+    write("wire_opening/answer", bytes(range(64)))
+    write("wire_opening/same", bytes(16))  # changes nothing
+    write("wire_frames/both", b"\x00" + frame(0, 40) + frame(1, 4096))
+    write("wire_frames/another_length", b"\x00" + frame(0, 40) + frame(1, 4095))
+    write("wire_frames/another_number", b"\x00" + frame(0, 40) + frame(2, 4096))
+    write("wire_frames/endless", b"\x00" + frame(0, 40) + b"LSRF" + struct.pack("<IQ", 1, 2 ** 64 - 1))
+    write("wire_frames/called", b"\x03" + client_hello())
+    write("wire_frames/calling", b"\x01" + b"\x15\x03\x03\x00\x02\x02\x28")  # an alert
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(__doc__)
@@ -193,3 +235,4 @@ if __name__ == "__main__":
     checkpoints()
     hostile_pictures()
     hostile_numbers()
+    wires()

@@ -75,4 +75,13 @@ void http_request(std::string_view bytes);
 /// Lines in turn as Host, Origin, Authorization and path, as the page reads them.
 void page_words(std::string_view bytes);
 
+// wire_targets.cpp: what comes over a connection between two ranks, from an end that does not know the key
+
+void wire_hello(std::string_view bytes);  ///< the first words, as they are and as changes of right ones
+/// Both ends of an opening, fed with such bytes in pieces, and with each other's words changed: neither opens.
+void wire_opening(std::string_view bytes);
+/// The first byte chooses plain or TLS; the others come in the place of messages or of the handshake. Nothing is
+/// written but into the room of the message that is awaited.
+void wire_frames(std::string_view bytes);
+
 }  // namespace lockstep::fuzz

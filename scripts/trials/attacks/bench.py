@@ -39,6 +39,10 @@ class Hung(AssertionError):
     pass
 
 
+class CannotTry(Exception):
+    """The trial needs what is not there."""
+
+
 class Bench:
     def __init__(self, programs: pathlib.Path, folder: pathlib.Path):
         self.programs = programs
