@@ -84,7 +84,7 @@ struct CaptioningConfig final : TrainConfig {
 /// program's settings, each with the file and line it comes from.
 ///
 /// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may stand
-/// beside them, and win. What is not in the file keeps this program's default. One note lists the keys that have no
+/// beside them, and win. A key that the file lacks keeps this program's default. One note lists the keys that have no
 /// meaning here. No pickle is read: captions and document frequencies of .pkl files are left out, with a note that says
 /// what to give instead.
 ///

@@ -37,8 +37,8 @@ struct InterfaceChoice {
 /// Returns the addresses of all interfaces that are up, the loopback's last.
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
-/// Returns the ports of InfiniBand and RoCE devices that are active, as UCX and NCCL call them: "mlx5_0:1". `devices`
-/// is the folder where the kernel describes them; none where there is no such folder.
+/// Returns the active ports of InfiniBand and RoCE devices, as UCX and NCCL call them: "mlx5_0:1". The kernel describes
+/// devices in the folder `devices`. Returns no port if the folder does not exist.
 [[nodiscard]] std::vector<std::string> list_fabric_ports(
     const std::filesystem::path& devices = "/sys/class/infiniband");
 

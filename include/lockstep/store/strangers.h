@@ -31,9 +31,9 @@ class Strangers {
 
   /// Adds one. Returns who has to go for it; already removed here.
   [[nodiscard]] std::optional<Id> add(Id id, const std::string& address);
-  /// Removes one that is known now, or gone; fine where it is neither.
+  /// Removes a connection that has proved itself or has closed. Does nothing if it is not in the list.
   void remove(Id id);
-  /// Returns who goes where descriptors run out; already removed here. None where there is no stranger.
+  /// Removes and returns the oldest stranger, for when descriptors run out; nothing if there is none.
   [[nodiscard]] std::optional<Id> give_up_one();
 
   /// Returns how many there are.

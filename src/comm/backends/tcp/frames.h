@@ -54,8 +54,8 @@ class FrameReceiver {
 
   /// Takes the next message into `data`.
   void expect(std::byte* data, std::size_t bytes);
-  /// Receives a part of what is there. Returns true where anything came. Throws: ConnectionLost where it is no message,
-  /// WrongLength where it is one of another length than expected.
+  /// Receives some of the bytes that have arrived. Returns true if there were any. Throws: ConnectionLost if they are
+  /// no message, WrongLength if the message has another length than expected.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return awaited_.empty(); }
 

@@ -27,7 +27,7 @@ struct UcxShared {
   std::shared_ptr<UcxContext> context_;
 };
 
-/// Its worker is made, and its address told, at the first message. One thread at a time.
+/// The first message makes its worker and publishes the address. One thread uses it at a time.
 class UcxLink {
  public:
   /// `label`: the same on all ranks of the link, and no other's.

@@ -154,7 +154,7 @@ void UcxWorker::begin(const Message& message, bool receiving) {
                         UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   params.user_data = &operation;
-  // A worker serves one purpose, so that the sender's rank is all that tells messages apart.
+  // A worker serves one purpose, so the sender's rank is enough as the tag.
   ucs_status_ptr_t request = nullptr;
   if (receiving) {
     params.cb.recv = on_received;
