@@ -135,9 +135,10 @@ std::map<std::string, double> printed_metrics(const std::string& text) {
 }
 
 struct RecipeCase {
-  const char* name;  ///< of the recipe, with its preset
-  const char* data;  ///< to evaluate on
-  double tolerance;  ///< of each metric: a near tie falls otherwise where sums are rounded otherwise
+  const char* name;   ///< of the recipe, with its preset
+  const char* train;  ///< to train on; null: the preset's
+  const char* data;   ///< to evaluate on
+  double tolerance;   ///< of each metric: a near tie falls otherwise where sums are rounded otherwise
 };
 
 class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};
@@ -146,7 +147,9 @@ TEST_P(RecipeOnAGpu, TrainsThereAndItsWeightsMeanTheSameOnTheCpu) {
   LOCKSTEP_NEEDS_GPU();
   const RecipeCase& one = GetParam();
   const TempDir home;
-  const ProcessResult trained = lockstep({"train", one.name, "--run-dir", "run", "--device", "cuda"}, home.path());
+  Words train{"train", one.name, "--run-dir", "run", "--device", "cuda"};
+  if (one.train != nullptr) train.insert(train.end(), {"--set", "data.train=" + std::string(one.train)});
+  const ProcessResult trained = lockstep(train, home.path());
   ASSERT_EQ(trained.code, 0) << trained.err << trained.out;
   const std::vector<double> losses = epoch_losses(home / "run");
   ASSERT_GE(losses.size(), 3U) << trained.out;
@@ -168,9 +171,9 @@ TEST_P(RecipeOnAGpu, TrainsThereAndItsWeightsMeanTheSameOnTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, RecipeOnAGpu,
-                         ::testing::Values(RecipeCase{"detection:smoke", "scenes:60:2:few", 0.02},
-                                           RecipeCase{"segmentation:smoke", "scenes:24:2:few", 0.005},
-                                           RecipeCase{"captioning:smoke", "scenes:60:2", 0.02}),
+                         ::testing::Values(RecipeCase{"detection:smoke", "scenes:320:1:few", "scenes:60:2:few", 0.02},
+                                           RecipeCase{"segmentation:smoke", nullptr, "scenes:24:2:few", 0.005},
+                                           RecipeCase{"captioning:smoke", nullptr, "scenes:60:2", 0.02}),
                          [](const auto& test) {
                            const std::string name = test.param.name;
                            return name.substr(0, name.find(':'));
