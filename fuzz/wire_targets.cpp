@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "comm/backends/tcp/connection.h"
-#include "comm/network/wrong_length.h"
+#include "lockstep/wire/circle.h"
 #include "targets.h"
+#include "wire/connection.h"
 
 namespace lockstep::fuzz {
 namespace wire_targets {
 namespace {
 
-using namespace comm::tcp;
+using namespace wire;
 
 const std::string kListener(kNonceBytes, 'L');
 const Route kRoute{"10.0.0.1 40000", "10.0.0.2 50000"};
@@ -107,7 +107,7 @@ void run_frames(Connection& connection) {
   try {
     while (connection.step()) continue;
   } catch (const ConnectionLost&) {
-  } catch (const comm::WrongLength&) {
+  } catch (const WrongLength&) {
   }
   require(connection.received() <= kSmall + kLarge);
   const auto is_guard = [](std::byte byte) { return byte == kGuard; };

@@ -30,7 +30,7 @@ ALLOWED = {
     "src/nn/script/torchscript.cpp": ("std::locale::global(",),       # libtorch's own writer obeys the locale
     "src/base/yaml_text.cpp": (),
     "src/dashboard/process.cpp": ("words >> use.state",),             # a letter
-    "src/launch/doctor/links.cpp": ("words >> peer.host.address",),   # texts and a port
+    "src/launch/doctor/links.cpp": ("words >> host.address",),   # texts and a port
     "src/launch/doctor/machine_facts.cpp": (">> clock.source",),      # a text
     "src/launch/doctor/network_facts.cpp": (">> ports.ephemeral_low",),  # whole numbers
 }

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/handshake.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <sys/random.h>
 
-#include <array>
 #include <mutex>
 #include <utility>
 
@@ -18,20 +14,6 @@ namespace {
 
 constexpr std::string_view kKnockLabel = " knock ";
 constexpr int kKnockRounds = 65'536;
-
-std::string hmac(std::string_view key, std::string_view words) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  if (::HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-             reinterpret_cast<const unsigned char*>(words.data()), words.size(), digest.data(), &size) == nullptr) {
-    throw InternalError("OpenSSL cannot compute HMAC-SHA256");
-  }
-  return {digest.begin(), digest.begin() + size};
-}
-
-bool are_equal(std::string_view proof, std::string_view right) {
-  return proof.size() == right.size() && ::CRYPTO_memcmp(proof.data(), right.data(), right.size()) == 0;
-}
 
 std::string make_knock_key(const std::string& token) {
   const std::string salt = std::string(kMagic).append(kKnockLabel);
@@ -46,14 +28,6 @@ std::string make_knock_key(const std::string& token) {
 }
 
 }  // namespace
-
-std::string make_nonce() {
-  std::string bytes(kNonceBytes, '\0');
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw InternalError("the system's random generator gave no bytes");
-  }
-  return bytes;
-}
 
 std::string prove(std::string_view token, Side side, const Nonces& nonces) {
   // The version and who speaks, then numbers of fixed length: no two sets of words give the same bytes.

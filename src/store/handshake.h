@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::store {
+#include "lockstep/store/proof.h"
 
-inline constexpr std::size_t kNonceBytes = 32;
+namespace lockstep::store {
 
 /// Who speaks: a proof of one side is none of the other, so that nobody can send it back.
 enum class Side { kClient, kServer };
@@ -19,9 +19,6 @@ struct Nonces {
   std::string server;
   std::string binding = {};  ///< of the encrypted connection; empty: it is not encrypted
 };
-
-/// Random bytes that were never used before.
-[[nodiscard]] std::string make_nonce();
 
 /// 32 bytes that only who knows `token` can make, for these two nonces only.
 [[nodiscard]] std::string prove(std::string_view token, Side side, const Nonces& nonces);

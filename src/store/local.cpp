@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store inside a process, the prefixed view of a store, and the token.
-#include <sys/random.h>
-
+// The store inside a process, and the prefixed view of a store.
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -135,18 +133,5 @@ std::string attempt_prefix(int restart_count) {
 }
 
 std::shared_ptr<Store> make_local_store() { return std::make_shared<LocalStore>(); }
-
-std::string make_token() {
-  unsigned char bytes[32];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    throw InternalError("the system's random generator gave no bytes");
-  }
-  std::string token;
-  for (const unsigned char byte : bytes) {
-    token += "0123456789abcdef"[byte >> 4U];
-    token += "0123456789abcdef"[byte & 15U];
-  }
-  return token;
-}
 
 }  // namespace lockstep

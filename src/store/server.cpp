@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's server: one thread, one connection object per client, waits kept here so that no client polls.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -43,6 +44,9 @@ store::DoorLimits use_file_limit() {
   return store::door_limits(limit.rlim_cur);
 }
 
+// A program that this one starts shall hold neither the port nor the clients' connections beyond its end.
+void close_on_exec(int socket) { (void)::fcntl(socket, F_SETFD, FD_CLOEXEC); }
+
 tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) {
   std::error_code problem;
   const auto found =
@@ -54,6 +58,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   const tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor acceptor(io);
   acceptor.open(endpoint.protocol());
+  close_on_exec(acceptor.native_handle());
   acceptor.set_option(asio::socket_base::reuse_address(true));
   acceptor.bind(endpoint, problem);
   if (!problem) acceptor.listen(asio::socket_base::max_listen_connections, problem);
@@ -128,6 +133,7 @@ class StoreServer::Impl {
     tcp::endpoint peer;
     auto socket = acceptor_.accept(peer, problem);
     if (problem) return problem;
+    close_on_exec(socket.native_handle());
     try {
       state_.arrived(std::make_shared<Connection>(std::move(socket), state_, Connection::From::kNetwork),
                      peer.address().to_string());

@@ -149,14 +149,16 @@ class HostsCommand(unittest.TestCase):
             # Not the time until the other host has done with a third one, which is some 700 ms.
             self.assertLess(link["round_trip_us"], 100_000)
             self.assertGreater(link["gbit_per_s"], 0.05)
+            self.assertEqual((link["wire"], link["other_wire"]), ("tls", "plain"))
+            self.assertGreater(link["other_gbit_per_s"], 0.05)
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_nothing_is_left()
 
     def test_the_doctor_names_a_link_that_a_firewall_closes(self):
-        second = ["ip", "netns", "exec", self.network.names[1]]
-        # A route into nothing: host 1 no longer reaches host 2, and both still reach rank 0.
-        subprocess.run([*second, "ip", "route", "add", "unreachable", f"{self.network.address(2)}/32"], check=True)
-        self.addCleanup(subprocess.run, [*second, "ip", "route", "delete", "unreachable", f"{self.network.address(2)}/32"],
+        third = ["ip", "netns", "exec", self.network.names[2]]
+        # A route into nothing: host 2, which calls host 1 as its ranks would, no longer reaches it; both still reach rank 0.
+        subprocess.run([*third, "ip", "route", "add", "unreachable", f"{self.network.address(1)}/32"], check=True)
+        self.addCleanup(subprocess.run, [*third, "ip", "route", "delete", "unreachable", f"{self.network.address(1)}/32"],
                         check=True)
         code, output, errors = self.run_hosts(self.hosts("", "", ""), [BIN / "lockstep", "doctor"])
         self.assertEqual(code, 69, errors)

@@ -31,6 +31,7 @@
 #include "support/carriers.h"
 #include "support/run_ranks.h"
 #include "support/shell.h"
+#include "support/torch_python.h"
 #include "support/tree_model.h"
 
 namespace lockstep {
@@ -408,13 +409,12 @@ TEST(Launch, UnderTorchrunJoinsItsStore) {
       env::get("LOCKSTEP_PEERS").value_or(std::string(LOCKSTEP_TEST_SOURCE_DIR) + "/../shared/peers");
   const auto torchrun = peers / "torchrun.py";
   if (!std::filesystem::exists(torchrun)) GTEST_SKIP() << "there is no " << torchrun << " (set LOCKSTEP_PEERS)";
-  if (run_shell("/usr/bin/python3 -c 'import torch.distributed.run'").code != 0) {
-    GTEST_SKIP() << "python3-torch is not installed";
-  }
-  const Output output = run_shell(fmt::format(
-      "LOCKSTEP_TEST_BODY={0} /usr/bin/python3 {1} --nproc_per_node 2 --master_port {2} --monitor_interval 0.1 "
-      "--no_python {3} --gtest_filter={0}",
-      current_test(), torchrun.string(), testing::free_port(), this_program()));
+  const std::string python = testing::python_of_this_torch();
+  if (python.empty()) GTEST_SKIP() << "no python3 has torch " << LOCKSTEP_TEST_TORCH_VERSION;
+  const Output output = run_shell(
+      fmt::format("LOCKSTEP_TEST_BODY={0} '{4}' {1} --nproc_per_node 2 --master_port {2} --monitor_interval 0.1 "
+                  "--no_python {3} --gtest_filter={0}",
+                  current_test(), torchrun.string(), testing::free_port(), this_program(), python));
   EXPECT_EQ(output.code, 0) << output.text;
   EXPECT_THAT(output.text, HasSubstr("sum is right on rank 0 of 2 over shm"));
   EXPECT_THAT(output.text, HasSubstr("sum is right on rank 1 of 2 over shm"));

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What concerns UCX alone; the tests of collectives, hosts and failures run over it too.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
@@ -20,9 +23,11 @@
 namespace lockstep {
 namespace ucx_test {
 
+using ::testing::ContainsRegex;
 using testing::current_test;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::RankProcesses;
 
@@ -124,6 +129,57 @@ TEST_F(Ucx, GoesOnWhereARankWasStoppedInTheMiddle) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   for (const auto& end : ranks.wait()) EXPECT_EQ(end.code, 0) << end.log;
+}
+
+/// Where the sockets of the network lead that a program inherits which this one starts.
+std::vector<int> inherited_ports() {
+  std::vector<int> ports;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) != 0 || own.ss_family != AF_INET) continue;
+    if ((fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0)
+      ports.push_back(ntohs(reinterpret_cast<const sockaddr_in&>(own).sin_port));
+  }
+  return ports;
+}
+
+TEST_F(Ucx, LeavesNoConnectionToProgramsThatARankStarts) {
+  testing::run_ranks(
+      current_test(),
+      [](Job& job) {
+        for (int i = 0; i < 5; ++i) job.group().all_reduce(at::full({1 << 18}, 1.0)).wait();
+        EXPECT_EQ(job.backend(), "ucx");
+        EXPECT_THAT(inherited_ports(), IsEmpty());
+      },
+      two());
+}
+
+/// Ends this process's connections, but not that with the store.
+void shut_connections() {
+  const std::string store = env::get("LOCKSTEP_STORE").value_or("");
+  const int port = std::stoi(store.substr(store.rfind(':') + 1));
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || peer.ss_family != AF_INET) continue;
+    if (ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port) != port) shutdown(fd, SHUT_RDWR);
+  }
+}
+
+TEST_F(Ucx, SaysWhyAConnectionWasLostWhoseRankLives) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        const at::Tensor values = at::full({1 << 18}, 1.0);
+        job.group().all_reduce(values).wait();
+        if (job.rank() == 1) shut_connections();
+        job.group().all_reduce(values).wait();
+      },
+      two());
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[0].code, 75) << ends[0].log;
+  EXPECT_THAT(ends[0].log + ends[1].log, ContainsRegex("was lost, though its process lives: [A-Z][a-z]+"));
 }
 
 /// The user's own choice of devices goes before ours.

@@ -26,11 +26,8 @@ class RecordingTransport final : public comm::Transport {
  public:
   explicit RecordingTransport(int ranks) { world_.size = ranks; }
 
-  std::string name() const override { return "recording"; }
   bool tells_wrong_lengths() const noexcept override { return true; }
   const comm::World& world() const override { return world_; }
-  std::unique_ptr<comm::Runner> open_channel(int /*peer*/, bool /*sending*/) override { return nullptr; }
-  void abort() noexcept override {}
 
   void exchange(const std::vector<comm::Message>& sends, const std::vector<comm::Message>& receives,
                 const comm::Collective& /*collective*/) override {
@@ -52,10 +49,24 @@ class RecordingTransport final : public comm::Transport {
   comm::World world_;
 };
 
+class RecordingNetwork final : public comm::Network {
+ public:
+  explicit RecordingNetwork(std::shared_ptr<comm::Transport> transport) : transport_(std::move(transport)) {}
+
+  std::string name() const override { return "recording"; }
+  const comm::World& world() const override { return transport_->world(); }
+  std::shared_ptr<comm::Transport> connect(const std::string& /*label*/) override { return transport_; }
+  void report_death(int /*suspect*/) noexcept override {}
+  void abort() noexcept override {}
+
+ private:
+  const std::shared_ptr<comm::Transport> transport_;
+};
+
 /// What comm does for an all_reduce of `bytes`; for a barrier without.
 Exchanges made(int ranks, std::int64_t bytes) {
   const auto transport = std::make_shared<RecordingTransport>(ranks);
-  comm::FlatBackend backend(transport);
+  comm::FlatBackend backend(std::make_shared<RecordingNetwork>(transport));
   std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float));
   auto* const data = reinterpret_cast<std::byte*>(values.data());
   comm::Collective collective{.bytes = values.size() * sizeof(float), .item_bytes = sizeof(float), .data = data};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store: what it keeps, how it is asked, and on which interface.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -343,6 +344,22 @@ TEST(StoreServer, ClientsThatSendGarbageOrDieDisturbNobody) {
   }
   server.client()->set("key", "value");
   EXPECT_EQ(waiting.get(), "value");
+}
+
+TEST(StoreServer, LeavesNoSocketToProgramsThatItsProcessStarts) {
+  Server server;
+  const RawClient client(server.address().port);
+  EXPECT_TRUE(client.shake_hands(server.address().token));
+  int sockets = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in own{};
+    socklen_t size = sizeof own;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) != 0 || own.sin_family != AF_INET) continue;
+    if (ntohs(own.sin_port) != server.address().port) continue;
+    ++sockets;
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << "descriptor " << fd;
+  }
+  EXPECT_EQ(sockets, 2);
 }
 
 TEST(StoreServer, TellsAStrangerNothing) {

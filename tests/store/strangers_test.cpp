@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/store/presence.h"
+#include "lockstep/store/proof.h"
 #include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
 #include "lockstep/store/strangers.h"
@@ -27,6 +28,13 @@ namespace lockstep::store {
 namespace strangers_test {
 
 using std::chrono::milliseconds;
+
+TEST(Proofs, AreOfBytesThatGoThereAndBackAsHexadecimal) {
+  const std::string bytes("\x00\x7f\xff", 3);
+  EXPECT_EQ(to_hex(bytes), "007fff");
+  EXPECT_EQ(from_hex("007fff"), bytes);
+  EXPECT_EQ(from_hex("zz"), "");
+}
 
 TEST(Strangers, OfOneAddressTakeNoPlaceOfAnother) {
   Strangers strangers({.of_an_address = 2, .in_all = 10});

@@ -294,11 +294,16 @@ LinkFacts two_hosts(const Link& link) {
 }
 
 TEST(LinkReport, AGoodLinkHasNoHint) {
-  const LinkFacts facts = two_hosts({.from = 0, .to = 1, .round_trip_us = 85, .bytes_per_s = 1.1e9});
+  const LinkFacts facts =
+      two_hosts({.from = 0, .to = 1, .round_trip_us = 85, .bytes_per_s = 1.1e9, .other = {70, 1.2e9}});
   EXPECT_EQ(links_text(facts),
-            "from                      to                        round trip    bandwidth\n"
-            "------------------------  ------------------------  ----------  -----------\n"
-            "gpu-a (rank 0, 10.0.0.5)  gpu-b (rank 8, 10.0.0.6)       85 us  8.80 Gbit/s\n");
+            "from                      to                        tls round trip  tls bandwidth  plain round trip  "
+            "plain bandwidth\n"
+            "------------------------  ------------------------  --------------  -------------  ----------------  "
+            "---------------\n"
+            "gpu-a (rank 0, 10.0.0.5)  gpu-b (rank 8, 10.0.0.6)           85 us    8.80 Gbit/s             70 us      "
+            "9.60 Gbit/s\n"
+            "the ranks use tls (--wire, LOCKSTEP_WIRE)\n");
   EXPECT_FALSE(is_any_link_broken(facts));
 }
 
@@ -319,14 +324,27 @@ TEST(LinkReport, ABrokenLinkIsBad) {
   EXPECT_TRUE(is_any_link_broken(facts));
   EXPECT_THAT(links_text(facts), HasSubstr("-> 10.0.0.5 and 10.0.0.6: cannot connect: Connection refused. Every rank"));
   EXPECT_EQ(links_json(facts),
-            "{\"link\": \"tcp\", \"from\": \"10.0.0.5\", \"to\": \"10.0.0.6\", \"round_trip_us\": null, "
-            "\"gbit_per_s\": null, \"problem\": \"cannot connect: Connection refused\"}\n");
+            "{\"link\": \"tcp\", \"wire\": \"tls\", \"from\": \"10.0.0.5\", \"to\": \"10.0.0.6\", "
+            "\"round_trip_us\": null, \"gbit_per_s\": null, \"other_wire\": \"plain\", \"other_round_trip_us\": null, "
+            "\"other_gbit_per_s\": null, \"problem\": \"cannot connect: Connection refused\"}\n");
 }
 
 TEST(LinkReport, AFigureThatIsNoNumberIsNull) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(links_json(two_hosts({.from = 0, .to = 1, .round_trip_us = 90.25, .bytes_per_s = infinity})),
               HasSubstr("\"round_trip_us\": 90.2, \"gbit_per_s\": null,"));
+}
+
+TEST(LinkReport, TheWireOfTheRanksComesFirst) {
+  LinkFacts facts = two_hosts({.from = 0, .to = 1, .round_trip_us = 85, .bytes_per_s = 1.1e9});
+  facts.wire = "plain";
+  EXPECT_THAT(links_text(facts), HasSubstr("  plain round trip  plain bandwidth  tls round trip  tls bandwidth\n"));
+  EXPECT_THAT(links_text(facts), HasSubstr("\nthe ranks use plain (--wire, LOCKSTEP_WIRE)\n"));
+  EXPECT_THAT(links_json(facts), HasSubstr("\"wire\": \"plain\""));
+  EXPECT_THAT(links_json(facts), HasSubstr("\"other_wire\": \"tls\""));
+  facts.wire = "ucx";
+  EXPECT_THAT(links_text(facts), HasSubstr("\nthe ranks use ucx, which is not measured here\n"));
+  EXPECT_THAT(links_json(facts), HasSubstr("\"wire\": \"plain\""));
 }
 
 TEST(LinkReport, OneHostHasNoLink) {

@@ -40,9 +40,10 @@ struct MachineOptions {
 /// the disk is slow and the resolver does not answer.
 [[nodiscard]] view::MachineFacts read_machine(const MachineOptions& options);
 
-/// Measures round trips and bandwidth between all hosts of a job over TCP, on the interfaces that its ranks use.
+/// Measures round trips and bandwidth between all hosts of a job over the ranks' own wire, encrypted and plain, on the
+/// interfaces that its ranks use.
 /// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0, none on the others.
-/// Cost: about a second for each host.
+/// Cost: one and a half seconds for each host.
 /// Throws: UsageError where no launcher of ours serves a store; PeerError, TimeoutError, as the store does; IoError.
 [[nodiscard]] std::optional<view::LinkFacts> measure_links();
 

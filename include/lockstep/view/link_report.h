@@ -16,12 +16,19 @@ struct LinkHost {
   std::string address;  ///< at which the other ranks reach it
 };
 
+/// What was measured over one wire. A figure below 0 was not measured.
+struct LinkSpeed {
+  double round_trip_us = -1;  ///< median of small messages
+  double bytes_per_s = -1;    ///< in the slower direction
+};
+
 /// Between two hosts, by their places in LinkFacts::hosts. A figure below 0 was not measured.
 struct Link {
   int from = 0;               ///< place of the one host
   int to = 0;                 ///< place of the other
-  double round_trip_us = -1;  ///< median of small messages
-  double bytes_per_s = -1;    ///< in the slower direction
+  double round_trip_us = -1;  ///< median of small messages, over the ranks' wire
+  double bytes_per_s = -1;    ///< in the slower direction, over the ranks' wire
+  LinkSpeed other = {};       ///< over the other one of tls and plain
   std::string problem = {};   ///< why it could not be measured
 };
 
@@ -29,12 +36,14 @@ struct Link {
 struct LinkFacts {
   std::vector<LinkHost> hosts;  ///< by their first rank
   std::vector<Link> links;      ///< one for each two hosts
+  std::string wire = "tls";     ///< that of the ranks: "tls", "plain", or "ucx", in whose place plain is measured
 };
 
 /// Returns the table and below it a hint for each finding. It ends with a line end.
 [[nodiscard]] std::string links_text(const LinkFacts& facts);
 
-/// Returns an object a line: {"link", "from", "to", "round_trip_us", "gbit_per_s", "problem"}.
+/// Returns an object a line: {"link", "wire", "from", "to", "round_trip_us", "gbit_per_s", "other_wire",
+/// "other_round_trip_us", "other_gbit_per_s", "problem"}.
 [[nodiscard]] std::string links_json(const LinkFacts& facts);
 
 /// Some hosts cannot reach each other.

@@ -158,12 +158,6 @@ void ExchangeWatch::raise(int suspect) noexcept {
   }
 }
 
-std::optional<int> ExchangeWatch::ask() noexcept {
-  std::unique_lock lock(state_->mutex);
-  state_->ask(lock);
-  return state_->alarm;
-}
-
 std::optional<int> ExchangeWatch::alarm() const noexcept {
   const std::lock_guard lock(state_->mutex);
   return state_->alarm;

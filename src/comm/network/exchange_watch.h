@@ -47,9 +47,6 @@ class ExchangeWatch {
   /// Tells every rank of the group that `suspect` is gone. Only the first alarm counts.
   void raise(int suspect) noexcept;
 
-  /// Asks the store for an alarm now. Returns its suspect.
-  std::optional<int> ask() noexcept;
-
   /// Returns the suspect of the alarm, once this rank has heard of it.
   [[nodiscard]] std::optional<int> alarm() const noexcept;
 

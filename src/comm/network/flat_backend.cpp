@@ -25,18 +25,20 @@ void compare_over(Transport& transport, const Collective& collective, const std:
   }
 }
 
-FlatBackend::FlatBackend(std::shared_ptr<Transport> transport)
-    : transport_(std::move(transport)), all_(static_cast<std::size_t>(transport_->world().size)) {
+FlatBackend::FlatBackend(std::shared_ptr<Network> network)
+    : network_(std::move(network)),
+      transport_(network_->connect("ranks")),
+      all_(static_cast<std::size_t>(network_->world().size)) {
   std::iota(all_.begin(), all_.end(), 0);
 }
 
 std::unique_ptr<Runner> FlatBackend::open_channel(int peer, bool sending) {
-  return transport_->open_channel(peer, sending);
+  return make_network_channel(network_, peer, sending);
 }
 
 at::Tensor FlatBackend::allocate_bucket(std::int64_t numel, c10::ScalarType dtype) { return at::zeros({numel}, dtype); }
 
-void FlatBackend::abort(const std::string& /*reason*/) noexcept { transport_->abort(); }
+void FlatBackend::abort(const std::string& /*reason*/) noexcept { network_->abort(); }
 
 void FlatBackend::meet(const Collective& collective) { compare_over(*transport_, collective, all_); }
 

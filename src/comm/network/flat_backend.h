@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All collectives over a transport, every rank to every other: what ranks without shared memory use.
+// All collectives over a network, every rank to every other: what ranks without shared memory use.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace lockstep::comm {
 
 class FlatBackend final : public Backend {
  public:
-  explicit FlatBackend(std::shared_ptr<Transport> transport);
-  std::string name() const override { return transport_->name(); }
+  explicit FlatBackend(std::shared_ptr<Network> network);
+  std::string name() const override { return network_->name(); }
   std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
   at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override;
   void abort(const std::string& reason) noexcept override;
@@ -30,7 +30,8 @@ class FlatBackend final : public Backend {
   void reduce_at_once(const Collective& collective);
   [[nodiscard]] ExchangeReduce plan_reduction(const Collective& collective) const;
 
-  std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<Network> network_;
+  const std::shared_ptr<Transport> transport_;
   std::vector<int> all_;
   std::vector<std::byte> scratch_;
 };

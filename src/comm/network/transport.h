@@ -11,21 +11,16 @@
 
 #include "comm/core/backend.h"
 #include "comm/core/failure.h"
-#include "comm/network/wrong_length.h"
+#include "lockstep/wire/circle.h"
 
 namespace lockstep::comm {
 
-/// A message to or from one rank.
-struct Message {
-  int rank = 0;
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-};
+using wire::Message;
+using wire::WrongLength;
 
 class Transport {
  public:
   virtual ~Transport() = default;
-  [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual const World& world() const = 0;
 
   /// Sends and receives all of them. Between two ranks messages match in order. Messages of no bytes are left out.
@@ -46,32 +41,20 @@ class Transport {
     exchange(sends, receives, collective);
     if (arrived && !receives.empty()) arrived(receives.front().bytes);
   }
-
-  [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
-
-  /// Makes every later exchange of the group fail. Thread-safe: yes.
-  virtual void abort() noexcept = 0;
-};
-
-/// Ranks that connect with each other, and a label, the same on all of them, that no other circle of the group has.
-struct Circle {
-  std::vector<int> members;  ///< in ascending order, this rank among them; empty: all ranks
-  std::string label;
 };
 
 /// The ways of a group over sockets. W ranks that are all connected with each other have W squared connections, and
-/// take minutes to make them where W is 256; so ranks connect when they have something to say to each other.
+/// take minutes to make them where W is 256; so two ranks connect when they first have something to say to each other.
 class Network {
  public:
   virtual ~Network() = default;
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual const World& world() const = 0;
 
-  /// Connects the circle's members; messages name their ranks in the world.
-  /// Collective: over the members.  Blocks: until all are connected; where `collective` needs the connection, until its
-  /// end at most, else for the group's timeout.  Thread-safe: yes.
-  /// Throws: PeerError naming a rank that died meanwhile, TimeoutError naming those that did not come.
-  [[nodiscard]] virtual std::shared_ptr<Transport> connect(const Circle& circle, const Collective* collective) = 0;
+  /// Returns the way between the ranks that ask for the same `label`, of which one thread at a time uses it; messages
+  /// name ranks of the world.
+  /// Collective: no.  Blocks: briefly; a rank that does not come is a matter of the first exchange.  Thread-safe: yes.
+  [[nodiscard]] virtual std::shared_ptr<Transport> connect(const std::string& label) = 0;
 
   /// Answers the other ranks' question who died: not this rank, but `suspect`. Blocks: briefly, until they know.
   virtual void report_death(int suspect) noexcept = 0;
@@ -82,7 +65,7 @@ class Network {
 
 /// A channel to or from one rank, which connects with it when the first message goes. The ranks need not open it at the
 /// same time.
-[[nodiscard]] std::unique_ptr<Runner> make_distant_channel(std::shared_ptr<Network> network, int peer, bool sending);
+[[nodiscard]] std::unique_ptr<Runner> make_network_channel(std::shared_ptr<Network> network, int peer, bool sending);
 
 /// Compares the calls of `ranks`: among few in one exchange, among many in as many as the logarithm. Throws: UsageError
 /// where one of them called something else.

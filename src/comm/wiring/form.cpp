@@ -98,7 +98,7 @@ std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& wor
     return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(network), hosts);
   }
   if (world.rank == 0) log::note("using tcp inside the hosts too: {}", objection);
-  return std::make_unique<FlatBackend>(network->connect({{}, "ranks"}, nullptr));
+  return std::make_unique<FlatBackend>(std::move(network));
 }
 
 std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Membership& members, const World& world) {
@@ -111,8 +111,7 @@ std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Memb
         return make_hierarchy(meeting, world, hosts, ranks);
     }
   }
-  const auto network = make_network(world, meeting);
-  return std::make_unique<FlatBackend>(network->connect({{}, "ranks"}, nullptr));
+  return std::make_unique<FlatBackend>(make_network(world, meeting));
 }
 
 std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& members, const World& world,

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "launch/doctor/link_socket.h"
+#include "launch/doctor/link_meter.h"
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -19,6 +19,7 @@
 #include "lockstep/launch/doctor.h"
 #include "lockstep/store/interface_choice.h"
 #include "lockstep/store/store.h"
+#include "lockstep/wire/circle.h"
 
 namespace lockstep {
 namespace launch {
@@ -26,19 +27,25 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kLook = milliseconds(200);
+constexpr auto kConnectTime = milliseconds(5000);
+constexpr const char* kNotInTime = "it was not measured in time";
 
 struct Meeting {
   std::shared_ptr<Store> store;
   std::string store_host;
   milliseconds patience;
+  std::string token = {};
   int rank = 0;
   int world = 1;
 };
 
-struct Peer {
-  view::LinkHost host;
-  LinkAddress address;
+/// One for each wire that is measured.
+using Hubs = std::vector<std::shared_ptr<wire::Hub>>;
+
+/// Two hosts, by their places; the later one calls, as its ranks would.
+struct HostPair {
+  int called = 0;
+  int caller = 0;
 };
 
 Meeting meet_at_store() {
@@ -54,11 +61,10 @@ Meeting meet_at_store() {
   }
   Meeting meeting{.store_host = address.substr(0, colon),
                   .patience = env::collective_timeout(),
+                  .token = env::get("LOCKSTEP_STORE_TOKEN").value_or(""),
                   .rank = static_cast<int>(*rank),
                   .world = static_cast<int>(*world)};
-  const StoreAddress at{.host = meeting.store_host,
-                        .port = static_cast<std::uint16_t>(port),
-                        .token = env::get("LOCKSTEP_STORE_TOKEN").value_or("")};
+  const StoreAddress at{.host = meeting.store_host, .port = static_cast<std::uint16_t>(port), .token = meeting.token};
   const int restarts = static_cast<int>(env::get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
   meeting.store = with_prefix(connect_store(at, meeting.patience), attempt_prefix(restarts) + "lockstep/doctor/");
   return meeting;
@@ -81,59 +87,101 @@ std::string own_link_address(const Meeting& meeting) {
   throw IoError(fmt::format("this host has no route to the store at {}", meeting.store_host));
 }
 
-std::vector<Peer> introduce(const Meeting& meeting, const LinkAddress& own, const std::vector<int>& ranks) {
-  meeting.store->set(fmt::format("host/{}", meeting.rank),
-                     fmt::format("{} {} {} {}", own.address, own.port, own.password, host_id()));
-  std::vector<Peer> peers;
+/// That of the ranks' own wire first.
+Hubs open_hubs(const Meeting& meeting, const std::string& address, std::string_view wire) {
+  Hubs hubs;
+  for (const bool is_encrypted : {wire == "tls", wire != "tls"}) {
+    hubs.push_back(wire::open_hub({.store = meeting.store,
+                                   .prefix = is_encrypted ? "tls/" : "plain/",
+                                   .rank = meeting.rank,
+                                   .size = meeting.world,
+                                   .address = address,
+                                   .token = meeting.token,
+                                   .is_encrypted = is_encrypted,
+                                   .timeout = meeting.patience}));
+  }
+  return hubs;
+}
+
+std::vector<view::LinkHost> introduce(const Meeting& meeting, const std::string& address,
+                                      const std::vector<int>& ranks) {
+  meeting.store->set(fmt::format("host/{}", meeting.rank), fmt::format("{} {}", address, host_id()));
+  std::vector<view::LinkHost> hosts;
   for (const int rank : ranks) {
     std::istringstream words(meeting.store->get(fmt::format("host/{}", rank), meeting.patience));
-    Peer peer{.host = {.rank = rank}};
-    words >> peer.host.address >> peer.address.port >> peer.address.password;
-    std::getline(words >> std::ws, peer.host.name);
-    peer.address.address = peer.host.address;
-    peers.push_back(std::move(peer));
+    view::LinkHost host{.rank = rank};
+    words >> host.address;
+    std::getline(words >> std::ws, host.name);
+    hosts.push_back(std::move(host));
   }
-  return peers;
+  return hosts;
 }
 
-std::string link_key(int from, int to) { return fmt::format("link/{}-{}", from, to); }
+std::string link_key(HostPair pair) { return fmt::format("link/{}-{}", pair.called, pair.caller); }
+std::string ready_key(HostPair pair) { return fmt::format("ready/{}-{}", pair.called, pair.caller); }
 
-void measure_with(const Meeting& meeting, const std::vector<Peer>& peers, int own, int partner) {
+/// One number for each pair of hosts.
+std::uint64_t circle_of(HostPair pair) {
+  return static_cast<std::uint64_t>(pair.called) << 32U | static_cast<std::uint64_t>(pair.caller);
+}
+
+void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int peer) {
+  std::vector<view::LinkSpeed> speeds;
+  std::string problem;
+  try {
+    // The other host may still measure with a third one.
+    (void)meeting.store->get(ready_key(pair), meeting.patience);
+    for (const auto& hub : hubs) {
+      wire::Circle circle(hub, circle_of(pair));
+      speeds.push_back(measure_link(circle, peer, kConnectTime));
+    }
+  } catch (const IoError& broken) {
+    problem = broken.message();
+  } catch (const TimeoutError&) {
+    problem = kNotInTime;
+  }
   std::string said;
-  try {
-    const UniqueFd fd = connect_link(peers[static_cast<std::size_t>(partner)].address, own);
-    const LinkFigures figures = measure_link(fd.get());
-    said = fmt::format("{} {}", figures.round_trip_us, figures.bytes_per_s);
-  } catch (const IoError& problem) {
-    said = fmt::format("-1 -1 {}", problem.message());
-  }
-  meeting.store->set(link_key(own, partner), said);
+  speeds.resize(hubs.size());
+  for (const view::LinkSpeed& speed : speeds) said += fmt::format("{} {} ", speed.round_trip_us, speed.bytes_per_s);
+  meeting.store->set(link_key(pair), said + problem);
 }
 
-/// Until the partner comes, or has said that it cannot.
-void serve_partner(const Meeting& meeting, LinkListener& listener, int own, int partner) {
-  const auto end = std::chrono::steady_clock::now() + meeting.patience;
-  while (std::chrono::steady_clock::now() < end) {
-    const UniqueFd fd = listener.accept_from(partner, kLook);
-    if (fd.valid()) return serve_link(fd.get());
-    if (meeting.store->try_get(link_key(partner, own))) return;
+/// Until the partner has measured, or has said that it cannot.
+void serve_partner(const Meeting& meeting, const Hubs& hubs, HostPair pair, int peer) {
+  meeting.store->set(ready_key(pair), "1");
+  for (const auto& hub : hubs) {
+    wire::Circle circle(hub, circle_of(pair));
+    serve_link(circle, peer, [&] { return meeting.store->try_get(link_key(pair)).has_value(); });
   }
 }
 
-view::Link read_link(const Meeting& meeting, int from, int to) {
-  view::Link link{.from = from, .to = to};
+view::LinkSpeed read_speed(std::istream& words) {
+  std::string round_trip;
+  std::string rate;
+  words >> round_trip >> rate;
+  return {.round_trip_us = text::parse_number(round_trip).value_or(-1),
+          .bytes_per_s = text::parse_number(rate).value_or(-1)};
+}
+
+view::Link read_link(const Meeting& meeting, HostPair pair) {
+  view::Link link{.from = pair.called, .to = pair.caller};
   try {
-    std::istringstream words(meeting.store->get(link_key(from, to), meeting.patience));
-    std::string round_trip;
-    std::string rate;
-    words >> round_trip >> rate;
-    link.round_trip_us = text::parse_number(round_trip).value_or(-1);
-    link.bytes_per_s = text::parse_number(rate).value_or(-1);
+    std::istringstream words(meeting.store->get(link_key(pair), meeting.patience));
+    const view::LinkSpeed speed = read_speed(words);
+    link.round_trip_us = speed.round_trip_us;
+    link.bytes_per_s = speed.bytes_per_s;
+    link.other = read_speed(words);
     std::getline(words >> std::ws, link.problem);
   } catch (const TimeoutError&) {
-    link.problem = "it was not measured in time";
+    link.problem = kNotInTime;
   }
   return link;
+}
+
+/// The wire of the ranks.
+std::string wire_in_use() {
+  const std::string wire = env::get("LOCKSTEP_WIRE").value_or("tls");
+  return wire == "plain" || wire == "ucx" ? wire : "tls";
 }
 
 }  // namespace
@@ -176,18 +224,20 @@ std::optional<view::LinkFacts> measure_links() {
   if (found == ranks.end()) return std::nullopt;
   const int own = static_cast<int>(found - ranks.begin());
   const int count = static_cast<int>(ranks.size());
-  LinkListener listener(own_link_address(meeting));
-  const std::vector<Peer> peers = introduce(meeting, listener.address(), ranks);
+  const std::string wire = wire_in_use();
+  const std::string address = own_link_address(meeting);
+  const Hubs hubs = open_hubs(meeting, address, wire);
+  view::LinkFacts facts{.hosts = introduce(meeting, address, ranks), .wire = wire};
   for (int round = 0; round < rounds_of(count); ++round) {
     const int partner = partner_of(own, round, count);
-    if (partner > own) measure_with(meeting, peers, own, partner);
-    if (partner >= 0 && partner < own) serve_partner(meeting, listener, own, partner);
+    if (partner < 0) continue;
+    const int peer = ranks[static_cast<std::size_t>(partner)];
+    if (partner < own) measure_with(meeting, hubs, {partner, own}, peer);
+    if (partner > own) serve_partner(meeting, hubs, {own, partner}, peer);
   }
   if (own != 0) return std::nullopt;
-  view::LinkFacts facts;
-  for (const Peer& peer : peers) facts.hosts.push_back(peer.host);
   for (int from = 0; from < count; ++from) {
-    for (int to = from + 1; to < count; ++to) facts.links.push_back(read_link(meeting, from, to));
+    for (int to = from + 1; to < count; ++to) facts.links.push_back(read_link(meeting, {from, to}));
   }
   return facts;
 }

@@ -31,6 +31,14 @@ std::string trip_text(double micros) {
   return micros >= 1000 ? fmt::format("{:.2f} ms", micros / 1000) : fmt::format("{:.0f} us", micros);
 }
 
+/// The two that are measured.
+struct Wires {
+  std::string own;
+  std::string other;
+};
+
+Wires wires_of(const LinkFacts& facts) { return facts.wire == "tls" ? Wires{"tls", "plain"} : Wires{"plain", "tls"}; }
+
 std::string between(const LinkFacts& facts, const Link& link) {
   return text::printable_line(
       fmt::format("{} and {}", host_of(facts, link.from).address, host_of(facts, link.to).address));
@@ -63,35 +71,46 @@ std::vector<std::string> hints_of(const LinkFacts& facts) {
 }  // namespace
 
 std::string links_text(const LinkFacts& facts) {
+  const auto trip = [](double micros) { return micros < 0 ? "-" : trip_text(micros); };
+  const auto bandwidth = [](double rate) { return rate < 0 ? "-" : bandwidth_text(rate); };
   std::vector<std::vector<std::string>> rows;
   for (const Link& link : facts.links) {
-    rows.push_back({host_text(host_of(facts, link.from)), host_text(host_of(facts, link.to)),
-                    link.round_trip_us < 0 ? "-" : trip_text(link.round_trip_us),
-                    link.bytes_per_s < 0 ? "-" : bandwidth_text(link.bytes_per_s)});
+    rows.push_back({host_text(host_of(facts, link.from)), host_text(host_of(facts, link.to)), trip(link.round_trip_us),
+                    bandwidth(link.bytes_per_s), trip(link.other.round_trip_us), bandwidth(link.other.bytes_per_s)});
   }
   if (rows.empty()) return "all ranks are on one host: there is no link to measure\n";
+  const Wires wires = wires_of(facts);
   std::string page = render_table({{.title = "from", .align = Align::kLeft},
                                    {.title = "to", .align = Align::kLeft},
-                                   {.title = "round trip"},
-                                   {.title = "bandwidth"}},
+                                   {.title = wires.own + " round trip"},
+                                   {.title = wires.own + " bandwidth"},
+                                   {.title = wires.other + " round trip"},
+                                   {.title = wires.other + " bandwidth"}},
                                   rows);
+  page += facts.wire == "ucx" ? "the ranks use ucx, which is not measured here\n"
+                              : fmt::format("the ranks use {} (--wire, LOCKSTEP_WIRE)\n", wires.own);
   for (const std::string& hint : hints_of(facts)) page += "-> " + hint + "\n";
   return page;
 }
 
 std::string links_json(const LinkFacts& facts) {
-  std::string lines;
   const auto number = [](double value, int decimals) {
     return value < 0 ? "null" : text::json_number(value, decimals);
   };
+  const auto speed = [&](const std::string& before, double micros, double rate) {
+    return fmt::format(R"("{0}round_trip_us": {1}, "{0}gbit_per_s": {2}, )", before, number(micros, 1),
+                       number(rate < 0 ? -1 : rate * 8 / 1e9, 3));
+  };
+  const Wires wires = wires_of(facts);
+  std::string lines;
   for (const Link& link : facts.links) {
-    lines += fmt::format(R"({{"link": "tcp", "from": {}, "to": {}, "round_trip_us": {}, "gbit_per_s": {}, )"
-                         R"("problem": {}}})"
-                         "\n",
+    lines += fmt::format(R"({{"link": "tcp", "wire": "{}", "from": {}, "to": {}, )", wires.own,
                          text::json_quote(host_of(facts, link.from).address),
-                         text::json_quote(host_of(facts, link.to).address), number(link.round_trip_us, 1),
-                         number(link.bytes_per_s < 0 ? -1 : link.bytes_per_s * 8 / 1e9, 3),
-                         link.problem.empty() ? "null" : text::json_quote(link.problem));
+                         text::json_quote(host_of(facts, link.to).address));
+    lines += speed("", link.round_trip_us, link.bytes_per_s);
+    lines += fmt::format(R"("other_wire": "{}", )", wires.other);
+    lines += speed("other_", link.other.round_trip_us, link.other.bytes_per_s);
+    lines += fmt::format("\"problem\": {}}}\n", link.problem.empty() ? "null" : text::json_quote(link.problem));
   }
   return lines;
 }

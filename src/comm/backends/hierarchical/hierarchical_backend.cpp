@@ -63,14 +63,14 @@ HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& 
     leaders_.push_back(hosts_[host].front());
     if (rank >= hosts_[host].front() && rank <= hosts_[host].back()) host_ = static_cast<int>(host);
   }
-  if (is_leader()) between_ = network_->connect({leaders_, "hosts"}, nullptr);
+  if (is_leader()) between_ = network_->connect("hosts");
 }
 
 bool HierarchicalBackend::is_leader() const noexcept { return world().rank == 0; }
 
 std::unique_ptr<Runner> HierarchicalBackend::open_channel(int peer, bool sending) {
   const auto& mine = hosts_[static_cast<std::size_t>(host_)];
-  if (peer < mine.front() || peer > mine.back()) return make_distant_channel(network_, peer, sending);
+  if (peer < mine.front() || peer > mine.back()) return make_network_channel(network_, peer, sending);
   return ShmBackend::open_channel(peer - mine.front(), sending);
 }
 
@@ -294,13 +294,13 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
-/// scatter and all_to_all: what one rank has for another is nobody else's. The first call connects all ranks; those
-/// that called something else are told so before any waits for them.
+/// scatter and all_to_all: what one rank has for another is nobody else's. Ranks that called
+/// something else are told so before any waits for them.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   announce(collective, 0);
   compare_hosts(collective);
   barrier().meet(collective);
-  if (!flat_) flat_ = std::make_unique<FlatBackend>(network_->connect({{}, "ranks"}, &collective));
+  if (!flat_) flat_ = std::make_unique<FlatBackend>(network_);
   flat_->move_compared(collective);
 }
 

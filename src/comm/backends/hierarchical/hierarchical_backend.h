@@ -2,9 +2,8 @@
 // Several ranks on each of several hosts: what is reduced, broadcast or gathered goes through shared memory inside a
 // host and through the transport between the hosts' first ranks, so that each byte crosses the network once per host
 // and not once per rank. The host's partial sums stay as wide as their accumulator until the last rounding: the bits
-// are those of every other backend. Only the first ranks are connected at the start. all_to_all and scatter go from
-// rank to rank: all connect when the first such collective is called, and two ranks of different hosts when they first
-// send or receive.
+// are those of every other backend. all_to_all, scatter, send and receive go
+// from rank to rank.
 #pragma once
 
 #include <memory>

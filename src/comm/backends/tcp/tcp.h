@@ -14,7 +14,7 @@ namespace lockstep::comm {
 /// How the ranks of a job reach each other over a network.
 struct TcpOptions {
   std::string store_host;                ///< says which of this host's addresses the others can reach
-  std::chrono::milliseconds timeout{0};  ///< until all are connected
+  std::chrono::milliseconds timeout{0};  ///< the job's limit of an exchange
   Wire wire = Wire::kAuto;               ///< the same on every rank
   std::string token;                     ///< the secret that opens the store; empty: there is none
 };

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a group find each other: each listens once, and says in the store where.
+// Circles of the wire as a network: what a group's exchanges add is who is to blame when one fails.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <mutex>
-#include <sstream>
 #include <utility>
-#include <vector>
 
 #include "comm/backends/tcp/tcp.h"
-#include "comm/backends/tcp/tcp_transport.h"
-#include "comm/network/roll_call.h"
+#include "comm/network/network_state.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/number.h"
 #include "lockstep/store/interface_choice.h"
-#include "lockstep/store/store.h"
 
-namespace lockstep::comm::tcp {
+namespace lockstep::comm {
 namespace {
-
-// How long a look at the store waits for a rank's address.
-constexpr auto kAddressLook = std::chrono::milliseconds(100);
 
 /// Which of this host's addresses the others use. Rank 0 says why.
 std::string choose_address(const std::string& store_host, int rank) {
@@ -39,95 +32,88 @@ std::string choose_address(const std::string& store_host, int rank) {
   return choice->address;
 }
 
-class TcpNetwork final : public Network, public TcpHub, public std::enable_shared_from_this<TcpNetwork> {
+class TcpTransport final : public Transport {
  public:
-  TcpNetwork(World world, const TcpOptions& options)
-      : state_(std::move(world)),
-        prefix_(state_.world.prefix + "tcp/"),
-        options_(options),
-        is_encrypted_(options.wire != Wire::kPlain),
-        own_nonce_(make_nonce()) {}
+  TcpTransport(std::shared_ptr<NetworkState> state, std::shared_ptr<wire::Hub> hub, std::string_view label)
+      : state_(std::move(state)), circle_(std::move(hub), XXH3_64bits(label.data(), label.size())) {}
 
-  std::string name() const override { return "tcp"; }
-  const World& world() const override { return state_.world; }
+  const World& world() const override { return state_->world; }
+  bool tells_wrong_lengths() const noexcept override { return true; }
 
-  std::shared_ptr<Transport> connect(const Circle& circle, const Collective* /*collective*/) override {
-    join();
-    return make_tcp_transport(shared_from_this(), circle.label);
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                const Collective& collective) override {
+    exchange_in_parts(sends, receives, collective, {});
   }
 
-  void report_death(int suspect) noexcept override {
-    state_.watch.raise(suspect);
-    (void)call_roll(state_.world, suspect);
-  }
-
-  void abort() noexcept override {
-    if (!state_.aborted.exchange(true)) state_.watch.raise(state_.world.rank);
-  }
-
-  NetworkState& state() override { return state_; }
-  Listener& listener() override { return *listener_; }
-  const std::string& key() const override { return key_; }
-  const std::string& own_nonce() const override { return own_nonce_; }
-  bool is_encrypted() const override { return is_encrypted_; }
-  std::chrono::milliseconds timeout() const override { return options_.timeout; }
-
-  std::optional<Place> place_of(int rank) override {
-    std::string said;
+  void exchange_in_parts(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                         const Collective& collective, const Arrived& arrived) override {
+    if (state_->aborted) throw PeerError("the group was aborted");
+    std::atomic<bool> is_over{false};
+    const auto interrupt = [this] { circle_.interrupt(); };
+    const auto look_for_failures = [&](int rank) {
+      if (state_->has_failure()) throw_death(world(), rank, collective);
+    };
     try {
-      said = state_.world.store->get(place_key(rank), kAddressLook);
-    } catch (const TimeoutError&) {
-      return std::nullopt;
+      const ExchangeWatch::Scope scope(state_->watch, {collective, interrupt, is_over});
+      circle_.exchange({.sends = sends, .receives = receives, .arrived = arrived, .not_connected = look_for_failures});
+    } catch (const wire::ConnectionLost& lost) {
+      log::debug("tcp: rank {}: {}", circle_.suspect(), lost.what());
+      throw_failure(*state_, {collective, circle_.suspect(), is_over, lost.what()});
+    } catch (const wire::Interrupted& interrupted) {
+      // An alarm may be about another rank than the one that was waited for.
+      const std::string why = is_over ? interrupted.what() : "";
+      throw_failure(*state_,
+                    {collective, circle_.suspect(), is_over, why.empty() ? "" : fmt::format("not connected: {}", why)});
     }
-    std::istringstream words(said);
-    std::string address;
-    std::string port;
-    std::string nonce;
-    words >> address >> port >> nonce;
-    Place place{.endpoint = {address, static_cast<std::uint16_t>(text::parse_number(port).value_or(0))}, .nonce = ""};
-    place.nonce = from_hex(nonce);
-    return place;
   }
 
  private:
-  [[nodiscard]] std::string place_key(int rank) const { return fmt::format("{}at/{}", prefix_, rank); }
+  const std::shared_ptr<NetworkState> state_;
+  wire::Circle circle_;
+};
 
-  /// Listens, and says where. Channels connect in threads of their own.
-  void join() {
-    const std::lock_guard lock(mutex_);
-    if (listener_) return;
-    const World& world = state_.world;
-    const std::string seed = world.store->compare_set(prefix_ + "seed", "", to_hex(make_nonce()));
-    key_ = wire_key(options_.token, seed);
-    auto listener =
-        std::make_unique<Listener>(Listener::Options{.address = choose_address(options_.store_host, world.rank),
-                                                     .key = key_,
-                                                     .nonce = own_nonce_,
-                                                     .rank = world.rank,
-                                                     .size = world.size,
-                                                     .is_encrypted = is_encrypted_});
-    const Endpoint at = listener->endpoint();
-    world.store->set(place_key(world.rank), fmt::format("{} {} {}", at.address, at.port, to_hex(own_nonce_)));
-    listener_ = std::move(listener);
+class TcpNetwork final : public Network {
+ public:
+  TcpNetwork(World world, TcpOptions options)
+      : state_(std::make_shared<NetworkState>(std::move(world))), options_(std::move(options)) {}
+
+  std::string name() const override { return "tcp"; }
+  const World& world() const override { return state_->world; }
+
+  std::shared_ptr<Transport> connect(const std::string& label) override {
+    return std::make_shared<TcpTransport>(state_, hub(), label);
   }
 
-  NetworkState state_;
-  const std::string prefix_;
+  void report_death(int suspect) noexcept override { state_->report_death(suspect); }
+  void abort() noexcept override { state_->abort(); }
+
+ private:
+  /// Listens at the first call. Channels connect in threads of their own.
+  std::shared_ptr<wire::Hub> hub() {
+    const std::lock_guard lock(mutex_);
+    if (hub_) return hub_;
+    const World& world = state_->world;
+    hub_ = wire::open_hub({.store = world.store,
+                           .prefix = world.prefix + "tcp/",
+                           .rank = world.rank,
+                           .size = world.size,
+                           .address = choose_address(options_.store_host, world.rank),
+                           .token = options_.token,
+                           .is_encrypted = options_.wire != Wire::kPlain,
+                           .timeout = options_.timeout});
+    return hub_;
+  }
+
+  const std::shared_ptr<NetworkState> state_;
   const TcpOptions options_;
-  const bool is_encrypted_;
-  const std::string own_nonce_;
-  std::mutex mutex_;  ///< of join()
-  std::string key_;
-  std::unique_ptr<Listener> listener_;
+  std::mutex mutex_;  ///< of hub()
+  std::shared_ptr<wire::Hub> hub_;
 };
 
 }  // namespace
-}  // namespace lockstep::comm::tcp
-
-namespace lockstep::comm {
 
 std::shared_ptr<Network> make_tcp_network(World world, const TcpOptions& options) {
-  return std::make_shared<tcp::TcpNetwork>(std::move(world), options);
+  return std::make_shared<TcpNetwork>(std::move(world), options);
 }
 
 }  // namespace lockstep::comm

@@ -7,8 +7,6 @@ namespace lockstep::comm {
 
 std::string ucx_version() { return ""; }
 
-std::vector<std::string> ucx_devices() { return {}; }
-
 std::shared_ptr<Network> make_ucx_network(World /*world*/, const std::string& /*store_host*/) {
   throw UsageError("this build has no UCX", "configure where libucx-dev is installed, or leave --wire ucx out");
 }

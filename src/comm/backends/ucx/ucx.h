@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "comm/network/transport.h"
 
@@ -13,9 +12,6 @@ namespace lockstep::comm {
 
 /// Returns "1.13.1", the version of the library; empty where it cannot be loaded.
 [[nodiscard]] std::string ucx_version();
-
-/// Returns the active ports of InfiniBand and RoCE that UCX can use, "mlx5_0:1"; none where it cannot be loaded.
-[[nodiscard]] std::vector<std::string> ucx_devices();
 
 /// Makes the ranks' way to each other, who find each other in the world's store; `store_host` says by which interface
 /// they reach it, as in make_tcp_network(). UCX's own variables (UCX_TLS, UCX_NET_DEVICES) go before what is chosen

@@ -24,6 +24,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::microseconds(20);
 // UCX wakes a sleeping thread; this is for what it might forget.
 constexpr int kLookMs = 100;
+// A thread of UCX accepts the other end's connection, a moment after the first message perhaps.
+constexpr int kConnectingExchanges = 3;
 constexpr auto kCloseLimit = std::chrono::milliseconds(1000);
 
 void check(ucs_status_t status, const char* call) {
@@ -100,6 +102,7 @@ UcxWorker::UcxWorker(std::shared_ptr<UcxContext> context, int rank)
     check(ucp_.worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
     address_.assign(reinterpret_cast<const char*>(address), bytes);
     ucp_.worker_release_address(worker_, address);
+    sockets_.keep_back();
   } catch (...) {
     ucp_.worker_destroy(worker_);
     throw;
@@ -112,11 +115,16 @@ void UcxWorker::drop() noexcept { close(true); }
 
 void UcxWorker::on_error(void* endpoint, ucp_ep_h /*handle*/, ucs_status_t status) {
   log::debug("ucx: an endpoint failed: {}", ucx_library().functions.status_string(status));
-  static_cast<Endpoint*>(endpoint)->failed = true;
+  auto& failed = *static_cast<Endpoint*>(endpoint);
+  failed.failed = true;
+  std::string& why = failed.worker->why_;
+  if (why.empty()) why = ucx_library().functions.status_string(status);
 }
 
 void UcxWorker::add(int peer, const std::string& address) {
   Endpoint& endpoint = endpoints_[peer];
+  endpoint.worker = this;
+  new_connections_ = kConnectingExchanges;
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -139,6 +147,10 @@ std::optional<int> UcxWorker::carry(const std::vector<Message>& sends, const std
   wait(stop);
   if (left_ > 0 || has_failed_) return suspect();
   free_requests();
+  if (new_connections_ > 0) {
+    --new_connections_;
+    sockets_.keep_back();
+  }
   return std::nullopt;
 }
 
@@ -173,6 +185,7 @@ void UcxWorker::end(Operation& operation, ucs_status_t status) noexcept {
   --left_;
   if (status == UCS_OK) return;
   has_failed_ = true;
+  if (why_.empty()) why_ = ucp_.status_string(status);
   log::debug("ucx: a message of {} bytes, rank {}: {}", operation.bytes, operation.rank, ucp_.status_string(status));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/backends/ucx/inherited_sockets.h"
 #include "comm/backends/ucx/ucx_library.h"
 #include "comm/network/transport.h"
 
@@ -56,6 +57,8 @@ class UcxWorker {
   /// Blocks: until then.
   [[nodiscard]] std::optional<int> carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                          const std::atomic<bool>& stop);
+  /// Why it did not, in UCX's words; empty where it was stopped.
+  [[nodiscard]] const std::string& why() const noexcept { return why_; }
   /// Makes carry() look at `stop`.
   void wake() noexcept;
 
@@ -64,6 +67,7 @@ class UcxWorker {
 
  private:
   struct Endpoint {
+    UcxWorker* worker = nullptr;
     ucp_ep_h handle = nullptr;
     bool failed = false;
   };
@@ -94,6 +98,8 @@ class UcxWorker {
   const Ucp& ucp_;
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
+  const InheritedSockets sockets_;
+  int new_connections_ = 0;  ///< so many exchanges may have made sockets
   ucp_worker_h worker_ = nullptr;
   int events_ = -1;  ///< of UCX; readable where it has something to do
   std::string address_;
@@ -101,6 +107,7 @@ class UcxWorker {
   std::vector<Operation> operations_;
   std::size_t left_ = 0;     ///< operations that have not ended
   bool has_failed_ = false;  ///< an operation or an endpoint
+  std::string why_;          ///< the first of them did
 };
 
 }  // namespace lockstep::comm

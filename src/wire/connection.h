@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to another rank: it opens, then carries messages in order. Never blocks: who uses it waits for its
+// descriptor. Not thread-safe: one thread uses a connection at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "wire/frames.h"
+#include "wire/opening.h"
+#include "wire/stream.h"
+
+namespace lockstep::wire {
+
+class Connection {
+ public:
+  /// `fd` is connected and non-blocking.
+  Connection(UniqueFd fd, Opening opening);
+
+  enum class Step { kUnderWay, kOpen, kRefused };
+  /// One step of the opening. Throws: ConnectionLost.
+  Step open();
+
+  /// Puts a message on its way; `data` must live until is_sent().
+  void send(const std::byte* data, std::size_t bytes) { sender_.add(data, bytes); }
+  /// Takes the next message into `data`.
+  void expect(std::byte* data, std::size_t bytes) { receiver_.expect(data, bytes); }
+
+  /// Sends and receives what goes without waiting, once it is open. Returns true where anything went.
+  /// Throws: ConnectionLost, WrongLength.
+  bool step();
+
+  [[nodiscard]] bool is_sent() const noexcept { return sender_.is_done(); }
+  [[nodiscard]] bool is_received() const noexcept { return receiver_.is_done(); }
+  /// As FrameReceiver has them.
+  [[nodiscard]] std::size_t received() const noexcept { return receiver_.received(); }
+  void start() noexcept { receiver_.start(); }
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// What to wait for, as poll(2) knows it.
+  [[nodiscard]] short events() const noexcept;
+
+ private:
+  Step send_words();
+  Step read_answer();
+
+  UniqueFd fd_;
+  Opening opening_;
+  std::unique_ptr<Stream> stream_;  // null while the opening is under way
+  std::string words_;               // of the opening that are not sent yet
+  bool is_open_ = false;
+  bool is_flushed_ = true;  // while it opens
+  FrameSender sender_;
+  FrameReceiver receiver_;
+};
+
+}  // namespace lockstep::wire

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages as frames: 16 bytes that name number and length, then the bytes, straight from and into the caller's memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "wire/stream.h"
+
+namespace lockstep::wire {
+
+/// The first bytes of each message.
+struct FrameHeader {
+  static constexpr std::size_t kBytes = 16;
+  std::uint32_t number = 0;  ///< of the message, from 0, in its direction; it starts again after 2^32
+  std::uint64_t bytes = 0;
+
+  bool operator==(const FrameHeader&) const = default;
+};
+
+[[nodiscard]] std::array<std::byte, FrameHeader::kBytes> write_header(const FrameHeader& header);
+/// None where these are no header's bytes.
+[[nodiscard]] std::optional<FrameHeader> read_header(const std::byte* bytes);
+
+/// The messages that are on their way out.
+class FrameSender {
+ public:
+  /// `data` must live until is_done().
+  void add(const std::byte* data, std::size_t bytes);
+  /// Sends a part of what goes without waiting. Returns true where anything went. Throws: ConnectionLost.
+  bool step(Stream& stream);
+  [[nodiscard]] bool is_done() const noexcept { return outgoing_.empty() && is_flushed_; }
+
+ private:
+  [[nodiscard]] std::vector<Segment> next_segments() const;
+  void drop_sent(std::size_t bytes);
+
+  std::deque<std::array<std::byte, FrameHeader::kBytes>> headers_;
+  std::deque<Segment> outgoing_;  // header, bytes, header, bytes, ...
+  bool header_is_next_ = true;
+  bool is_flushed_ = true;
+  std::uint32_t messages_ = 0;
+};
+
+/// The messages that are awaited.
+class FrameReceiver {
+ public:
+  FrameReceiver();
+
+  /// Takes the next message into `data`.
+  void expect(std::byte* data, std::size_t bytes);
+  /// Receives some of the bytes that have arrived. Returns true if there were any. Throws: ConnectionLost if they are
+  /// no message, WrongLength if the message has another length than expected.
+  bool step(Stream& stream);
+  [[nodiscard]] bool is_done() const noexcept { return awaited_.empty(); }
+
+  /// What has come of the expected messages since the last start(), in bytes.
+  [[nodiscard]] std::size_t received() const noexcept { return received_; }
+  void start() noexcept { received_ = 0; }
+
+ private:
+  struct Incoming {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::size_t have = 0;
+  };
+
+  std::size_t read(Stream& stream, Incoming& message);
+  bool take_buffered();
+  [[nodiscard]] bool take_header(const Incoming& message);
+  void finish_message();
+
+  std::deque<Incoming> awaited_;
+  bool has_header_ = false;  // of awaited_.front()
+  std::uint32_t messages_ = 0;
+  std::size_t received_ = 0;
+  const std::unique_ptr<std::byte[]> buffer_;  // bytes that came with others; untouched pages take no memory
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+}  // namespace lockstep::wire

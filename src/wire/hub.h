@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank among those that meet in a store: it listens, says where, and knows where the others do.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/wire/circle.h"
+#include "wire/listener.h"
+
+namespace lockstep::wire {
+
+class Hub {
+ public:
+  explicit Hub(HubOptions options);
+
+  [[nodiscard]] const HubOptions& options() const noexcept { return options_; }
+  [[nodiscard]] Listener& listener() noexcept { return listener_; }
+  /// wire_key()
+  [[nodiscard]] const std::string& key() const noexcept { return key_; }
+  /// The nonce of this rank in the store.
+  [[nodiscard]] const std::string& own_nonce() const noexcept { return own_nonce_; }
+
+  /// Where a rank listens, and its nonce.
+  struct Place {
+    Endpoint endpoint;
+    std::string nonce;
+  };
+  /// None: the rank has not said so within a moment.
+  [[nodiscard]] std::optional<Place> place_of(int rank) const;
+
+ private:
+  [[nodiscard]] std::string place_key(int rank) const;
+
+  const HubOptions options_;
+  const std::string own_nonce_;
+  const std::string key_;
+  Listener listener_;
+};
+
+}  // namespace lockstep::wire

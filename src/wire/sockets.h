@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few calls on sockets that connections between ranks take.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "wire/hello.h"
+
+namespace lockstep::wire {
+
+/// A numeric address, IPv4 or IPv6, and a port.
+struct Endpoint {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
+/// Listens at a free port of an address of this host. Throws: IoError naming it.
+[[nodiscard]] UniqueFd listen_at(const std::string& address);
+[[nodiscard]] Endpoint own_end(int fd);
+[[nodiscard]] Endpoint other_end(int fd);
+/// The route of a connection, as this end sees it.
+[[nodiscard]] Route route_of(int fd, End end);
+
+/// Begins to connect, without waiting. Invalid: errno says why not.
+[[nodiscard]] UniqueFd begin_to_connect(const Endpoint& to);
+/// 0 where the connection is there; else why not, as errno.
+[[nodiscard]] int connect_problem(int fd);
+
+/// Sets what all connections between ranks have: no delay of small messages, and an end for one whose other host has
+/// vanished while nothing is sent, after `timeout`.
+void tune(int fd, std::chrono::milliseconds timeout);
+
+/// A descriptor that one thread makes readable for another.
+class Wakeup {
+ public:
+  Wakeup();
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  void wake() noexcept;
+  /// Makes it unreadable again.
+  void clear() noexcept;
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace lockstep::wire
