@@ -8,7 +8,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/replicas.h"
+#include "parallel/reducer/graph_node.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -179,7 +179,7 @@ at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& lik
 
 void lead_back(const at::Tensor& parameter, const std::vector<at::Tensor>& copies) {
   if (!parameter.requires_grad()) return;
-  const std::shared_ptr<SumOfCopies> node(new SumOfCopies(parameter), torch::autograd::deleteNode);
+  const auto node = make_node<SumOfCopies>(parameter);
   node->set_next_edges(torch::autograd::collect_next_edges(parameter));
   for (at::Tensor copy : copies) torch::autograd::set_history(copy, node);
 }
@@ -204,8 +204,7 @@ std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs in
     }
   }
   if (std::find(has_graph.begin(), has_graph.end(), true) == has_graph.end()) return joined;
-  const std::shared_ptr<GatheredBackward> node(
-      new GatheredBackward(std::move(graphs), std::move(inputs), std::move(threads)), torch::autograd::deleteNode);
+  const auto node = make_node<GatheredBackward>(std::move(graphs), std::move(inputs), std::move(threads));
   node->set_next_edges(torch::autograd::collect_next_edges(node->trained()));
   for (std::size_t i = 0; i < joined.size(); ++i) {
     if (has_graph[i]) torch::autograd::set_history(joined[i], node);

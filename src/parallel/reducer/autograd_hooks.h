@@ -12,6 +12,7 @@
 
 #include "lockstep/tensor/named_tensors.h"
 #include "parallel/reducer/forward_pass.h"
+#include "parallel/reducer/graph_node.h"
 
 namespace lockstep::parallel {
 
@@ -33,7 +34,7 @@ class AutogradHooks {
   [[nodiscard]] const ParameterOf& parameter_of() const { return parameter_of_; }
 
  private:
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  ///< libtorch holds them weakly
+  std::vector<NodePointer> accumulators_;  ///< libtorch holds them weakly
   std::vector<std::uintptr_t> hooks_;
   ParameterOf parameter_of_;
 };
