@@ -3,8 +3,8 @@
 if(LOCKSTEP_CUDA OR NOT LOCKSTEP_TESTS)
   return()
 endif()
-if(NOT LOCKSTEP_CUDA_INCLUDE OR NOT LOCKSTEP_NCCL_INCLUDE)
-  message(STATUS "CUDA: no toolkit with NCCL here, so its files are not compiled")
+if(lockstep_missing_cuda)
+  message(STATUS "CUDA: no whole toolkit with NCCL here (${lockstep_missing_cuda}), so its files are not compiled")
   return()
 endif()
 

@@ -1,33 +1,140 @@
 # lockstep_find_torch(): the imported target Lockstep::torch, with libtorch's headers as system headers and none of its
-# global flags, and LOCKSTEP_TORCH_VERSION. The build includes this file, and so does the installed package, so that both
-# find libtorch alike and say the same where it does not fit.
+# global flags, and LOCKSTEP_TORCH_VERSION. The build includes this file, and so does the
+# installed package, so that both find libtorch alike and say the same where it does not fit.
 #
-# LOCKSTEP_TORCH names the folder of Python's torch package, whose own CMake package would want a CUDA compiler. Without
-# it find_package(Torch) finds Debian's libtorch, or the one that CMAKE_PREFIX_PATH names.
-set(LOCKSTEP_TORCH "" CACHE PATH "The folder of Python's torch package; empty: find_package(Torch)")
+# Which libtorch, the first of these that there is:
+#   1. LOCKSTEP_TORCH: the folder of Python's torch package, or of an unpacked archive of pytorch.org. Their own CMake
+#      package would want a CUDA compiler, and is not asked.
+#   2. the CMake package below Torch_DIR, Torch_ROOT or CMAKE_PREFIX_PATH (-D, or the environment), such a folder or not
+#   3. the torch package of the active environment: VIRTUAL_ENV, then CONDA_PREFIX. No python is started.
+#   4. find_package(Torch): the system's
+# A folder that only the environment names is kept in LOCKSTEP_TORCH: a build folder stays with its libtorch.
+set(LOCKSTEP_TORCH "" CACHE PATH "The folder of Python's torch package or of an unpacked libtorch; empty: look for it")
 
 set(LOCKSTEP_TORCH_ADVICE
-    "  Debian: apt install libtorch-dev
-  libtorch from pytorch.org (the cxx11 ABI): cmake -D CMAKE_PREFIX_PATH=/path/to/libtorch
-  Python's: cmake -D LOCKSTEP_TORCH=$(python3 -c 'import torch; print(torch.__path__[0])')")
+    "  Debian's: apt install libtorch-dev, and cmake -U LOCKSTEP_TORCH -D CMAKE_PREFIX_PATH=/usr
+  Python's: activate its environment, or cmake -D LOCKSTEP_TORCH=$(python3 -c 'import torch; print(torch.__path__[0])')
+  libtorch of pytorch.org (the cxx11 ABI): cmake -D LOCKSTEP_TORCH=/path/to/libtorch")
 
-# Sets `includes`, `libraries` and `flags` from Python's package.
-macro(lockstep_torch_of_python)
-  if(NOT EXISTS ${LOCKSTEP_TORCH}/include/torch/version.h AND NOT EXISTS
-    ${LOCKSTEP_TORCH}/include/torch/csrc/api/include/torch/version.h)
-    message(FATAL_ERROR "LOCKSTEP_TORCH=${LOCKSTEP_TORCH} has no include/torch/version.h: it is no torch package with "
-                        "C++ headers. Lockstep needs libtorch:\n${LOCKSTEP_TORCH_ADVICE}")
+# Sets `result` to whether a folder holds headers, and libraries beside them.
+function(lockstep_is_torch_folder folder result)
+  set(${result} OFF PARENT_SCOPE)
+  cmake_path(NORMAL_PATH folder)
+  if(folder MATCHES "^(/usr|/usr/local|/)/?$")
+    return()  # no folder of its own: its headers are not to be named to the compiler
   endif()
-  set(includes ${LOCKSTEP_TORCH}/include ${LOCKSTEP_TORCH}/include/torch/csrc/api/include)
+  file(GLOB headers ${folder}/include/torch/version.h ${folder}/include/torch/headeronly/version.h
+       ${folder}/include/torch/csrc/api/include/torch/version.h)
+  if(headers AND EXISTS ${folder}/lib/libtorch_cpu.so)
+    set(${result} ON PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Sets `config` to the folder with a TorchConfig.cmake that the caller of cmake names, "" where none is named, and `source`
+# to the variable that names it.
+function(lockstep_named_torch_config)
+  foreach(name IN ITEMS Torch_DIR Torch_ROOT CMAKE_PREFIX_PATH "environment's Torch_ROOT" "environment's CMAKE_PREFIX_PATH")
+    set(prefixes "${${name}}")
+    if(name MATCHES "^environment's (.*)")
+      string(REPLACE ":" ";" prefixes "$ENV{${CMAKE_MATCH_1}}")
+    endif()
+    unset(found)
+    find_path(found TorchConfig.cmake PATHS ${prefixes} NO_DEFAULT_PATH NO_CACHE PATH_SUFFIXES share/cmake/Torch Torch
+      lib/cmake/Torch lib/${CMAKE_LIBRARY_ARCHITECTURE}/cmake/Torch)
+    if(found)
+      set(config "${found}" PARENT_SCOPE)
+      set(source "${name}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(config "" PARENT_SCOPE)
+endfunction()
+
+# The torch package of the active environment, and the variable that names the environment; "" where there is none.
+# `wanted`: a version, of which the first two numbers have to fit; "": any.
+function(lockstep_torch_of_environment wanted result variable)
+  set(${result} "" PARENT_SCOPE)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" wanted "${wanted}")
+  foreach(name IN ITEMS VIRTUAL_ENV CONDA_PREFIX)
+    if("$ENV{${name}}" STREQUAL "")
+      continue()
+    endif()
+    file(GLOB folders "$ENV{${name}}/lib/python3*/site-packages/torch/__init__.py")
+    list(SORT folders COMPARE NATURAL ORDER DESCENDING)
+    list(TRANSFORM folders REPLACE "/__init__.py$" "")
+    lockstep_is_torch_folder("$ENV{${name}}" whole)  # conda's libtorch, without Python's package
+    if(whole)
+      list(APPEND folders "$ENV{${name}}")
+    endif()
+    if(folders)
+      list(GET folders 0 folder)
+      lockstep_torch_version("${folder}/include;${folder}/include/torch/csrc/api/include" version)
+      if(NOT wanted OR "${version}." MATCHES "^${wanted}\\.")
+        set(${result} ${folder} PARENT_SCOPE)
+        set(${variable} ${name} PARENT_SCOPE)
+        return()
+      endif()
+      message(STATUS "libtorch ${version} of the active environment (${folder}) is passed over: Lockstep was built with ${wanted}")
+    endif()
+  endforeach()
+endfunction()
+
+# Sets `folder` ("": find_package is to be asked), `named`, the words for it, and `keep`: only the environment says so.
+function(lockstep_choose_torch wanted)
+  set(folder "${LOCKSTEP_TORCH}")
+  set(named "LOCKSTEP_TORCH=${folder}")
+  set(keep OFF)
+  if(NOT folder)
+    lockstep_named_torch_config()
+    if(config)
+      cmake_path(SET prefix NORMALIZE "${config}/../../..")
+      lockstep_is_torch_folder("${prefix}" whole)
+      if(whole)
+        string(REGEX REPLACE "/$" "" folder "${prefix}")
+        set(named "${folder} (${source})")
+        if(source MATCHES "environment")
+          set(keep ON)
+        endif()
+      endif()
+    else()
+      lockstep_torch_of_environment("${wanted}" folder source)
+      set(named "${folder} (${source}: the active environment)")
+      set(keep ON)
+    endif()
+  endif()
+  foreach(name IN ITEMS folder named keep)
+    set(${name} "${${name}}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+
+# Sets `includes`, `libraries` and `flags` from a folder.
+macro(lockstep_torch_of_folder)
+  file(GLOB headers ${folder}/include/torch/version.h ${folder}/include/torch/headeronly/version.h
+       ${folder}/include/torch/csrc/api/include/torch/version.h)
+  if(NOT headers)
+    set(meant "")
+    foreach(below IN ITEMS torch libtorch ..)
+      lockstep_is_torch_folder("${folder}/${below}" whole)
+      if(whole)
+        cmake_path(SET meant NORMALIZE "${folder}/${below}")
+        set(meant "\n  ${meant} is one.\n")
+        break()
+      endif()
+    endforeach()
+    message(FATAL_ERROR "${named} has no include/torch/version.h: it is no torch package with C++ headers.${meant} "
+                        "Lockstep needs libtorch:\n${LOCKSTEP_TORCH_ADVICE}")
+  endif()
+  set(includes ${folder}/include ${folder}/include/torch/csrc/api/include)
+  # libtorch.so would load torch_cuda and all that it needs, GPU or not.
   set(libraries "")
-  foreach(name IN ITEMS torch torch_cpu c10 torch_cuda c10_cuda)
-    if(EXISTS ${LOCKSTEP_TORCH}/lib/lib${name}.so)
-      list(APPEND libraries ${LOCKSTEP_TORCH}/lib/lib${name}.so)
+  foreach(name IN ITEMS torch_cpu c10)
+    if(EXISTS ${folder}/lib/lib${name}.so)
+      list(APPEND libraries ${folder}/lib/lib${name}.so)
     endif()
   endforeach()
   set(flags "")
-  if(EXISTS ${LOCKSTEP_TORCH}/share/cmake/Torch/TorchConfig.cmake)
-    file(STRINGS ${LOCKSTEP_TORCH}/share/cmake/Torch/TorchConfig.cmake flags REGEX "_GLIBCXX_USE_CXX11_ABI")
+  if(EXISTS ${folder}/share/cmake/Torch/TorchConfig.cmake)
+    file(STRINGS ${folder}/share/cmake/Torch/TorchConfig.cmake flags REGEX "_GLIBCXX_USE_CXX11_ABI")
   endif()
 endmacro()
 
@@ -37,6 +144,7 @@ macro(lockstep_torch_of_cmake)
   if(NOT Torch_FOUND)
     message(FATAL_ERROR "Lockstep needs libtorch, and find_package(Torch) finds none:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
+  set(named "${Torch_DIR} (find_package)")
   set(includes ${TORCH_INCLUDE_DIRS})
   set(libraries ${TORCH_LIBRARIES})
   set(flags "${TORCH_CXX_FLAGS}")
@@ -58,14 +166,17 @@ function(lockstep_torch_version includes result)
 endfunction()
 
 # Ends with an error unless Lockstep can be built with, or linked to, this libtorch.
-function(lockstep_require_fitting_torch version flags)
+function(lockstep_require_fitting_torch named version flags libraries)
   if("${flags}" MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
-    message(FATAL_ERROR "This libtorch was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), and fmt, yaml-cpp and "
-                        "OpenCV of this system were not: nothing would link. Take the one with the cxx11 ABI:\n"
-                        "${LOCKSTEP_TORCH_ADVICE}")
+    message(FATAL_ERROR "${named}: this libtorch was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), and fmt, "
+                        "yaml-cpp and OpenCV of this system were not: nothing would link. Take the one with the cxx11 "
+                        "ABI, or PyTorch 2.7 or later:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   if(version VERSION_LESS 1.13)
-    message(FATAL_ERROR "Lockstep needs libtorch 1.13 or later, found ${version}:\n${LOCKSTEP_TORCH_ADVICE}")
+    message(FATAL_ERROR "Lockstep needs libtorch 1.13 or later, found ${version} in ${named}:\n${LOCKSTEP_TORCH_ADVICE}")
+  endif()
+  if(NOT libraries)
+    message(FATAL_ERROR "${named} has headers, and no lib/libtorch_cpu.so to link:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
 endfunction()
 
@@ -86,29 +197,45 @@ function(lockstep_put_fmt_first includes result)
   endif()
 endfunction()
 
+# lockstep_find_torch([WANTED]): WANTED is the version that an installed Lockstep was built with.
 function(lockstep_find_torch)
   if(TARGET Lockstep::torch)
     return()
   endif()
-  if(LOCKSTEP_TORCH)
-    lockstep_torch_of_python()
+  lockstep_choose_torch("${ARGN}")
+  if(folder)
+    lockstep_torch_of_folder()
   else()
     lockstep_torch_of_cmake()
   endif()
   lockstep_torch_version("${includes}" version)
-  lockstep_require_fitting_torch("${version}" "${flags}")
+  lockstep_require_fitting_torch("${named}" "${version}" "${flags}" "${libraries}")
+  message(STATUS "libtorch ${version}: ${named}")
   lockstep_put_fmt_first("${includes}" ordered_includes)
   add_library(Lockstep::torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(Lockstep::torch SYSTEM INTERFACE ${ordered_includes})
   # PyTorch's own packages export a std::filesystem of an older libstdc++, whose remove_all() crashes in programs of a
   # newer compiler. The library that is named first is the one in which the loader looks first.
   target_link_libraries(Lockstep::torch INTERFACE stdc++ ${libraries})
-  if(LOCKSTEP_TORCH)
-    # torch_cuda registers its operators as it is loaded, and nothing else would need it to be. What it needs itself it
-    # finds when it runs.
-    target_link_options(Lockstep::torch INTERFACE LINKER:--no-as-needed
-                        LINKER:--unresolved-symbols=ignore-in-shared-libs)
+  if(folder)
+    # What libtorch's libraries need themselves they find when they run.
+    target_link_options(Lockstep::torch INTERFACE LINKER:--unresolved-symbols=ignore-in-shared-libs)
+    set(LOCKSTEP_TORCH ${folder} PARENT_SCOPE)
+    if(keep)
+      set(LOCKSTEP_TORCH ${folder} CACHE PATH "The folder of Python's torch package or of an unpacked libtorch" FORCE)
+    endif()
   endif()
   set(LOCKSTEP_TORCH_VERSION ${version} PARENT_SCOPE)
   set(LOCKSTEP_TORCH_INCLUDES ${includes} PARENT_SCOPE)
+endfunction()
+
+# With a folder, Lockstep::torch computes on the CPU alone until this adds what computes on GPUs. torch_cuda registers its
+# operators as it is loaded, and nothing else would need it to be.
+function(lockstep_add_torch_cuda)
+  foreach(name IN ITEMS torch_cuda c10_cuda)
+    if(LOCKSTEP_TORCH AND EXISTS ${LOCKSTEP_TORCH}/lib/lib${name}.so)
+      target_link_options(Lockstep::torch INTERFACE LINKER:--no-as-needed)
+      target_link_libraries(Lockstep::torch INTERFACE ${LOCKSTEP_TORCH}/lib/lib${name}.so)
+    endif()
+  endforeach()
 endfunction()

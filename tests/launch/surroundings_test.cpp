@@ -10,6 +10,7 @@
 #include "launch/hangs/process_tree.h"
 #include "launch/run_fixture.h"
 #include "lockstep/store/store.h"
+#include "support/torch_python.h"
 
 namespace lockstep {
 namespace surroundings_test {
@@ -249,8 +250,10 @@ class OtherLauncher : public Torchrun {
 };
 
 TEST_F(OtherLauncher, PythonsTorchrunStartsALockstepProgram) {
+  const std::string python = testing::python_of_this_torch();
+  if (python.empty()) GTEST_SKIP() << "no python3 has torch " << LOCKSTEP_TEST_TORCH_VERSION;
   auto options = command({});
-  options.command = {"/usr/bin/python3",
+  options.command = {python,
                      (peers() / "torchrun.py").string(),
                      "--monitor_interval",
                      "0.1",
