@@ -1,6 +1,6 @@
 # cmake --install: headers, libraries, the CMake package Lockstep, lockstep.pc and the command.
 #
-#   liblockstep-core      base, store, view, launch: free of torch
+#   liblockstep-core      base, store, wire, view, launch: free of torch
 #   liblockstep           the other modules
 #   liblockstep-recipes   the recipes' tasks, always static
 #
@@ -30,9 +30,16 @@ function(lockstep_file target output kind)
     list(APPEND objects $<TARGET_OBJECTS:${module}>)
   endforeach()
   add_library(${target} ${kind} ${objects})
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
-    SOVERSION ${LOCKSTEP_SOVERSION} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
-    ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  if(LOCKSTEP_WHEEL)
+    if(kind STREQUAL STATIC AND NOT target STREQUAL lockstep_recipes_static)
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+      return()
+    endif()
+  else()  # a wheel has no links, by which a library has several names
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${LOCKSTEP_SOVERSION})
+  endif()
   install(TARGETS ${target} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 endfunction()
@@ -43,7 +50,10 @@ function(lockstep_shared_file target output)
   lockstep_file(${target} ${output} SHARED ${ARG_MODULES})
   set(map ${PROJECT_SOURCE_DIR}/cmake/exported.map)
   target_link_options(${target} PRIVATE LINKER:--version-script=${map} LINKER:--no-undefined)
-  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map} INSTALL_RPATH "$ORIGIN")
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
+  if(NOT LOCKSTEP_WHEEL)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  endif()
   target_link_libraries(${target} PRIVATE ${ARG_LINK})
 endfunction()
 
@@ -83,9 +93,21 @@ install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/L
 # lockstep.pc names what CMake's targets carry. libtorch has no file of its own for pkg-config.
 list(TRANSFORM LOCKSTEP_TORCH_INCLUDES PREPEND "-isystem" OUTPUT_VARIABLE torch_flags)
 list(REMOVE_ITEM torch_flags -isystem/usr/include)
+if(LOCKSTEP_TORCH AND EXISTS ${CMAKE_BINARY_DIR}/lockstep_fmt)  # goes before libtorch's own fmt: LockstepTorch.cmake
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/lockstep_fmt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+  list(PREPEND torch_flags "-isystem\${includedir}/lockstep_fmt")
+endif()
 list(JOIN torch_flags " " LOCKSTEP_PC_TORCH_FLAGS)
-find_library(LOCKSTEP_TORCH_LIBRARY torch HINTS ${LOCKSTEP_TORCH_INCLUDES}/../lib ${LOCKSTEP_TORCH}/lib)
-cmake_path(GET LOCKSTEP_TORCH_LIBRARY PARENT_PATH LOCKSTEP_PC_TORCH_FOLDER)
+if(LOCKSTEP_TORCH)
+  set(LOCKSTEP_PC_TORCH "-L${LOCKSTEP_TORCH}/lib -Wl,-rpath,${LOCKSTEP_TORCH}/lib -Wl,--unresolved-symbols=ignore-in-shared-libs")
+  if(LOCKSTEP_CUDA)
+    string(APPEND LOCKSTEP_PC_TORCH " -Wl,--no-as-needed -ltorch_cuda -lc10_cuda")
+  endif()
+else()
+  find_library(LOCKSTEP_TORCH_LIBRARY torch HINTS ${LOCKSTEP_TORCH_INCLUDES}/../lib)
+  cmake_path(GET LOCKSTEP_TORCH_LIBRARY PARENT_PATH torch_folder)
+  set(LOCKSTEP_PC_TORCH "-L${torch_folder} -ltorch")
+endif()
 set(static "")
 foreach(name IN LISTS LOCKSTEP_TRAIN_LIBRARIES LOCKSTEP_CORE_LIBRARIES LOCKSTEP_LINK_FLAGS)
   string(APPEND static " -l${name}")
@@ -99,11 +121,18 @@ else()
 endif()
 string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # the package can be moved
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+if(NOT LOCKSTEP_WHEEL)  # which does not know where pip will put torch
+  install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+endif()
 
 if(PROJECT_IS_TOP_LEVEL)
   if(LOCKSTEP_APPS)
     include(LockstepShell)
+  endif()
+  if(LOCKSTEP_WHEEL)
+    add_custom_target(lockstep_wheel)
+    add_dependencies(lockstep_wheel lockstep_command lockstep-dashboard lockstep-plot lockstep-worker lockstep_core_shared
+      lockstep_train_shared lockstep_recipes_static lockstep_shell)
   endif()
   include(LockstepDebian)
   include(LockstepPackages)

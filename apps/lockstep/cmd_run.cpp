@@ -15,6 +15,7 @@
 #include "common/launch_options.h"
 #include "console_options.h"
 #include "host_options.h"
+#include "installation.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -89,7 +90,9 @@ cli::CommandText run_help() {
       .notes =
           {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
            "As with torchrun, an option that is not typed is read from its variable: PET_NPROC_PER_NODE, PET_NNODES "
-           "and so on. lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
+           "and so on. Python is that of the environment in which pip installed Lockstep, else python3 of PATH; "
+           "PYTHON_EXEC "
+           "names another. lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
       .tables = {
           {"Exit code",
            {{"0", "every rank ended with 0"},
@@ -195,7 +198,7 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "--log-dir")
       ->expected(0, 1)
       ->type_name("HOST:PORT");
-  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with python3 -m");
+  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with Python, as python3 -m does");
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
   app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");
   app.add_flag("--virtual-local-rank", options.virtual_local_rank,
@@ -288,16 +291,17 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   if (program.empty()) {
     throw UsageError("no program to run", "lockstep run --nproc-per-node 2 -- ./train --epochs 3");
   }
+  const std::string python = python_for(this_program(), env::get("PYTHON_EXEC"));
   std::vector<std::string> command;
   // -u as torchrun has it: what a killed rank had printed must not be lost in a buffer.
   if (given.run_path) {
     constexpr const char* kRunPath =
         "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
-    command = {"python3", "-u", "-c", kRunPath};
+    command = {python, "-u", "-c", kRunPath};
   } else if (given.is_module) {
-    command = {"python3", "-u", "-m"};
+    command = {python, "-u", "-m"};
   } else if (!given.no_python && ends_with(program[0], ".py")) {
-    command = {"python3", "-u"};
+    command = {python, "-u"};
   }
   command.insert(command.end(), program.begin(), program.end());
   return command;

@@ -39,6 +39,7 @@ constexpr std::array kVerbs = {
     Verb{"tune", cli::kTuneSummary, cmd_worker},
     Verb{"trace", cli::kTraceSummary, cmd_trace},
     Verb{"doctor", cli::kDoctorSummary, cmd_doctor},
+    Verb{"cmake-dir", cli::kCmakeDirSummary, cmd_cmake_dir},
 };
 
 std::string command_help() {

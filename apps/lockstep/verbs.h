@@ -10,6 +10,7 @@ struct Verb {
   int (*run)(int argc, char** argv);  ///< argv[0] is the verb; returns the exit code or throws a lockstep::Error
 };
 
+int cmd_cmake_dir(int argc, char** argv);
 int cmd_dashboard(int argc, char** argv);
 int cmd_doctor(int argc, char** argv);
 int cmd_new(int argc, char** argv);

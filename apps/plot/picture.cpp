@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/fonts.h"
 
 namespace lockstep::plot {
 namespace {
@@ -307,6 +311,14 @@ std::string png_of(const std::vector<Chart>& charts, const Layout& layout) {
   return out;
 }
 
+// A system without fontconfig's settings has hardly a font either: a wheel brings both.
+void take_own_fonts() {
+  std::error_code problem;
+  const std::filesystem::path own = font_folder().parent_path().parent_path() / "fonts.conf";
+  if (std::filesystem::exists("/etc/fonts/fonts.conf", problem) || !std::filesystem::exists(own, problem)) return;
+  ::setenv("FONTCONFIG_FILE", own.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+}
+
 }  // namespace
 
 void require_picture(const std::filesystem::path& file) {
@@ -318,6 +330,7 @@ void require_picture(const std::filesystem::path& file) {
 
 void draw_picture(const std::vector<Chart>& charts, const std::filesystem::path& file) {
   require_picture(file);
+  take_own_fonts();
   const Layout layout = layout_of(charts, runs_of(charts).size());
   const std::string bytes = file.extension() == ".svg" ? svg_of(charts, layout) : png_of(charts, layout);
   write_file_atomically(FileSystem::system(), file, bytes);

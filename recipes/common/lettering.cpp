@@ -8,10 +8,10 @@
 #include <type_traits>
 #include FT_FREETYPE_H
 
+#include "lockstep/base/fonts.h"
+
 namespace lockstep::common {
 namespace {
-
-constexpr const char* kFontFile = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 struct Letter {
   char32_t code = U'?';
@@ -58,7 +58,8 @@ struct Lettering::Font {
   Font& operator=(const Font&) = delete;
   explicit Font(int pixels) {
     if (FT_Init_FreeType(&library) != 0) library = nullptr;
-    if (library == nullptr || FT_New_Face(library, kFontFile, 0, &face) != 0) face = nullptr;
+    const std::string file = font_folder() / "DejaVuSans.ttf";
+    if (library == nullptr || FT_New_Face(library, file.c_str(), 0, &face) != 0) face = nullptr;
     if (face != nullptr) FT_Set_Pixel_Sizes(face, 0, static_cast<FT_UInt>(pixels));
   }
   ~Font() {

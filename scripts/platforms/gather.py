@@ -22,7 +22,7 @@ LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-d
 # What the headers of those include: apt installs it with them.
 ALSO = ["libbrotli-dev"]
 # What g++ and glibc bring: the other machine's are newer.
-NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so)")
+NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|mvec|dl|rt|pthread|util|resolv|nsl|anl|nss_\w+|stdc\+\+|gcc_s|gomp)\.so)")
 # OpenCV asks for a LAPACK and never calls it for us: the small one, whichever is this machine's choice.
 SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
 

@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_below.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/fonts.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 
@@ -260,6 +261,18 @@ TEST(FileSystem, ReadsPartsOfAFileAndNotPastItsEnd) {
   EXPECT_THROW(file->read(3, part.data(), part.size()), DataError);
   EXPECT_THROW((void)files.open(folder / "none.txt"), DataError);
   EXPECT_THROW((void)files.open(folder.path()), DataError);
+}
+
+TEST(Fonts, LieBesideTheFolderOfTheProgramOrOfTheLibraryElseWhereDebianHasThem) {
+  const test::TempDir home;
+  const fs::path beside = home.path() / "share/fonts/truetype/dejavu";
+  fs::create_directories(beside);
+  const fs::path debian = "/usr/share/fonts/truetype/dejavu";
+  EXPECT_EQ(font_folder_of(home.path() / "bin/program"), debian) << "a folder without the fonts is none";
+  std::ofstream(beside / "DejaVuSans.ttf") << "";
+  EXPECT_EQ(font_folder_of(home.path() / "bin/program"), beside);
+  EXPECT_EQ(font_folder_of(home.path() / "lib/liblockstep.so"), beside);
+  EXPECT_EQ(font_folder(), debian) << "this test lies beside no fonts";
 }
 
 }  // namespace file_system_test

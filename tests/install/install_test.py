@@ -176,7 +176,7 @@ target_link_libraries(part PRIVATE Lockstep::torch fmt::fmt)
     (case.folder / "crash.c").write_text("void abort(void);\n"
                                          "void _ZNSt10filesystem10remove_allERKNS_7__cxx114pathE(void) { abort(); }\n")
     (torch.parent / "lib").mkdir()
-    run("cc", "-shared", "-fPIC", "-o", torch.parent / "lib/libtorch.so", case.folder / "crash.c")
+    run("cc", "-shared", "-fPIC", "-o", torch.parent / "lib/libtorch_cpu.so", case.folder / "crash.c")
     said = run("cmake", "-S", case.folder, "-B", case.folder / "build", "-G", "Ninja", "-D",
                f"LOCKSTEP_TORCH={case.folder}/torch").stdout
     assert "found libtorch 2.11.0" in said, said
@@ -196,25 +196,34 @@ def gpu_of_python(case):
     site = case.folder / "site"
     write_version(site / "torch/include/torch/version.h", 2, 4)
     (site / "torch/include/torch/csrc/api/include").mkdir(parents=True)
-    for name in ("torch/lib/libtorch.so", "torch/lib/libtorch_cuda.so", "nvidia/nccl/lib/libnccl.so.2",
+    for name in ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "nvidia/nccl/lib/libnccl.so.2",
                  "nvidia/cu13/lib/libcudart.so.13"):
         make_library(site / name)
-    for name in ("nvidia/nccl/include/nccl.h", "nvidia/cu13/include/cuda_runtime_api.h"):
-        (site / name).parent.mkdir(parents=True)
+    for name in ("nvidia/nccl/include/nccl.h", "nvidia/cu13/include/cuda_runtime_api.h", "nvidia/cu13/include/crt/host_defines.h",
+                 "nvidia/cu13/include/nv/target"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text("")
     environment = {name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "NCCL_HOME")}
 
-    def configured(*options):
+    def configured(*options, ok=True):
         shutil.rmtree(case.folder / "build", ignore_errors=True)
         said = run("cmake", "-S", SOURCE, "-B", case.folder / "build", "-G", "Ninja", "-D", "LOCKSTEP_TESTS=OFF", "-D",
-                   f"LOCKSTEP_TORCH={site}/torch", *options, env=environment).stdout
+                   f"LOCKSTEP_TORCH={site}/torch", *options, ok=ok, env=environment).stdout
         return said, (case.folder / "build/CMakeCache.txt").read_text()
 
     said, cache = configured()
     assert f"LOCKSTEP_NCCL_INCLUDE:PATH={site}/nvidia/nccl/include\n" in cache, cache
     assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
     said, cache = configured("-D", "LOCKSTEP_NCCL_INCLUDE:PATH=")
-    assert "LOCKSTEP_CUDA:BOOL=OFF" in cache and "nccl.h is not found" in re.sub(r"\s+", " ", said), said
+    assert "LOCKSTEP_CUDA:BOOL=OFF" in cache and "will not: nccl.h is not found" in re.sub(r"\s+", " ", said), said
+    for name in ("crt/host_defines.h", "nv/target"):  # which `pip install torch` does not bring
+        (site / "nvidia/cu13/include" / name).unlink()
+    said, cache = configured()
+    assert "LOCKSTEP_CUDA:BOOL=OFF" in cache, cache
+    assert "will not: crt/host_defines.h, nv/target is not found" in re.sub(r"\s+", " ", said), said
+    said, cache = configured("-D", "LOCKSTEP_CUDA=ON", ok=False)
+    assert "LOCKSTEP_CUDA needs crt/host_defines.h, nv/target." in re.sub(r"\s+", " ", said), said
+    assert said.count("CMake Error") == 1, said
 
 
 def refused(case):
@@ -222,6 +231,7 @@ def refused(case):
     case.install()
     torch = case.folder / "torch"
     write_version(torch / "include/torch/version.h", 2, 4)
+    make_library(torch / "lib/libtorch_cpu.so")
     said = case.configure("train", "-D", f"LOCKSTEP_TORCH={torch}", ok=False).stdout
     assert "and 2.4.0 is" in said and said.count("CMake Error") == 1, said
     shutil.rmtree(case.folder / "build")

@@ -24,6 +24,10 @@ CASES = [
     ("checkpoint ", "inspect verify diff export import prune"),
     ("checkpoint d", "diff !inspect"),
     ("bench loader ", "captcha noop !step"),
+    ("doctor ", "kernels folder"),
+    ("doctor --", "--fast --json !--amp"),
+    ("doctor kernels ", "captcha:conv3 folder notes.txt !kernels"),
+    ("doctor kernels captcha --amp ", "none bf16"),
     ("train cap", "captcha captcha:digits captioning:smoke"),
     ("train captcha : di", "digits !captcha:digits"),
     ("train ", "detection:smoke tuned.yml folder !notes.txt"),
@@ -71,7 +75,7 @@ def man_pages(build):
     folder = made(build, "man")
     pages = {page.stem: page.read_text() for page in folder.glob("*.1")}
     root = json.loads(made(build, "help.json").read_text())["--help"]
-    verbs = re.findall(r"^  ([a-z]+) {2,}", root, re.M)
+    verbs = re.findall(r"^  ([a-z-]+) {2,}", root, re.M)
     assert set(pages) == {"lockstep", "lockstep-worker", *(f"lockstep-{verb}" for verb in verbs)}, sorted(pages)
     for name, text in pages.items():
         if text.startswith(".so "):

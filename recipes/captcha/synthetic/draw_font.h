@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "captcha/synthetic/draw_canvas.h"
+#include "lockstep/base/fonts.h"
 
 namespace lockstep::captcha {
 
@@ -16,8 +17,7 @@ class FontSet {
  public:
   /// Reads the fonts of Debian's fonts-dejavu-core from `folder`.
   /// Throws: ResourceError naming a font that is missing and the package; UsageError where one lacks a character.
-  explicit FontSet(const std::string& charset,
-                   const std::filesystem::path& folder = "/usr/share/fonts/truetype/dejavu");
+  explicit FontSet(const std::string& charset, const std::filesystem::path& folder = font_folder());
 
   [[nodiscard]] std::size_t size() const noexcept { return faces_.size(); }
   [[nodiscard]] const Outline& glyph(std::size_t font, char letter) const { return faces_.at(font).at(letter); }

@@ -6,11 +6,10 @@
 #include FT_FREETYPE_H
 
 #include "data/draw/canvas.h"
+#include "lockstep/base/fonts.h"
 
 namespace lockstep::data {
 namespace {
-
-constexpr const char* kFile = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 /// The next character of UTF-8; bytes that are none count as '?'.
 char32_t next_letter(const std::string& text, std::size_t& at) {
@@ -37,7 +36,8 @@ struct Pen::Font {
   Font& operator=(const Font&) = delete;
   explicit Font(int pixels) {
     if (FT_Init_FreeType(&library) != 0) library = nullptr;
-    if (library == nullptr || FT_New_Face(library, kFile, 0, &face) != 0) face = nullptr;
+    const std::string file = font_folder() / "DejaVuSans.ttf";
+    if (library == nullptr || FT_New_Face(library, file.c_str(), 0, &face) != 0) face = nullptr;
     if (face != nullptr) FT_Set_Pixel_Sizes(face, 0, static_cast<FT_UInt>(pixels));
   }
   ~Font() {

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lockstep: distributed data-parallel training for C++. The programs are in bin/, the library for C++ in lib/ and include/.
+
+lockstep run starts Python programs as torchrun does; python -m lockstep is the same with this Python.
+"""
+__version__ = "@VERSION@"

@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Becomes the program of this name in the package lockstep of the environment that this file was installed into. Python
+# would take twenty times as long to get there.
+self=$0
+[ ! -L "$self" ] || self=$(readlink -f "$self")
+name=${self##*/}
+folder=${self%/*}
+for site in "$folder"/../lib/python3*/site-packages "$folder"/../lib/python3*/dist-packages "$folder"/..; do
+  [ ! -x "$site/lockstep/bin/$name" ] || exec "$site/lockstep/bin/$name" "$@"
+done
+echo "error: no package lockstep is beside $self; pip install --force-reinstall @NAME@" >&2
+exit 69
