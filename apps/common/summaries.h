@@ -19,6 +19,8 @@ inline constexpr const char* kPlotSummary = "draw the curves of runs: loss, metr
 inline constexpr const char* kDashboardSummary = "serve a live page of runs: curves, ranks, verdicts, checkpoints";
 inline constexpr const char* kTraceSummary = "join the traces of a profiled run's ranks";
 inline constexpr const char* kTuneSummary = "find the fastest settings of a recipe on this machine";
+inline constexpr const char* kKernelsSummary = "show which kernels compute a network's layers, and what is slow";
 inline constexpr const char* kDoctorSummary = "check this machine, or say why a run hangs or failed";
+inline constexpr const char* kCmakeDirSummary = "print the folder that CMake finds this Lockstep by";
 
 }  // namespace lockstep::cli

@@ -5,9 +5,11 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/cli.h"
+#include "common/summaries.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -20,6 +22,7 @@
 #include "lockstep/view/run_diagnosis.h"
 #include "lockstep/view/terminal.h"
 #include "verbs.h"
+#include "worker_verbs.h"
 
 namespace lockstep::apps {
 namespace {
@@ -38,7 +41,9 @@ cli::CommandText doctor_help() {
               "measures an all-reduce, in at most ten seconds. Started by lockstep run on several hosts, it "
               "measures round trips and bandwidth between them.",
           .examples = {"lockstep doctor", "lockstep doctor runs/digits", "lockstep doctor 4711",
-                       "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor"},
+                       "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor",
+                       "lockstep doctor kernels captcha:conv3 --amp bf16"},
+          .lists = {{"Verbs", {{"kernels", cli::kKernelsSummary}}}},
           .tables = {{"Exit code",
                       {{"0", "nothing is bad; or the state of the run was said, whatever it is"},
                        {"65", "there is no such run, or no such process"},
@@ -126,6 +131,7 @@ int check_links(const DoctorOptions& options) {
 }  // namespace
 
 int cmd_doctor(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "kernels") return cmd_worker(argc - 1, argv + 1);
   DoctorOptions options;
   CLI::App app;
   cli::prepare(app, doctor_help());

@@ -346,7 +346,8 @@ int cmd_worker(int argc, char** argv) {
   const int processes = count ? resolve_process_count(*count).count : 1;
   const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
   if (processes > 1 && !is_for_ranks) {
-    throw UsageError(fmt::format("lockstep {} runs in one process, and --nproc-per-node is {}", verb, processes),
+    throw UsageError(fmt::format("lockstep {} runs in one process, and --nproc-per-node is {}",
+                                 verb == "kernels" ? "doctor kernels" : verb, processes),
                      "leave out --nproc-per-node");
   }
   if (verb == "bench" && !arguments.empty() && arguments[0] == "startup") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of lockstep-worker: what computes with libtorch. `lockstep` executes it; each takes the words after the
-// verb. Below them the verbs of `lockstep checkpoint` that make or remove files, and the sets of `lockstep generate`.
+// verb. cmd_kernels is `lockstep doctor kernels`. Below them the verbs of `lockstep checkpoint` that make or remove
+// files, and the sets of `lockstep generate`.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ int cmd_predict(const Arguments& arguments);
 int cmd_generate(const Arguments& arguments);
 int cmd_bench(const Arguments& arguments);
 int cmd_checkpoint(const Arguments& arguments);
+int cmd_kernels(const Arguments& arguments);
 int cmd_inspect(const Arguments& arguments);
 int cmd_pack(const Arguments& arguments);
 int cmd_tune(const Arguments& arguments);

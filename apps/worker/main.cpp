@@ -29,6 +29,9 @@ int main(int argc, char** argv) {
                            verbs, words);
     };
     const std::vector<std::string> words(argv + 1, argv + argc);
-    return words == std::vector<std::string>{"answers"} ? worker::answer_all(run) : run(words);
+    if (words == std::vector<std::string>{"answers"}) return worker::answer_all(run);
+    // Of `lockstep doctor`, which is free of libtorch, this one part: no verb of its own.
+    if (!words.empty() && words.front() == "kernels") return worker::cmd_kernels({words.begin() + 1, words.end()});
+    return run(words);
   });
 }

@@ -222,6 +222,29 @@ std::int64_t bytes_read(std::string_view name, Inputs inputs) {
   return sum;
 }
 
+std::string element_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return c10::toString(type);
+  }
+}
+
+view::CallInput input_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const bool is_images = tensor.dim() == 4 && tensor.layout() == at::kStrided;
+  return {.type = element_name(tensor.scalar_type()),
+          .sizes = tensor.sizes().vec(),
+          .channels_last = is_images && tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast};
+}
+
 }  // namespace
 
 bool is_engine(std::string_view name) { return name.starts_with("autograd::engine::"); }
@@ -239,6 +262,24 @@ std::string short_name(std::string_view name, view::CallKind kind) {
   const std::size_t scope = type.find('<') == std::string_view::npos ? type.rfind("::") : std::string_view::npos;
   const std::string_view last = scope == std::string_view::npos ? type : type.substr(scope + 2);
   return (is_ours ? "lockstep::" : "") + std::string(last) + " backward";
+}
+
+std::vector<view::CallInput> inputs_of(Inputs inputs) {
+  std::vector<view::CallInput> found;
+  for (const c10::IValue& input : inputs) {
+    if (input.isTensor()) {
+      found.push_back(input_of(input.toTensor()));
+    } else if (input.isTensorList() && !input.toTensorVector().empty()) {
+      found.push_back(input_of(input.toTensorVector().front()));
+    } else if (input.isIntList()) {
+      found.push_back({.type = "numbers", .sizes = input.toIntVector()});
+    } else if (input.isInt()) {
+      found.push_back({.type = "numbers", .sizes = {input.toInt()}});
+    } else {
+      found.emplace_back();
+    }
+  }
+  return found;
 }
 
 OperatorCost operator_cost(std::string_view name, Inputs inputs) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/view/profile.h"
 
@@ -18,6 +19,9 @@ namespace lockstep::observe {
 /// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" of a node's C++ type, "autograd engine", or
 /// the name itself.
 [[nodiscard]] std::string short_name(std::string_view name, view::CallKind kind);
+
+/// One for each argument, also for those that are neither tensors nor whole numbers. Of a list of tensors its first.
+[[nodiscard]] std::vector<view::CallInput> inputs_of(c10::ArrayRef<const c10::IValue> inputs);
 
 struct OperatorCost {
   double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition

@@ -73,7 +73,7 @@ class Profiler::Impl {
     Recorder::instance().stop();
     if (profile.steps == 0) return;
     collect();
-    if (job_.is_main()) job_.print("\n{}", view::profile_text(profile, rates));
+    if (job_.is_main() && options_.prints) job_.print("\n{}", view::profile_text(profile, rates));
     write();
   }
 
@@ -86,20 +86,20 @@ class Profiler::Impl {
   enum class State { kWarmup, kRecording, kFinished };
 
   void start() {
-    if (job_.is_main()) {
+    if (job_.is_main() && options_.prints) {
       log::note("the profiler records {} step{} now, after {} that warmed up", options_.steps,
                 options_.steps == 1 ? "" : "s", options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);
     job_.barrier();  // all load the machine at once
-    rates = measure_machine(options_.type);
+    if (options_.prints) rates = measure_machine(options_.type);
     profile.rank = job_.rank();
     profile.world_size = job_.world_size();
     profile.host = job_.host();
     profile.clock_offset_ns = clock.offset_ns;
     profile.clock_error_ns = clock.error_ns;
     job_.barrier();
-    Recorder::instance().start(options_.parameters);
+    Recorder::instance().start(options_.parameters, options_.inputs);
     state_ = State::kRecording;
     profile.begin_ns = last_end_ns_ = monotonic_ns();
   }

@@ -51,6 +51,20 @@ LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
   return layers;
 }
 
+/// When the outermost operator began during which autograd gave a number, by thread and number.
+using BeginsOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
+
+BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {
+  BeginsOfNodes begins;
+  for (const RecordedCall& each : calls) {
+    if (each.call.kind != view::CallKind::kOperator) continue;
+    for (std::uint64_t at = each.first_sequence; at < each.last_sequence; ++at) {
+      begins[{each.thread, at}] = each.call.begin_ns;  // outer calls end, and so come, last
+    }
+  }
+  return begins;
+}
+
 }  // namespace
 
 Recorder& Recorder::instance() {
@@ -58,9 +72,10 @@ Recorder& Recorder::instance() {
   return *recorder;
 }
 
-void Recorder::start(const NamedTensors& parameters) {
+void Recorder::start(const NamedTensors& parameters, bool with_inputs) {
   if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
   layers_ = LayersOfMemory(parameters);
+  with_inputs_ = with_inputs;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) thread->clear();
@@ -76,7 +91,8 @@ void Recorder::start(const NamedTensors& parameters) {
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
-  memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
+  if (!with_inputs)
+    memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
 }
 
 void Recorder::stop() noexcept {
@@ -110,10 +126,13 @@ void Recorder::take(view::Profile& profile) {
     }
   }
   const LayersOfNodes layers = layers_of_nodes(calls);
+  const BeginsOfNodes begins = with_inputs_ ? begins_of_nodes(calls) : BeginsOfNodes();
   for (RecordedCall& each : calls) {
     if (each.call.kind == view::CallKind::kBackwardNode) {
       const auto found = layers.find({each.thread, each.first_sequence});
       if (found != layers.end()) each.call.layer = found->second;
+      const auto begin = begins.find({each.thread, each.first_sequence});
+      if (begin != begins.end()) each.call.made_ns = begin->second;
     }
     profile.calls.push_back(std::move(each.call));
   }
@@ -176,6 +195,7 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     // An optimizer, which uses weights too, runs without gradients.
     const std::string* layer = at::GradMode::is_enabled() ? layers_.of(function.inputs()) : nullptr;
     if (layer != nullptr) call.layer = *layer;
+    if (with_inputs_) call.inputs = inputs_of(function.inputs());
     open->recorded.thread = at::RecordFunction::currentThreadId();
     open->recorded.first_sequence = at::sequence_number::peek();
   }

@@ -26,8 +26,9 @@ class Recorder final : public trace::Sink {
  public:
   [[nodiscard]] static Recorder& instance();
 
-  /// Forgets what it recorded and begins. Throws: UsageError where it is on already.
-  void start(const NamedTensors& parameters);
+  /// Forgets what it recorded and begins; `with_inputs`: calls have their inputs, and backward nodes know what made
+  /// them. Throws: UsageError where it is on already.
+  void start(const NamedTensors& parameters, bool with_inputs = false);
   void stop() noexcept;
   /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing
   /// is known.
@@ -49,7 +50,8 @@ class Recorder final : public trace::Sink {
   std::atomic<int> run_{0};  ///< counts the starts: a call of an earlier one is left out
   std::mutex mutex_;         ///< of threads_
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
-  LayersOfMemory layers_;  ///< changed while off
+  LayersOfMemory layers_;     ///< changed while off
+  bool with_inputs_ = false;  ///< changed while off
   std::vector<at::CallbackHandle> callbacks_;
   std::optional<MemoryWatch> memory_;
 };

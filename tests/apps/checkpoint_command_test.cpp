@@ -272,6 +272,14 @@ TEST_F(ExportCommand, WritesANetworkThatPythonRuns) {
   EXPECT_EQ(seen.out, "[3, 4, 10] ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']\nTrue\n");
 }
 
+TEST_F(ExportCommand, IsNotNeededToAskForTheKernelsOfASavedNetwork) {
+  fs::remove_all(home_ / "data");  // the settings say the shapes
+  const ProcessResult asked =
+      lockstep({"doctor", "kernels", "run", "--batch", "2", "--steps", "1", "--json"}, home_.path());
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.out, AllOf(HasSubstr("\"network\": \"run\""), HasSubstr("conv 3x3, 2x1x60x160 to 32")));
+}
+
 TEST_F(ExportCommand, SaysWhatIsWrong) {
   ASSERT_EQ(exported({"run", "--to", "weights.pth"}).code, 0);
   struct Fault {

@@ -288,6 +288,26 @@ TEST(Commands, QuietNewWritesAProjectAndPrintsNothing) {
   EXPECT_THAT(lockstep({"new", "shapes"}, folder.path()).out, HasSubstr("shapes is ready. Next:\n\n  cd shapes\n"));
 }
 
+TEST(Commands, RunStartsThePythonThatTheVariableNames) {
+  const TempDir folder;
+  const std::filesystem::path python = folder.path() / "python";
+  std::ofstream(python) << "#!/bin/sh\necho \"chosen: $*\"\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const auto said = [&](std::vector<std::string> words) {
+    ProcessOptions options = lockstep_command(std::move(words), folder.path());
+    options.environment.emplace_back("PYTHON_EXEC", python.string());
+    return run_process(options).out;
+  };
+  EXPECT_THAT(said({"run", "train.py", "--epochs", "2"}), HasSubstr("chosen: -u train.py --epochs 2"));
+  EXPECT_THAT(said({"run", "-m", "module"}), HasSubstr("chosen: -u -m module"));
+}
+
+TEST(Commands, ACommandOfABuildFolderSaysWhatInstallsTheCMakePackage) {
+  const ProcessResult said = lockstep({"cmake-dir"});
+  EXPECT_EQ(said.code, 69);
+  EXPECT_THAT(said.err, HasSubstr("no CMake package of Lockstep lies beside"));
+}
+
 TEST(Commands, RunExplainsItsExitCodesAndSpellings) {
   const std::string help = lockstep({"run", "--help"}).out;
   for (const char* part : {"  128 \\+ N +signal N ended", "  69 +the system allows too few",

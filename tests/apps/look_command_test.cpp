@@ -55,6 +55,32 @@ class DoctorCommand : public ::testing::Test {
   TempDir folder_;
 };
 
+/// What `lockstep doctor kernels` says of the smallest network with images.
+json kernels_of(std::vector<std::string> words) {
+  words.insert(words.begin(), {"doctor", "kernels"});
+  words.insert(words.end(), {"--batch", "2", "--steps", "1", "--json"});
+  const ProcessResult result = lockstep(words);
+  EXPECT_EQ(result.code, 0) << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+json layer_of(const json& report, const std::string& start) {
+  for (const json& layer : report["layers"]) {
+    if (layer["layer"].get<std::string>().starts_with(start)) return layer;
+  }
+  return {};
+}
+
+TEST(KernelsCommand, NamesTheKernelsOfARecipe) {
+  const json ours = kernels_of({"captcha:conv3", "--amp", "none"});
+  EXPECT_EQ(layer_of(ours, "conv 3x3, 2x1x")["kernel"], "one channel");
+  EXPECT_EQ(layer_of(ours, "norm + ReLU")["maker"], "lockstep");
+  EXPECT_GT(layer_of(ours, "conv 3x3, 2x1x")["backward"]["ms"].get<double>(), 0);
+  const json plain = kernels_of({"captcha:conv3", "--amp", "none", "--set", "fused_layers=false"});
+  EXPECT_NE(layer_of(plain, "conv 3x3, 2x1x")["maker"], "lockstep");
+  EXPECT_THAT(plain["advice"].dump(), HasSubstr("--set fused_layers=true"));
+}
+
 TEST_F(DoctorCommand, SaysWhichRankWasKilled) {
   EXPECT_EQ(run_process(ranks("kill")).code, 137);
   EXPECT_THAT(doctor().out, ContainsRegex("^failed: rank 1 on .* failed first: killed by signal 9 \\(SIGKILL\\) "

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/installation.h"
 #include "lockstep/new/project.h"
 #include "support/temp_dir.h"
 #include "worker/inspect/inspect.h"
@@ -30,6 +31,67 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Not;
+
+namespace fs = std::filesystem;
+
+// What lies around the installed command.
+
+void make_program(const fs::path& file) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << "#!/bin/sh\n";
+  fs::permissions(file, fs::perms::owner_all);
+}
+
+TEST(Installation, ACommandThatPipInstalledStartsTheEnvironmentsPython) {
+  const test::TempDir home;
+  for (const char* packages : {"lib/python3.12/site-packages", "lib64/python3.12/dist-packages"}) {
+    const fs::path program = home.path() / packages / "lockstep/bin/lockstep";
+    EXPECT_EQ(python_for(program, {}), "python3") << "the environment has none";
+    make_program(home.path() / "bin/python3");
+    EXPECT_EQ(python_for(program, {}), home.path() / "bin/python3");
+    make_program(home.path() / "bin/python3.12");
+    EXPECT_EQ(python_for(program, {}), home.path() / "bin/python3.12") << "of several, the one with that folder";
+    fs::remove_all(home.path() / "bin");
+  }
+}
+
+TEST(Installation, AnyOtherCommandStartsThePythonOfPath) {
+  const test::TempDir home;
+  make_program(home.path() / "bin/python3");
+  for (const char* program : {"bin/lockstep", "lib/python3.12/lockstep/bin/lockstep", "site-packages/bin/lockstep"}) {
+    EXPECT_EQ(python_for(home.path() / program, {}), "python3") << program;
+  }
+  EXPECT_EQ(python_for("/usr/bin/lockstep", ""), "python3") << "an empty variable names none";
+}
+
+TEST(Installation, ThePythonThatTheVariableNamesIsTaken) {
+  const test::TempDir home;
+  make_program(home.path() / "bin/python3");
+  EXPECT_EQ(python_for(home.path() / "lib/python3.12/site-packages/lockstep/bin/lockstep", "/opt/python"),
+            "/opt/python");
+}
+
+TEST(Installation, CMakesFolderIsThePrefixThatHasThePackage) {
+  for (const char* folder : {"lib", "lib64", "share", "lib/x86_64-linux-gnu"}) {
+    const test::TempDir home;
+    const fs::path package = home.path() / folder / "cmake/Lockstep";
+    fs::create_directories(package);
+    EXPECT_THROW((void)cmake_folder_of(home.path() / "bin/lockstep"), ResourceError) << "the folder alone is none";
+    std::ofstream(package / "LockstepConfig.cmake") << "";
+    EXPECT_EQ(cmake_folder_of(home.path() / "bin/lockstep"), home.path()) << folder;
+  }
+}
+
+TEST(Installation, WithoutAPackageTheErrorSaysWhatInstallsOne) {
+  const test::TempDir home;
+  try {
+    (void)cmake_folder_of(home.path() / "bin/lockstep");
+    FAIL() << "no error";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr((home.path() / "bin/lockstep").string()));
+    EXPECT_THAT(error.what(), HasSubstr("liblockstep-dev"));
+  }
+}
 
 // What `lockstep new` writes. tests/install builds and runs it.
 

@@ -2,6 +2,7 @@
 #include "lockstep/observe/profiler.h"
 
 #include <ATen/ops/ones.h>
+#include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/view/kernel_report.h"
 #include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
@@ -108,6 +110,55 @@ TEST(Profiler, NamesTheLayerOfAProductWithAViewOfItsWeights) {
   const std::vector<view::LayerRow> layers = layer_table(profiler.profile());
   ASSERT_EQ(layers.size(), 1U);
   EXPECT_EQ(layers[0].flops, 2 * (2.0 * 2 * 16 * 4 * 8));
+}
+
+const view::ProfiledCall& first_call(const Profile& profile, const std::string& name) {
+  return *std::find_if(profile.calls.begin(), profile.calls.end(), [&](const auto& call) { return call.name == name; });
+}
+
+TEST(Profiler, RecordsInputsAndWhatMadeANodeOnRequest) {
+  torch::nn::Sequential net = two_layers();
+  const Profile profile = profile_of_steps(net, {.steps = 1, .warmup = 1, .inputs = true, .prints = false}, 2);
+  const view::ProfiledCall& product = first_call(profile, "aten::addmm");
+  ASSERT_GE(product.inputs.size(), 3U);
+  EXPECT_EQ(product.inputs[1].type, "float32");
+  EXPECT_EQ(product.inputs[1].sizes, (std::vector<std::int64_t>{16, 4}));
+  // The node belongs to the whole layer, not to the product inside of it. The last layer's runs first.
+  const bool has_linear = calls_of(profile, "aten::linear") > 0;  // not in every version of libtorch
+  std::int64_t last_layer = 0;
+  for (const auto& call : profile.calls) {
+    if (call.name == (has_linear ? "aten::linear" : "aten::addmm")) last_layer = call.begin_ns;
+  }
+  EXPECT_EQ(first_call(profile, "AddmmBackward0").made_ns, last_layer);
+
+  const Profile without = profile_of_steps(net, {.steps = 1, .warmup = 1, .prints = false}, 2);
+  EXPECT_TRUE(first_call(without, "aten::addmm").inputs.empty());
+  EXPECT_EQ(first_call(without, "AddmmBackward0").made_ns, 0);
+}
+
+TEST(Profiler, MakesATableOfKernels) {
+  torch::nn::Sequential net = two_layers();
+  Profiler profiler(alone(),
+                    {.steps = 2, .warmup = 1, .parameters = named_parameters_of(net), .inputs = true, .prints = false});
+  for (int i = 0; i < 3; ++i) {
+    at::Tensor out;
+    {
+      RECORD_USER_SCOPE("forward");
+      out = net->forward(at::ones({16, 4}));
+    }
+    out.sum().backward();
+    profiler.step();
+  }
+  const auto rows = view::kernel_table(profiler.profile(), {.blas = "BLAS"});
+  const auto layer =
+      std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.layer == "linear, 16x4 to 8"; });
+  ASSERT_NE(layer, rows.end());
+  EXPECT_EQ(layer->kernel, "BLAS");
+  EXPECT_EQ(layer->calls, 1);
+  EXPECT_EQ(layer->modules, std::vector<std::string>{"0"});
+  EXPECT_EQ(layer->forward.flops, 2.0 * 16 * 4 * 8);
+  EXPECT_EQ(layer->backward.flops, 2.0 * 16 * 4 * 8) << "the input of the first layer needs no gradient";
+  EXPECT_GT(layer->backward.ns, 0);
 }
 
 TEST(Profiler, CountsWhatIsInsideOfACountedOperatorOnce) {

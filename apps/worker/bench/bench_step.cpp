@@ -7,18 +7,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 
 #include "lockstep/base/number.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/observe/profiler.h"
-#include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
-#include "lockstep/train/step_timer.h"
 #include "worker/bench/measure.h"
 #include "worker/bench/recorder_cost.h"
-#include "worker/bench/step_data.h"
-#include "worker/settings.h"
+#include "worker/bench/timed_recipe.h"
 
 namespace lockstep::worker {
 namespace {
@@ -62,34 +58,6 @@ StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats)
   for (std::int64_t i = 0; i < repeats; ++i) seconds.push_back(timer.run(1));
   return {median_of(seconds), collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before)};
 }
-
-std::vector<std::string> settings_of(const StepBench& bench) {
-  std::vector<std::string> sets = {"workers=0"};
-  sets.push_back("data.train=" + made_up_data(recipe_of(bench.recipe).name()));
-  sets.insert(sets.end(), bench.sets.begin(), bench.sets.end());
-  return sets;
-}
-
-/// The recipe, ready to step.
-struct TimedRecipe {
-  TimedRecipe(Job& job, const StepBench& bench) : settings(bench.recipe, settings_of(bench)) {
-    TrainConfig& config = settings.config();
-    config.stages = decltype(config.stages){};  // a step has no second stage, and no evaluation to choose its weights
-    config.validate();
-    if (config.replicas == 0) config.replicas = job.world_size();
-    if (config.threads == 0) config.threads = 1;
-    seed_all(config.seed);
-    task = settings.recipe().make_task(config);
-    const bool is_random = config.data.train == kRandomImages;
-    if (!is_random) settings.recipe().settle(*task, config);
-    const auto dataset = is_random ? random_captchas(config) : task->make_training_set(config.data.train);
-    timer = std::make_unique<StepTimer>(job, *task, config, dataset, StepTimerOptions{.load = false});
-  }
-
-  Settings settings;
-  std::unique_ptr<Task> task;
-  std::unique_ptr<StepTimer> timer;
-};
 
 int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& timed, const RecorderCost& cost) {
   const double share = cost.events_per_step * cost.event_seconds / cost.median_seconds;
@@ -163,7 +131,7 @@ void print_profile(Job& job, const StepBench& bench, TimedRecipe& timed) {
 
 int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.data_parallel > 0) return run_data_parallel_bench(job, bench);
-  TimedRecipe timed(job, bench);
+  TimedRecipe timed(job, bench.recipe, bench.sets);
   // A GPU's graph is recorded after some steps.
   const std::int64_t warmup = timed.settings.config().cuda_graph ? StepGraph::kWarmUp + 2 : 3;
   if (bench.recorder_cost) {

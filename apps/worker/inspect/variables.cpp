@@ -85,6 +85,7 @@ constexpr std::array kKnown = {
     Known{"PET_NNODES", "as with torchrun, read where --nnodes is not typed; lockstep run knows all of torchrun's"},
     Known{"PET_NODE_RANK", "the same for --node-rank"},
     Known{"PET_NPROC_PER_NODE", "the same for --nproc-per-node"},
+    Known{"PYTHON_EXEC", "the Python that lockstep run starts a .py file with, as torchrun does"},
     Known{"PMI_NODE", "MPICH's number of this host"},
     Known{"PMI_RANK", "MPICH's name for RANK"},
     Known{"PMI_SIZE", "MPICH's name for WORLD_SIZE"},

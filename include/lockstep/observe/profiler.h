@@ -24,6 +24,8 @@ struct ProfilerOptions {
   std::filesystem::path folder = {};  ///< the trace of rank R goes to folder/rank-R.json; empty: none is written
   NamedTensors parameters = {};       ///< name the layers; empty: no table of layers
   at::ScalarType type = at::kFloat;   ///< what products of matrices are computed in, to measure the machine's peak in
+  bool inputs = false;  ///< record what each operator was called with, for view::kernel_table(), and no memory
+  bool prints = true;   ///< false: it neither prints tables nor measures the machine
 };
 
 /// Records the steps that follow the warm-up. It changes no result. Before and after them it costs nothing: libtorch

@@ -21,6 +21,13 @@ enum class CallKind {
   kCollective,    ///< a collective of Lockstep
 };
 
+/// What an operator was called with, where inputs are recorded.
+struct CallInput {
+  std::string type = {};                 ///< of a tensor's elements: "float32"; "numbers" of whole numbers, as strides
+  std::vector<std::int64_t> sizes = {};  ///< the tensor's sizes, or the numbers
+  bool channels_last = false;            ///< of a tensor of images: whether its channels lie side by side
+};
+
 /// One call, from its begin to its end. Times are nanoseconds of the rank's monotonic clock.
 struct ProfiledCall {
   std::string name;                     ///< "aten::mm", "forward", "all_reduce"
@@ -35,6 +42,9 @@ struct ProfiledCall {
   int group = 0;               ///< of a collective
   int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
   int buckets = 0;             ///< how many buckets there are
+  std::vector<CallInput> inputs = {};  ///< of an operator, where they are recorded: one for each argument
+  std::int64_t made_ns = 0;  ///< of a backward node, where inputs are recorded: when the outermost operator that made
+                             ///< it began; 0: unknown
 };
 
 /// A thread that made calls.

@@ -2,6 +2,9 @@
 #include "nn/dense/linear_product.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+
+#include <vector>
 
 #include "nn/conv/conv_table.h"
 #include "nn/conv/direct_run.h"
@@ -36,6 +39,7 @@ bool has_linear_product(at::ScalarType type, const at::Tensor& weight) {
 }
 
 at::Tensor linear_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  RECORD_FUNCTION("lockstep::linear_product", std::vector<c10::IValue>({rows, weight}));
   const DirectConv conv = conv_of_rows(rows, weight);
   return run_direct(direct_forward_plan(conv), rows, direct_weights(as_filters(weight)),
                     bias.defined() ? bias.data_ptr<float>() : nullptr, rows_like(rows, conv.out));

@@ -301,7 +301,7 @@ bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const
 
 at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum, const NormAct& what,
                           const at::Tensor& residual) {
-  RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight}));
+  RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight, std::int64_t{what.pool}}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
   // Function has no undefined tensors among its inputs.
   const std::array<at::Tensor, 3> followed = {input, call.weight, call.bias};

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor of `lockstep doctor kernels`: what it has, and what it reaches.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/view/kernel_report.h"
+
+namespace lockstep::worker {
+
+/// Measures copies and products with so many threads of libtorch, in about a second and a half.
+[[nodiscard]] view::KernelMachine measure_kernel_machine(std::int64_t threads);
+
+}  // namespace lockstep::worker
