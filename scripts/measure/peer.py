@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a peer program at its best with the PyTorch that this python has: the fused optimizer, kept memory, autotuned kernels.
+
+Peers were written for the PyTorch 1.13 of processors. This adds what a user of a newer one has: the fused optimizers (on
+processors from 2.4 on), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU arrays of NumPy that come from
+the host, because `.numpy()` refuses a tensor of the device.
+
+examples:
+  scripts/measure/peer.py PEERS/detection_step.py --device cuda --bf16
+  PEER_AUTOTUNE=1 PEERS/ranks 2 scripts/measure/peer.py PEERS/captcha_step.py --bf16 --channels-last --compile"""
+import ctypes
+import os
+import pathlib
+import runpy
+import sys
+
+INT_MAX = 2**31 - 1
+
+
+def keep_freed_memory() -> None:
+    """malloc as Lockstep sets it for itself: freed memory stays with the process. In docs/design/step.md."""
+    for name, value in ((-4, 0), (-1, INT_MAX), (-2, 64 << 20)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
+        ctypes.CDLL(None).mallopt(name, value)
+
+
+def move_arrays(torch) -> None:
+    to_numpy, from_numpy = torch.Tensor.numpy, torch.from_numpy
+    torch.Tensor.numpy = lambda tensor, **options: to_numpy(tensor.detach().cpu(), **options)
+    torch.from_numpy = lambda array: from_numpy(array).to("cuda")
+
+
+def fuse_optimizers(torch) -> None:
+    for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+        def fused(self, *words, plain=kind.__init__, **options):
+            plain(self, *words, **(options | {"foreach": None, "fused": True}))
+
+        kind.__init__ = fused
+
+
+def autotune(torch) -> None:
+    plain = torch.compile
+    torch.compile = lambda model, **options: plain(model, **({"mode": "max-autotune"} | options))
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit(0 if len(sys.argv) > 1 else 64)
+    sys.argv = sys.argv[1:]
+    on_gpu = "cuda" in sys.argv
+    if not on_gpu:
+        keep_freed_memory()
+    import torch
+    if on_gpu:
+        move_arrays(torch)
+    if on_gpu or tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 4):
+        fuse_optimizers(torch)
+    if os.environ.get("PEER_AUTOTUNE") == "1":
+        autotune(torch)
+    sys.path.insert(0, str(pathlib.Path(sys.argv[0]).resolve().parent))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+main()
