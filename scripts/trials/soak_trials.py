@@ -7,9 +7,9 @@ import shutil
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 PLATFORMS = SCRIPTS.with_name("platforms")
 COMMON = ["src/base", "src/tensor"]
-ENGINE = [*COMMON, "src/comm", "src/store", "src/flight", "src/launch"]
+ENGINE = [*COMMON, "src/comm", "src/wire", "src/store", "src/flight", "src/launch"]
 TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
-ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
+ASAN = ("base", "tensor", "store", "wire", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
         "schedule", "dashboard", "train", "recipes", "apps", "fuzz")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
@@ -79,7 +79,7 @@ def of_training() -> list[Trial]:
 
 def of_engine() -> list[Trial]:
     return [
-        Trial("collectives", "programs", 10000, 700, trial("collective_programs"), [*COMMON, "src/comm"], "collective_programs.jsonl"),
+        Trial("collectives", "programs", 10000, 700, trial("collective_programs"), [*COMMON, "src/comm", "src/wire"], "collective_programs.jsonl"),
         Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), ENGINE, "kill_rings.jsonl", 2),
         Trial("hangs", "runs", 4000, 100, trial("hangs"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, trial("node_faults"), ENGINE, "node_faults.jsonl", 5),
@@ -96,8 +96,12 @@ def of_builds() -> list[Trial]:
         *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
         Trial("debian13", "runs", 1, 1, [str(PLATFORMS / "debian13")], ["include", "src", "recipes", "apps", "tests"],
               needs="debootstrap"),
+        *(Trial(name, "runs", 1, 1, [str(PLATFORMS / "pip"), *words], ["include", "src", "recipes", "apps", "tests", "cmake"])
+          for name, words in (("pip", []), ("pip_cuda", ["--cuda"]))),
         Trial("aarch64", "runs", 1, 1, [str(PLATFORMS / "aarch64")], ["include", "src", "recipes", "apps", "tests"],
               needs="aarch64-linux-gnu-g++"),
+        Trial("wheel", "runs", 1, 1, [str(PLATFORMS / "test_wheel")],
+              ["include", "src", "recipes", "apps", "cmake", "packaging", "scripts/platforms/wheel_file.py"]),
     ]
 
 
