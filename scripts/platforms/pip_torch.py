@@ -114,7 +114,7 @@ class Environment:
 
 @contextlib.contextmanager
 def held(folder: pathlib.Path):
-    """Makes the folder ours, for as long as nobody else is at work there."""
+    """Makes and locks the folder. Fails if another script is at work there."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:

@@ -27,7 +27,7 @@ class Recorder final : public trace::Sink {
   [[nodiscard]] static Recorder& instance();
 
   /// Forgets what it recorded and begins; `with_inputs`: calls have their inputs, and backward nodes know what made
-  /// them. Throws: UsageError where it is on already.
+  /// them. Throws: UsageError if it records already.
   void start(const NamedTensors& parameters, bool with_inputs = false);
   void stop() noexcept;
   /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing

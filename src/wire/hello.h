@@ -52,8 +52,8 @@ struct Route {
 
 enum class End { kCaller, kCalled };
 
-/// What the proofs of a connection without encryption are about. Both ends see the same route, unless somebody stands
-/// in between and relays, or addresses are translated.
+/// What the proofs of a connection without encryption are about. Both ends see the same route, unless a program
+/// between them relays, or addresses are translated.
 struct ProofFacts {
   std::string_view hello;  ///< its words
   std::string_view nonce;  ///< of the called end

@@ -30,7 +30,7 @@ class Link {
   [[nodiscard]] Connection& connection() { return *connection_; }
 
   [[nodiscard]] int peer() const noexcept { return peer_; }
-  /// Why it is not open yet; empty where it is.
+  /// Returns the reason why the link is not open yet; empty if it is open.
   [[nodiscard]] std::string problem() const;
   /// -1: nothing to wait for but the listener.
   [[nodiscard]] int fd() const noexcept;

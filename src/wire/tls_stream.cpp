@@ -31,7 +31,7 @@ std::string problem() {
   return reason != nullptr ? reason : "no reason given";
 }
 
-/// The session that a pre-shared key stands for. The caller owns it.
+/// Makes a session from a pre-shared key. The caller owns it.
 SSL_SESSION* make_session(SSL* connection, const std::string& key) {
   SSL_SESSION* session = ::SSL_SESSION_new();
   const SSL_CIPHER* cipher = ::SSL_CIPHER_find(connection, kCipher);

@@ -294,8 +294,8 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
-/// scatter and all_to_all: what one rank has for another is nobody else's. Ranks that called
-/// something else are told so before any waits for them.
+/// scatter and all_to_all: each message has one receiver, so hosts have nothing to combine. The hosts compare their
+/// calls first, so that a rank that called something else gets its error before another rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   announce(collective, 0);
   compare_hosts(collective);
