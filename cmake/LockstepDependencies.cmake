@@ -79,9 +79,8 @@ add_library(lockstep_torch INTERFACE)
 target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
-# CUDA: the toolkit's headers and NCCL, for the few files that use them. Where libtorch has no CUDA those files are
-# compiled by a test only (LockstepCudaCheck.cmake). Python's torch has both beside it, and its libraries want that NCCL:
-# the system's may be older.
+# CUDA: the toolkit's headers, for the few files that use them. Where libtorch has no CUDA those files are compiled by a
+# test only (LockstepCudaCheck.cmake). Python's torch has them beside it. NCCL is loaded where a run asks for it.
 set(of_python "")
 if(LOCKSTEP_TORCH)
   set(of_python ${LOCKSTEP_TORCH}/../nvidia)
@@ -90,26 +89,27 @@ find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
           HINTS ENV CUDA_HOME ENV CUDA_PATH ${CUDA_TOOLKIT_ROOT_DIR} ${CUDAToolkit_ROOT} PATHS /usr/local/cuda
                 ${of_python}/cu13 ${of_python}/cuda_runtime
           PATH_SUFFIXES include)
-find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
-          HINTS ENV NCCL_HOME ${of_python}/nccl ENV CUDA_HOME ${LOCKSTEP_CUDA_INCLUDE} PATHS /usr/local/cuda
-          PATH_SUFFIXES include)
-# Python's packages have the headers in parts, and `pip install torch` brings not all of them.
-set(lockstep_missing_cuda "")
-set(cuda_headers cuda_runtime_api.h crt/host_defines.h)
-if(LOCKSTEP_CUDA_INCLUDE MATCHES "/nvidia/[^/]+/include/?$")
-  list(APPEND cuda_headers nv/target)
+# Python's packages have the headers in parts, and `pip install torch` brings not all of them. Those of CUDA 12 have a
+# folder each.
+set(lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE})
+if(EXISTS "${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include/crt/host_defines.h")
+  list(APPEND lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include)
 endif()
-foreach(header IN LISTS cuda_headers)
-  if(NOT EXISTS "${LOCKSTEP_CUDA_INCLUDE}/${header}")
+set(lockstep_missing_cuda "")
+foreach(header cuda_runtime_api.h crt/host_defines.h)
+  set(found OFF)
+  foreach(folder IN LISTS lockstep_cuda_includes)
+    if(EXISTS "${folder}/${header}")
+      set(found ON)
+    endif()
+  endforeach()
+  if(NOT found)
     list(APPEND lockstep_missing_cuda ${header})
   endif()
 endforeach()
-if(NOT LOCKSTEP_NCCL_INCLUDE)
-  list(APPEND lockstep_missing_cuda nccl.h)
-endif()
 list(JOIN lockstep_missing_cuda ", " lockstep_missing_cuda)
-set(cuda_advice "Set CUDA_HOME and NCCL_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt,cccl]\" of the version "
-                "that `pip show cuda-toolkit` says; then cmake -U LOCKSTEP_CUDA -U LOCKSTEP_NCCL_INCLUDE")
+set(cuda_advice "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt]\" of the version that "
+                "`pip show cuda-toolkit` says (CUDA 12: nvidia-cuda-nvcc-cu12); then cmake -U LOCKSTEP_CUDA")
 list(JOIN cuda_advice "" cuda_advice)
 set(cuda_is_there OFF)
 if(TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so")
@@ -120,7 +120,7 @@ if(TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so")
                     "${cuda_advice}. Or cmake -D LOCKSTEP_CUDA=OFF where no GPU is wanted.")
   endif()
 endif()
-option(LOCKSTEP_CUDA "Build for CUDA devices, with NCCL" ${cuda_is_there})
+option(LOCKSTEP_CUDA "Build for CUDA devices" ${cuda_is_there})
 add_library(lockstep_cuda INTERFACE)
 if(LOCKSTEP_CUDA)
   if(lockstep_missing_cuda)
@@ -128,10 +128,8 @@ if(LOCKSTEP_CUDA)
   endif()
   find_library(LOCKSTEP_CUDART NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${LOCKSTEP_CUDA_INCLUDE}/..
                PATH_SUFFIXES lib64 lib REQUIRED)
-  find_library(LOCKSTEP_NCCL NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${LOCKSTEP_NCCL_INCLUDE}/.. PATH_SUFFIXES
-    lib64 lib REQUIRED)
-  target_include_directories(lockstep_cuda SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE} ${LOCKSTEP_NCCL_INCLUDE})
-  target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_NCCL} ${LOCKSTEP_CUDART})
+  target_include_directories(lockstep_cuda SYSTEM INTERFACE ${lockstep_cuda_includes})
+  target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_CUDART})
   lockstep_add_torch_cuda()
 endif()
 add_library(lockstep::cuda ALIAS lockstep_cuda)

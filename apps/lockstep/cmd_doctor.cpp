@@ -13,10 +13,12 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/gpu_devices.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/doctor/all_reduce.h"
+#include "lockstep/doctor/worker_libraries.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/view/machine_check.h"
 #include "lockstep/view/run_diagnosis.h"
@@ -111,7 +113,9 @@ bool say_checks(const view::MachineFacts& facts, bool json) {
 }
 
 int check_this_machine(const DoctorOptions& options) {
-  bool is_bad = say_checks(read_machine({.measures_disk = !options.is_fast}), options.json);
+  bool is_bad = say_checks(read_machine({.measures_disk = !options.is_fast,
+                                         .nccl = count_gpu_devices() > 0 ? search_of_worker() : nccl::Search{}}),
+                           options.json);
   if (!options.is_fast) is_bad = say_checks({.all_reduce = measure_all_reduce()}, options.json) || is_bad;
   return static_cast<int>(is_bad ? ExitCode::kResource : ExitCode::kDone);
 }

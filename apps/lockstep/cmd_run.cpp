@@ -21,6 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
+#include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "node_options.h"
 #include "page_of_run.h"
@@ -317,6 +318,7 @@ std::chrono::milliseconds shutdown_timeout_of(const RunOptions& given) {
 AgentOptions agent_options(const RunOptions& given, std::vector<std::string> program) {
   if (given.max_restarts < 0)
     throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "give 0 or more");
+  show_slices();
   const ProcessCount processes = resolve_process_count(given.processes);
   AgentOptions options{.command = command_of(given, std::move(program)),
                        .processes = processes.count,

@@ -25,7 +25,9 @@
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/doctor/child.h"
 #include "lockstep/launch/agent.h"
+#include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
 #include "node_options.h"
@@ -225,11 +227,18 @@ fs::path logs_of_another_node(const Words& arguments) {
   return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
 }
 
+// The replicas that the settings name; 0: none, or the settings are wrong, which a rank says.
+std::int64_t replicas_of(const Words& arguments) {
+  constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's libraries for GPUs may come from a slow disk
+  Words command = worker_command("train", arguments);
+  command.insert(std::find(command.begin(), command.end(), "--"), "--count-replicas");
+  std::string out = run_child(std::move(command), kTimeToCount).out;
+  while (out.ends_with('\n')) out.pop_back();
+  return parse_whole(out.substr(out.rfind('\n') + 1), {}).value_or(0);
+}
+
 ProcessCount processes_for_training(const std::optional<std::string>& given) {
-  if (given) return resolve_process_count(*given);
-  const int gpus = count_gpus();
-  if (gpus > 0) return {gpus, gpus == 1 ? "1 GPU is visible" : fmt::format("{} GPUs are visible", gpus)};
-  return {1, "no GPU is visible"};
+  return given ? resolve_process_count(*given) : choose_training_count(find_places());
 }
 
 // A training run resumes from its last checkpoint by itself; a command without checkpoints is not started again.
@@ -317,14 +326,19 @@ int cmd_train(int argc, char** argv) {
   const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
   if (serves) how.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);
-  const ProcessCount processes = processes_for_training(count);
-  how.processes = processes.count;
+  show_slices();
+  ProcessCount processes = processes_for_training(count);
   const bool is_main_node = nodes.node_rank == 0;
   const bool tests_only = std::any_of(arguments.begin(), arguments.end(),
                                       [](const auto& word) { return cli::with_dashes(word) == "--test-only"; });
   how.log_dir = tests_only     ? fs::path()
                 : is_main_node ? choose_run_dir(arguments) / "logs"
                                : logs_of_another_node(arguments);
+  const bool is_ours_to_choose = !count || count == "auto" || count == "gpu";
+  if (is_ours_to_choose && processes.count > 1 && nodes.nodes == 1 && !tests_only) {
+    processes = limit_to_replicas(processes, replicas_of(arguments));
+  }
+  how.processes = processes.count;
   if (!count && !tests_only) {
     cli::keep_start_note(fmt::format("training with {} {}{}, because {}; --nproc-per-node N changes that",
                                      processes.count, processes.count == 1 ? "process" : "processes",

@@ -23,6 +23,9 @@ FOLDERS = ("include", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 COMPUTING = ("optim", "nn", "recipes")  # whose loops run on libtorch's threads
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
+# They include cublas_v2.h or are not there where Lockstep is built for GPUs: Python's packages bring neither.
+UNKNOWN_TO_PIP = ("ATen/cuda/CUDAContext.h", "ATen/cuda/CUDAContextLight.h", "ATen/cuda/CUDAEvent.h", "ATen/cuda/Exceptions.h",
+                  "cublas_v2.h", "nccl.h")
 UMBRELLA = "include/lockstep/lockstep.h"
 UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h",
              "include/lockstep/data.h")
@@ -191,6 +194,8 @@ class House:
         for line, include, quoted in self.files[file]:
             if include in HEAVY[:2] and module not in ("recipes", "user"):
                 yield line, f"{module} -> {include}: narrow headers only"
+            if include in UNKNOWN_TO_PIP:
+                yield line, f"{module} -> {include}: pip's packages for CUDA lack it, or cublas_v2.h, which it needs"
             if include == "ATen/Parallel.h" and module in COMPUTING:
                 yield line, f"{module} -> {include}: tensor::parallel_for() has the threads that at::parallel_for lacks here"
             target = self.resolve(file, include)
@@ -242,6 +247,7 @@ def self_test():
         "src/unknown/n.cpp": ("", "no row for unknown"),
         "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
         "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
+        "src/tensor/g.cpp": ("#include <ATen/cuda/CUDAEvent.h>\n", "tensor -> ATen/cuda/CUDAEvent.h: pip's packages"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'

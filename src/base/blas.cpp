@@ -130,6 +130,7 @@ std::string better_core(std::string_view core, const CpuFeatures& features) {
 }
 
 std::string Library::text() const {
+  if (core.empty()) return version;
   std::string text = fmt::format("{}, {} kernels", version, core);
   if (by_user) return text + fmt::format(" ({} was set)", kVariable);
   if (!detected.empty()) return text + fmt::format(" (it took this processor for a {})", detected);

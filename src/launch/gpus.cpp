@@ -8,10 +8,12 @@
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/gpu_devices.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +40,25 @@ struct RunningProcess {
   unsigned gpu_instance = 0;
   unsigned compute_instance = 0;
 };
+
+struct PciInfo {
+  std::array<char, 16> old_address{};
+  unsigned domain = 0;
+  unsigned bus = 0;
+  unsigned device = 0;
+  unsigned device_id = 0;
+  unsigned subsystem_id = 0;
+  std::array<char, 32> address{};
+};
+
+constexpr int kPeerReads = 0;
+constexpr int kPeerNvlink = 2;
+constexpr std::array kPeerObstacles = {"",
+                                       "the chipset does not support it",
+                                       "the GPU does not support it",
+                                       "the I/O hub between them does not support it",
+                                       "the driver's registry key disables it",
+                                       "it is not supported"};
 
 class Nvml {
  public:
@@ -137,7 +158,77 @@ GpuState state_of(const Nvml& nvml, Device device, unsigned index) {
   return state;
 }
 
+std::string address_of(const Nvml& nvml, Device device) {
+  const auto pci = nvml.read<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
+  return pci ? fmt::format("{:04x}:{:02x}:{:02x}.0", pci->domain, pci->bus, pci->device) : "";
+}
+
+std::string obstacle_between(const Nvml& nvml, Device one, Device other) {
+  const auto status =
+      static_cast<std::size_t>(nvml.read<int>("nvmlDeviceGetP2PStatus", one, other, kPeerReads).value_or(0));
+  return status < kPeerObstacles.size() ? kPeerObstacles[status] : "";
+}
+
+std::vector<Device> devices_of(const Nvml& nvml) {
+  std::vector<Device> devices;
+  const unsigned count = nvml.read<unsigned>("nvmlDeviceGetCount_v2").value_or(0);
+  for (unsigned index = 0; index < count; ++index) {
+    devices.push_back(nvml.read<Device>("nvmlDeviceGetHandleByIndex_v2", index).value_or(nullptr));
+  }
+  return devices;
+}
+
+/// The slices of a GPU; empty: it is not sliced.
+std::vector<std::string> slices_of(const Nvml& nvml, Device device) {
+  std::vector<std::string> slices;
+  const unsigned most = nvml.read<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device).value_or(0);
+  for (unsigned index = 0; index < most; ++index) {
+    const auto slice = nvml.read<Device>("nvmlDeviceGetMigDeviceHandleByIndex", device, index);
+    std::array<char, 96> name{};
+    if (slice && nvml.call("nvmlDeviceGetUUID", *slice, name.data(), static_cast<unsigned>(name.size())) == kSuccess) {
+      slices.emplace_back(name.data());
+    }
+  }
+  return slices;
+}
+
 }  // namespace
+
+std::string list_slices(const std::string& library) {
+  const Nvml nvml(library);
+  if (!nvml.problem().empty()) return "";
+  std::string list;
+  for (const Device device : devices_of(nvml)) {
+    const std::vector<std::string> slices = slices_of(nvml, device);
+    if (slices.empty()) return "";
+    for (const std::string& slice : slices) list += (list.empty() ? "" : ",") + slice;
+  }
+  return list;
+}
+
+void show_slices() {
+  if (count_gpu_devices() == 0) return;
+  const std::string slices = list_slices();
+  if (!slices.empty()) ::setenv("CUDA_VISIBLE_DEVICES", slices.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
+GpuPlaces read_gpu_places(const std::string& library) {
+  const Nvml nvml(library);
+  GpuPlaces places;
+  if (!nvml.problem().empty()) return places;
+  const std::vector<Device> devices = devices_of(nvml);
+  for (std::size_t second = 0; second < devices.size(); ++second) {
+    places.addresses.push_back(address_of(nvml, devices[second]));
+    for (std::size_t first = 0; first < second; ++first) {
+      const auto nvlink = nvml.read<int>("nvmlDeviceGetP2PStatus", devices[first], devices[second], kPeerNvlink);
+      places.pairs.push_back({.first = static_cast<int>(first),
+                              .second = static_cast<int>(second),
+                              .by_nvlink = nvlink == 0,
+                              .obstacle = obstacle_between(nvml, devices[first], devices[second])});
+    }
+  }
+  return places;
+}
 
 GpuReport read_gpus(const std::string& library) {
   const Nvml nvml(library);

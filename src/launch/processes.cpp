@@ -3,36 +3,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/gpu_devices.h"
 #include "lockstep/base/whole_number.h"
 
 namespace lockstep {
 namespace {
-
-// CUDA stops reading the list at the first entry that is no device: "-1" hides the rest.
-int count_visible(std::string_view list) {
-  int count = 0;
-  while (!list.empty()) {
-    const auto comma = list.find(',');
-    const auto entry = list.substr(0, comma);
-    if (entry.empty() || entry.front() == '-') break;
-    ++count;
-    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
-  }
-  return count;
-}
-
-bool is_gpu_device(const std::string& name) {
-  constexpr std::string_view kPrefix = "nvidia";
-  return name.size() > kPrefix.size() && name.compare(0, kPrefix.size(), kPrefix) == 0 &&
-         std::all_of(name.begin() + kPrefix.size(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 std::string count_words(int count, const char* thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
@@ -44,31 +25,45 @@ std::string cpu_words() {
   return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
 }
 
+std::string idle_words(int gpus) {
+  return fmt::format("this build of Lockstep has no CUDA and leaves {} idle", count_words(gpus, "visible GPU"));
+}
+
+[[noreturn]] void throw_no_gpu(const RankPlaces& places) {
+  if (places.gpus == 0) {
+    throw UsageError("--nproc-per-node gpu, and no GPU is visible",
+                     "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
+  }
+  throw UsageError(
+      fmt::format("--nproc-per-node gpu, and {}", idle_words(places.gpus)),
+      fmt::format("build Lockstep with a libtorch for CUDA; give 'cpu'; or, if the program is not Lockstep's, {}",
+                  places.gpus));
+}
+
 }  // namespace
 
 int count_gpus() {
-  int devices = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
-    devices += is_gpu_device(entry.path().filename().string()) ? 1 : 0;
-  }
   // Set and empty means "no GPU", so env::get, which takes empty for unset, does not serve here.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
-  return visible == nullptr ? devices : std::min(devices, count_visible(visible));
+  return count_visible_gpus(count_gpu_devices(),
+                            visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
 }
 
 int count_cpus() { return usable_cpus(); }
 
-ProcessCount resolve_process_count(const std::string& text) {
-  if (text == "cpu") return {count_cpus(), cpu_words()};
+bool computes_on_gpus() { return LOCKSTEP_HAS_CUDA != 0; }
+
+RankPlaces find_places() {
+  return {.gpus = count_gpus(), .computes_on_gpus = computes_on_gpus(), .cpus = count_cpus(), .cpu_words = cpu_words()};
+}
+
+ProcessCount choose_process_count(const std::string& text, const RankPlaces& places) {
+  if (text == "cpu") return {places.cpus, places.cpu_words};
   if (text == "gpu" || text == "auto") {
-    const int gpus = count_gpus();
-    if (gpus > 0) return {gpus, count_words(gpus, "visible GPU")};
-    if (text == "gpu") {
-      throw UsageError("--nproc-per-node gpu, and no GPU is visible",
-                       "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
-    }
-    return {count_cpus(), fmt::format("no visible GPU, {}", cpu_words())};
+    if (places.gpus > 0 && places.computes_on_gpus) return {places.gpus, count_words(places.gpus, "visible GPU")};
+    if (text == "gpu") throw_no_gpu(places);
+    const std::string why = places.gpus == 0 ? "no visible GPU" : idle_words(places.gpus);
+    return {places.cpus, fmt::format("{}, {}", why, places.cpu_words)};
   }
   const WholeRange range{.least = 1};
   const auto count = parse_whole(text, range);
@@ -77,5 +72,19 @@ ProcessCount resolve_process_count(const std::string& text) {
   }
   return {static_cast<int>(*count), "as asked"};
 }
+
+ProcessCount choose_training_count(const RankPlaces& places) {
+  if (places.gpus == 0) return {1, "no GPU is visible"};
+  if (!places.computes_on_gpus) return {1, idle_words(places.gpus)};
+  return {places.gpus, places.gpus == 1 ? "1 GPU is visible" : fmt::format("{} GPUs are visible", places.gpus)};
+}
+
+ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas) {
+  if (replicas <= 0 || replicas >= count.count) return count;
+  const int processes = static_cast<int>(replicas);
+  return {processes, fmt::format("{} and the run has {}", count.reason, count_words(processes, "replica"))};
+}
+
+ProcessCount resolve_process_count(const std::string& text) { return choose_process_count(text, find_places()); }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 
 namespace lockstep {
@@ -43,6 +44,7 @@ int process_count(const SpawnOptions& options) {
     throw UsageError(fmt::format("spawn: {} processes", options.processes), "give a number from 1, or kAuto");
   }
   if (options.processes != kAuto) return options.processes;
+  show_slices();
   const ProcessCount found = resolve_process_count("auto");
   if (found.count > 1) log::note("{} ranks: {}", found.count, found.reason);
   return found.count;

@@ -8,6 +8,8 @@
 #include <map>
 #include <string_view>
 
+#include "lockstep/base/gpu_devices.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -52,15 +54,15 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 
-// The entry of a list as CUDA_VISIBLE_DEVICES has it; the number itself where the list is empty or too short.
-std::string visible_device(const std::string& list, int local_rank) {
-  std::size_t at = 0;
-  for (int i = 0; i < local_rank && at != std::string::npos; ++i) {
-    at = list.find(',', at);
-    if (at != std::string::npos) ++at;
-  }
-  if (list.empty() || at == std::string::npos) return std::to_string(local_rank);
-  return list.substr(at, list.find(',', at) - at);
+/// Shows the rank one GPU: its own where the user wants that, or where CUDA would show every rank the same slice.
+void show_one_gpu(Variables& variables, const EnvironmentSpec& spec) {
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  const bool is_listed = visible != variables.end();
+  if (!spec.virtual_local_rank && !(is_listed && names_slices(visible->second))) return;
+  const int local_rank = spec.place.local_rank;
+  variables["CUDA_VISIBLE_DEVICES"] =
+      is_listed ? visible_gpu_of(visible->second, local_rank) : std::to_string(local_rank);
+  if (spec.virtual_local_rank) variables["LOCAL_RANK"] = "0";
 }
 
 }  // namespace
@@ -81,10 +83,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   if (spec.max_world_size > 0) variables["LOCKSTEP_MAX_WORLD_SIZE"] = std::to_string(spec.max_world_size);
   variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // of a job around this one
   if (spec.min_world_size > 0) variables["LOCKSTEP_MIN_WORLD_SIZE"] = std::to_string(spec.min_world_size);
-  if (spec.virtual_local_rank) {
-    variables["CUDA_VISIBLE_DEVICES"] = visible_device(variables["CUDA_VISIBLE_DEVICES"], spec.place.local_rank);
-    variables["LOCAL_RANK"] = "0";
-  }
+  show_one_gpu(variables, spec);
   for (const auto& [name, value] : spec.extra) variables[name] = value;
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

@@ -184,4 +184,15 @@ std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
   return InterfaceChoice{found == interfaces.end() ? "" : found->name, *wishes.towards, "it leads to rank 0's store"};
 }
 
+std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Interface>& interfaces) {
+  if (wishes.nccl) return "";
+  const auto choice = choose_interface(wishes, interfaces);
+  if (!choice || choice->name.empty()) return "";
+  const bool is_loopback = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
+    return each.name == choice->name && each.is_loopback;
+  });
+  const bool has_port = choice->name.find(':') != std::string::npos;  // so NCCL reads the alias eth0:1
+  return is_loopback || has_port ? "" : "=" + choice->name;
+}
+
 }  // namespace lockstep::store

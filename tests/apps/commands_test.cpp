@@ -80,6 +80,17 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
 }
 
+/// The same is so of GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
+TEST(Commands, NoMoreProcessesTrainThanHaveAReplica) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
+  auto words = train_words(folder / "train", folder / "run");
+  words.insert(words.end(), {"--nproc-per-node", "auto", "--set", "replicas=1"});
+  const ProcessResult train = lockstep(words);
+  EXPECT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(FileSystem::system().read(folder / "run/summary.json"), HasSubstr("\"world_size\": 1"));
+}
+
 TEST(Commands, RanksThatAreStartedOneByOneMeetByAFile) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/doctor/worker_libraries.h"
 #include "lockstep/installation.h"
 #include "lockstep/new/project.h"
 #include "support/temp_dir.h"
@@ -94,6 +95,18 @@ TEST(Installation, WithoutAPackageTheErrorSaysWhatInstallsOne) {
 }
 
 // What `lockstep new` writes. tests/install builds and runs it.
+
+TEST(Doctor, LooksForNcclWhereTheWorkerWould) {
+  const nccl::Search search = search_in(
+      "\tlinux-vdso.so.1 (0x00007ffd5a5f2000)\n"
+      "\tlibc10.so => /opt/torch/lib/libc10.so (0x00007f3b848e5000)\n"
+      "\tlibnccl.so.2 => not found\n"
+      "\t/lib64/ld-linux-x86-64.so.2 (0x00007f3b84b3b000)\n");
+  EXPECT_EQ(search.torch_folder, "/opt/torch/lib");
+  EXPECT_EQ(search.loaded, "");
+  EXPECT_EQ(search_in("\tlibnccl.so.2 => /a folder/libnccl.so.2 (0x00007f3b84b3b000)\n").loaded,
+            "/a folder/libnccl.so.2");
+}
 
 TEST(NewProject, HasTheSameKindsOfFilesWhateverItIsFrom) {
   for (const std::string& kind : project_kinds()) {

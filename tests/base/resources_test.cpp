@@ -13,6 +13,7 @@
 
 #include "lockstep/base/blas.h"
 #include "lockstep/base/control_group.h"
+#include "lockstep/base/gpu_devices.h"
 #include "lockstep/base/resources.h"
 #include "support/scarce.h"
 #include "support/temp_dir.h"
@@ -25,6 +26,28 @@ using test::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+TEST(GpuDevices, AreThoseThatTheKernelNamesByANumber) {
+  const TempDir folder;
+  for (const char* name : {"nvidia0", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia", "null"}) {
+    std::ofstream(folder.path() / name) << "";
+  }
+  EXPECT_EQ(count_gpu_devices(folder.path()), 2);
+  EXPECT_EQ(count_gpu_devices(folder.path() / "nowhere"), 0);
+}
+
+TEST(GpuDevices, AreVisibleAsCudaReadsItsList) {
+  EXPECT_EQ(count_visible_gpus(4, std::nullopt), 4);
+  EXPECT_EQ(count_visible_gpus(4, ""), 0);
+  EXPECT_EQ(count_visible_gpus(4, "3,1"), 2);
+  EXPECT_EQ(count_visible_gpus(4, "3,-1,1"), 1);
+  EXPECT_EQ(count_visible_gpus(1, "0,1,2"), 1);
+  EXPECT_EQ(count_visible_gpus(1, "MIG-a,MIG-b,MIG-c"), 3) << "slices of one GPU";
+  EXPECT_EQ(count_visible_gpus(0, "MIG-a"), 0);
+  EXPECT_EQ(visible_gpu_of("4,7", 1), "7");
+  EXPECT_EQ(visible_gpu_of("4,7", 2), "4");
+  EXPECT_EQ(visible_gpu_of("", 2), "");
+}
 
 TEST(ThreadName, IsThePurposeInWholeWords) {
   EXPECT_EQ(thread_name("for communication"), "communication");

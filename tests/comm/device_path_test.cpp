@@ -334,9 +334,7 @@ TEST(DevicePath, MatchingCallsOfManyOperationsAllEnd) {
   EXPECT_EQ(first.device.calls.size(), 100U);
 }
 
-DeviceRequest on_host(int local_rank, int local_world, int gpus) {
-  return {.local_rank = local_rank, .local_world = local_world, .gpus = gpus, .has_cuda = true};
-}
+DeviceRequest on_host(int local_rank, int gpus) { return {.local_rank = local_rank, .gpus = gpus, .has_cuda = true}; }
 
 template <class Error>
 std::string error_of(const DeviceRequest& request) {
@@ -348,37 +346,54 @@ std::string error_of(const DeviceRequest& request) {
   }
 }
 
-TEST(DeviceChoice, AutoIsTheCpuWhereThereIsNoGpu) { EXPECT_EQ(choose_device({.local_world = 4}).str(), "cpu"); }
+TEST(DeviceChoice, AutoIsTheCpuWhereThereIsNoGpu) { EXPECT_EQ(choose_device({.local_rank = 3}).str(), "cpu"); }
 
 TEST(DeviceChoice, AutoAndCudaAreTheGpuOfTheLocalRank) {
-  DeviceRequest request = on_host(2, 4, 4);
+  DeviceRequest request = on_host(2, 4);
   EXPECT_EQ(choose_device(request).str(), "cuda:2");
   request.wanted = "cuda";
   EXPECT_EQ(choose_device(request).str(), "cuda:2");
 }
 
 TEST(DeviceChoice, CpuIsTheCpuHoweverManyGpusThereAre) {
-  DeviceRequest request = on_host(0, 8, 4);
+  DeviceRequest request = on_host(0, 4);
   request.wanted = "cpu";
   EXPECT_EQ(choose_device(request).str(), "cpu");
 }
 
-TEST(DeviceChoice, MoreRanksThanGpusIsAnErrorOnEveryRankNotOnlyOnTheLast) {
-  const std::string error = error_of<ResourceError>(on_host(0, 4, 2));
-  EXPECT_THAT(error, HasSubstr("4 ranks on this host need a GPU each, and this host has 2 GPUs"));
-  EXPECT_THAT(error, HasSubstr("--nproc-per-node 2"));
+TEST(DeviceChoice, ARankThatSeesItsOwnGpusOnlyTakesOneOfThem) {
+  EXPECT_EQ(choose_device(on_host(3, 1)).str(), "cuda:0") << "srun --gpus-per-task=1";
+  EXPECT_EQ(choose_device(on_host(3, 2)).str(), "cuda:1") << "srun --gpus-per-task=2";
 }
 
 TEST(DeviceChoice, TheErrorShowsWhatHidesGpus) {
-  DeviceRequest request = on_host(0, 2, 1);
+  DeviceRequest request = on_host(0, 1);
   request.visible = "3";
+  request.wanted = "cuda:1";
   EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("1 GPU (CUDA_VISIBLE_DEVICES=3)"));
 }
 
-TEST(DeviceChoice, RanksThatMayShareAreDealtToTheGpusInTurn) {
-  DeviceRequest request = on_host(3, 4, 2);
+TEST(DeviceChoice, GpusThatNobodyUsesAreSaid) {
+  DeviceRequest request{.devices = 2};
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and this build of Lockstep has no CUDA"));
+  request.has_cuda = true;
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and CUDA finds none of them"));
+  request.gpus = 2;
+  EXPECT_EQ(idle_gpus_warning(request), "");
+  EXPECT_EQ(idle_gpus_warning({}), "");
+  EXPECT_EQ(idle_gpus_warning({.wanted = "cpu", .devices = 2}), "") << "this is what the user wants";
+}
+
+TEST(DeviceChoice, OnlyTheUserMayHaveRanksShareAGpu) {
+  DeviceRequest request = on_host(0, 1);
+  for (const char* wanted : {"auto", "cuda"}) {
+    request.wanted = wanted;
+    EXPECT_FALSE(may_share_gpu(request)) << wanted;
+  }
   request.share = true;
-  EXPECT_EQ(choose_device(request).str(), "cuda:1");
+  EXPECT_TRUE(may_share_gpu(request));
+  request = {.wanted = "cuda:0"};
+  EXPECT_TRUE(may_share_gpu(request));
 }
 
 TEST(DeviceChoice, CudaWithoutAGpuSaysWhetherTheBuildLacksIt) {
@@ -389,7 +404,7 @@ TEST(DeviceChoice, CudaWithoutAGpuSaysWhetherTheBuildLacksIt) {
 }
 
 TEST(DeviceChoice, AnIndexIsTakenAsItIsAndMustBeThere) {
-  DeviceRequest request = on_host(0, 1, 2);
+  DeviceRequest request = on_host(0, 2);
   request.wanted = "cuda:1";
   EXPECT_EQ(choose_device(request).str(), "cuda:1");
   request.wanted = "cuda:2";
@@ -398,7 +413,7 @@ TEST(DeviceChoice, AnIndexIsTakenAsItIsAndMustBeThere) {
 
 TEST(DeviceChoice, AWordThatNamesNoDeviceIsAUsageError) {
   for (const char* word : {"gpu", "cuda:x", "xla", "meta", ""}) {
-    DeviceRequest request = on_host(0, 1, 2);
+    DeviceRequest request = on_host(0, 2);
     request.wanted = word;
     EXPECT_THAT(error_of<UsageError>(request), HasSubstr("use auto, cpu, cuda or cuda:N")) << word;
   }

@@ -249,7 +249,8 @@ TEST(DeviceChoice, AnObstacleMeansHostMemoryWithItsReasonOrWhereNcclWasAskedForA
   const std::vector<std::pair<std::vector<comm::HostFacts>, std::string>> cases = {
       {{{"a", "x", "a/0", "2.27"}, {"a", "x", "a/0", "2.27"}}, "ranks 0 and 1 share a GPU of x"},
       {{{"a", "x", "a/0", "2.27"}, {"b", "y", "", ""}}, "rank 1 on y computes on the CPU"},
-      {{{"a", "x", "a/0", "2.27"}, {"b", "y", "b/0", ""}}, "rank 1 on y runs a build without NCCL"},
+      {{{"a", "x", "a/0", "2.27"}, {"b", "y", "b/0", "", "no libnccl.so.2"}},
+       "rank 1 on y cannot use NCCL: no libnccl.so.2"},
       {{{"a", "x", "a/0", "2.27"}, {"b", "y", "b/0", "2.19"}}, "rank 0 has NCCL 2.27 and rank 1 on y has 2.19"},
   };
   for (const auto& [hosts, reason] : cases) {
@@ -263,6 +264,33 @@ TEST(DeviceChoice, AnObstacleMeansHostMemoryWithItsReasonOrWhereNcclWasAskedForA
                 (void)comm::choose_device_way(BackendKind::kNccl, {{"a", "x"}});
               }),
               HasSubstr("rank 0 on x computes on the CPU"));
+}
+
+TEST(DeviceChoice, SlicesOfAGpuAreNotConnectedByNccl) {
+  const comm::HostFacts one{.id = "a", .name = "x", .gpu = "a/M1", .nccl = "2.30", .gpu_slot = "0000:1b:00.0"};
+  comm::HostFacts other = one;
+  other.gpu = "a/M2";
+  EXPECT_THAT(comm::choose_device_way(BackendKind::kAuto, {one, other}).reason,
+              HasSubstr("ranks 0 and 1 have slices (MIG) of one GPU of x"));
+  other.id = "b";
+  EXPECT_TRUE(comm::choose_device_way(BackendKind::kAuto, {one, other}).nccl) << "the same slot of another host";
+}
+
+TEST(DeviceChoice, ThatGivesTwoRanksOneGpuIsAnErrorUnlessBothMayShareIt) {
+  const auto on = [](const std::string& host, const std::string& gpu, bool may_share = false) {
+    return comm::HostFacts{.id = host, .name = "node-" + host, .gpu = gpu, .may_share_gpu = may_share};
+  };
+  const auto error = message_of<ResourceError>([&] {
+    comm::require_gpu_each({on("b", "b/0"), on("a", "a/0"), on("a", "a/1"), on("a", "a/0"), on("a", "a/1")});
+  });
+  EXPECT_THAT(error, HasSubstr("ranks 1 and 3 on node-a have the same GPU: 4 ranks need a GPU each, and see 2 GPUs"));
+  EXPECT_THAT(error, HasSubstr("--nproc-per-node 2"));
+  EXPECT_NO_THROW(comm::require_gpu_each({on("a", "a/0"), on("a", "a/1"), on("b", "b/0"), on("a", ""), on("a", "")}));
+  EXPECT_NO_THROW(comm::require_gpu_each({on("a", "a/0", true), on("a", "a/0", true)}));
+  EXPECT_EQ(message_of<ResourceError>([&] {
+              comm::require_gpu_each({on("a", "a/0", true), on("a", "a/0")});
+            }).find("ranks 0 and 1 on node-a have the same GPU: 2 ranks need a GPU each, and see 1 GPU"),
+            0U);
 }
 
 TEST(BackendChoice, RefusesTheImpossible) {

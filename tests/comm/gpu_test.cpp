@@ -111,6 +111,32 @@ TEST(Gpu, RanksThatShareAGpuReduceThroughHostMemoryAndSayWhy) {
             {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", "1"}}});
 }
 
+TEST(Gpu, RanksThatGetTheSameGpuByMistakeAreNamedOnEach) {
+  LOCKSTEP_NEEDS_GPU();
+  testing::RankProcesses ranks(current_test(), [](Job&) {},
+                               {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"CUDA_VISIBLE_DEVICES", "0"}}});
+  for (const testing::RankEnd& end : ranks.wait()) {
+    EXPECT_EQ(end.code, 69) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("have the same GPU: 2 ranks need a GPU each, and see 1 GPU"));
+  }
+}
+
+TEST(Gpu, WithoutNcclTensorsGoThroughHostMemoryAndTheReasonIsSaid) {
+  LOCKSTEP_NEEDS_NCCL();
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        EXPECT_EQ(job.backend(), "shm");
+        EXPECT_THAT(job.backend_reason(), HasSubstr("cannot use NCCL: LOCKSTEP_NCCL=/nowhere/libnccl.so.2"));
+        const at::Tensor values = at::full({1000}, job.rank() + 1.0F, job.device());
+        job.group().all_reduce(values).wait();
+        EXPECT_EQ(values.max().item<float>(), 3);
+      },
+      {.world = 2,
+       .env = {
+           {"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", "nccl"}, {"LOCKSTEP_NCCL", "/nowhere/libnccl.so.2"}}});
+}
+
 TEST(Gpu, NcclRefusesRanksThatShareAGpuByName) {
   LOCKSTEP_NEEDS_NCCL();
   testing::RankProcesses ranks(

@@ -192,18 +192,20 @@ def make_library(path: pathlib.Path) -> None:
 
 
 def gpu_of_python(case):
-    """The NCCL beside Python's torch goes before the system's; where headers for GPUs are missing, a warning says so."""
+    """Python's torch and its headers are enough for GPUs; where headers are missing, a warning says so."""
     site = case.folder / "site"
     write_version(site / "torch/include/torch/version.h", 2, 4)
     (site / "torch/include/torch/csrc/api/include").mkdir(parents=True)
-    for name in ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "nvidia/nccl/lib/libnccl.so.2",
-                 "nvidia/cu13/lib/libcudart.so.13"):
+    for name in ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "nvidia/cu13/lib/libcudart.so.13"):
         make_library(site / name)
-    for name in ("nvidia/nccl/include/nccl.h", "nvidia/cu13/include/cuda_runtime_api.h", "nvidia/cu13/include/crt/host_defines.h",
-                 "nvidia/cu13/include/nv/target"):
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text("")
-    environment = {name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "NCCL_HOME")}
+
+    def write_headers(*names):
+        for name in names:
+            (site / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / "nvidia" / name).write_text("")
+
+    write_headers("cu13/include/cuda_runtime_api.h", "cu13/include/crt/host_defines.h")
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_HOME"}
 
     def configured(*options, ok=True):
         shutil.rmtree(case.folder / "build", ignore_errors=True)
@@ -212,18 +214,21 @@ def gpu_of_python(case):
         return said, (case.folder / "build/CMakeCache.txt").read_text()
 
     said, cache = configured()
-    assert f"LOCKSTEP_NCCL_INCLUDE:PATH={site}/nvidia/nccl/include\n" in cache, cache
     assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
-    said, cache = configured("-D", "LOCKSTEP_NCCL_INCLUDE:PATH=")
-    assert "LOCKSTEP_CUDA:BOOL=OFF" in cache and "will not: nccl.h is not found" in re.sub(r"\s+", " ", said), said
-    for name in ("crt/host_defines.h", "nv/target"):  # which `pip install torch` does not bring
-        (site / "nvidia/cu13/include" / name).unlink()
+    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # which `pip install torch` does not bring
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=OFF" in cache, cache
-    assert "will not: crt/host_defines.h, nv/target is not found" in re.sub(r"\s+", " ", said), said
+    assert "will not: crt/host_defines.h is not found" in re.sub(r"\s+", " ", said), said
     said, cache = configured("-D", "LOCKSTEP_CUDA=ON", ok=False)
-    assert "LOCKSTEP_CUDA needs crt/host_defines.h, nv/target." in re.sub(r"\s+", " ", said), said
+    assert "LOCKSTEP_CUDA needs crt/host_defines.h." in re.sub(r"\s+", " ", said), said
     assert said.count("CMake Error") == 1, said
+    shutil.rmtree(site / "nvidia/cu13")  # the packages of CUDA 12 have a folder each
+    make_library(site / "nvidia/cuda_runtime/lib/libcudart.so.12")
+    write_headers("cuda_runtime/include/cuda_runtime_api.h")
+    assert "LOCKSTEP_CUDA:BOOL=OFF" in configured()[1]
+    write_headers("cuda_nvcc/include/crt/host_defines.h")
+    said, cache = configured()
+    assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
 
 
 def refused(case):

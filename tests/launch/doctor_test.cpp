@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "launch/doctor/machine_facts.h"
+#include "launch/doctor/pci.h"
 #include "launch/hangs/flight_ring.h"
 #include "lockstep/base/error.h"
 #include "lockstep/flight/ring.h"
@@ -203,6 +204,102 @@ TEST(Machine, TheDiskIsMeasuredAndNothingIsLeft) {
   EXPECT_GT(facts.sync_ms, 0);
   EXPECT_TRUE(fs::is_empty(folder.path()));
   EXPECT_NE(read_disk(folder / "missing", true, std::chrono::milliseconds(50)).problem + "none", "");
+}
+
+/// The configuration of a bridge: a first capability, and then access control with this word.
+std::string bridge_with(char control) {
+  std::string bytes(0x200, '\0');
+  bytes[0x100] = 0x01;         // errors (AER), whose next one
+  bytes[0x102] = 0x01 | 0x40;  // is at 0x144
+  bytes[0x103] = 0x14;
+  bytes[0x144] = 0x0d;  // access control
+  bytes[0x146] = 0x01;
+  bytes[0x14a] = control;
+  return bytes;
+}
+
+TEST(Pci, ABridgeRedirectsPeersByItsAccessControl) {
+  EXPECT_EQ(redirects_peers(bridge_with(0x1d)), true);
+  EXPECT_EQ(redirects_peers(bridge_with(0x00)), false);
+  EXPECT_EQ(redirects_peers(bridge_with(0x01)), false) << "another bit of it";
+  EXPECT_EQ(redirects_peers(std::string(0x100, '\0')), false) << "a bridge that has none";
+  EXPECT_EQ(redirects_peers(std::string(64, '\0')), std::nullopt) << "what others than root read";
+  std::string endless = bridge_with(0x1d);
+  endless[0x102] = 0x01;
+  endless[0x103] = 0x10;  // the next one is itself
+  EXPECT_EQ(redirects_peers(endless), false);
+  EXPECT_EQ(redirects_peers(bridge_with(0x1d).substr(0, 0x146)), false) << "torn";
+}
+
+/// A /sys with a switch over GPU 0 and a card, GPU 1 beside it, and GPU 2 at the other socket.
+class Sys : public ::testing::Test {
+ protected:
+  Sys() {
+    put("pci0000:16/0000:16:01.0/0000:17:00.0", "0", "class/gpu0");
+    put("pci0000:16/0000:16:01.0/0000:18:00.0", "0", "class/infiniband/mlx5_0/device");
+    put("pci0000:16/0000:16:02.0/0000:19:00.0", "0", "class/gpu1");
+    put("pci0000:80/0000:80:01.0/0000:81:00.0", "1", "class/gpu2");
+    for (const char* bridge : {"pci0000:16/0000:16:01.0", "pci0000:16/0000:16:02.0", "pci0000:80/0000:80:01.0"}) {
+      write(devices() / bridge / "config", bridge_with(0));
+    }
+  }
+  [[nodiscard]] fs::path devices() const { return folder_ / "devices"; }
+  [[nodiscard]] std::optional<view::GpuLinkFacts> read(const GpuPlaces& gpus) const {
+    return read_gpu_links(gpus, folder_.path());
+  }
+
+  TempDir folder_;
+
+ private:
+  void put(const fs::path& path, const std::string& socket, const std::string& link) const {
+    write(devices() / path / "numa_node", socket + "\n");
+    fs::create_directories((folder_ / link).parent_path());
+    fs::create_directory_symlink(devices() / path, folder_ / link);
+    fs::create_directories(folder_ / "bus/pci/devices");
+    fs::create_directory_symlink(devices() / path, folder_ / "bus/pci/devices" / path.filename());
+  }
+};
+
+const GpuPlaces kThreeGpus{.addresses = {"0000:17:00.0", "0000:19:00.0", "0000:81:00.0"},
+                           .pairs = {{.first = 0, .second = 1, .obstacle = "it is not supported"},
+                                     {.first = 0, .second = 2},
+                                     {.first = 1, .second = 2, .by_nvlink = true}}};
+
+TEST_F(Sys, SaysWhatLiesBetweenGpusAndCards) {
+  const auto facts = read(kThreeGpus);
+  ASSERT_TRUE(facts);
+  ASSERT_THAT(facts->pairs, SizeIs(3));
+  EXPECT_EQ(facts->pairs[0].way, "one host bridge");
+  EXPECT_EQ(facts->pairs[0].obstacle, "it is not supported");
+  EXPECT_EQ(facts->pairs[1].way, "two sockets");
+  EXPECT_EQ(facts->pairs[2].way, "NVLink");
+  ASSERT_THAT(facts->cards, SizeIs(1));
+  EXPECT_EQ(facts->cards[0].one + " " + facts->cards[0].other + " " + facts->cards[0].way,
+            "mlx5_0 GPU 0 one PCIe switch");
+  EXPECT_TRUE(facts->is_acs_known);
+  EXPECT_THAT(facts->redirecting, IsEmpty());
+  EXPECT_FALSE(facts->iommu_translates);
+}
+
+TEST_F(Sys, SaysWhichBridgesRedirectAndWhetherTheIommuTranslates) {
+  write(devices() / "pci0000:80/0000:80:01.0/config", bridge_with(0x1d));
+  write(devices() / "pci0000:16/0000:16:02.0/config", std::string(64, '\0'));
+  write(devices() / "pci0000:80/0000:80:01.0/0000:81:00.0/iommu_group/type", "DMA-FQ\n");
+  const auto facts = read(kThreeGpus);
+  ASSERT_TRUE(facts);
+  EXPECT_THAT(facts->redirecting, ElementsAre("0000:80:01.0"));
+  EXPECT_FALSE(facts->is_acs_known);
+  EXPECT_TRUE(facts->iommu_translates);
+}
+
+TEST_F(Sys, SaysNothingOfOneGpuAlone) {
+  EXPECT_FALSE(read({}));
+  EXPECT_TRUE(read({.addresses = {"0000:17:00.0"}})) << "a card is beside it";
+  fs::remove_all(folder_ / "class/infiniband");
+  EXPECT_FALSE(read({.addresses = {"0000:17:00.0"}}));
+  const auto unknown = read({.addresses = {"", ""}, .pairs = {{.first = 0, .second = 1}}});
+  ASSERT_TRUE(unknown);
+  EXPECT_EQ(unknown->pairs.at(0).way, "");
 }
 
 constexpr std::int64_t kMs = 1'000'000;

@@ -61,3 +61,33 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, struc
   processes[0] = (struct process){(unsigned)atoi(getenv("FAKE_NVML_PID")), 3ULL << 30, 0, 0};
   return 0;
 }
+struct pci_info {
+  char old_address[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char address[32];
+};
+int nvmlDeviceGetPciInfo_v3(void* device, struct pci_info* info) {
+  memset(info, 0, sizeof *info);
+  info->bus = 0x17 + (unsigned)index_of(device);
+  return 0;
+}
+int nvmlDeviceGetP2PStatus(void* one, void* other, int what, int* status) {
+  (void)one;
+  (void)other;
+  *status = what == 2 ? 5 : 1; /* no NVLink, and the chipset does not let them reach each other */
+  return 0;
+}
+/* FAKE_NVML_SLICES: of the first GPU, or, with 2, of both. Each has three places, of which the second is empty. */
+int nvmlDeviceGetMaxMigDeviceCount(void* device, unsigned* count) {
+  const char* sliced = getenv("FAKE_NVML_SLICES");
+  *count = sliced && (index_of(device) == 0 || sliced[0] == '2') ? 3 : 0;
+  return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned index, void** slice) {
+  if (index == 1) return 6;
+  *slice = device;
+  return 0;
+}
+int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
+  return snprintf(text, size, "MIG-%lu", index_of(device)) < 0;
+}

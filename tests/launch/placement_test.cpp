@@ -79,6 +79,20 @@ TEST(WorkerEnvironment, HasTorchrunsVariables) {
   }
 }
 
+TEST(WorkerEnvironment, ShowsEachRankTheSliceThatIsItsOwn) {
+  EnvironmentSpec second = spec();
+  EXPECT_THAT(worker_environment({"CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"}, second),
+              AllOf(Contains("CUDA_VISIBLE_DEVICES=MIG-b"), Contains("LOCAL_RANK=1")));
+  EXPECT_THAT(worker_environment({"CUDA_VISIBLE_DEVICES=4,7"}, second), Contains("CUDA_VISIBLE_DEVICES=4,7"));
+  second.virtual_local_rank = true;
+  EXPECT_THAT(worker_environment({"CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"}, second),
+              AllOf(Contains("CUDA_VISIBLE_DEVICES=MIG-b"), Contains("LOCAL_RANK=0")));
+  EXPECT_THAT(worker_environment({}, second), Contains("CUDA_VISIBLE_DEVICES=1"));
+  EXPECT_THAT(worker_environment({"CUDA_VISIBLE_DEVICES=4"}, second), Contains("CUDA_VISIBLE_DEVICES=4"))
+      << "a GPU that is hidden stays hidden";
+  EXPECT_THAT(worker_environment({"CUDA_VISIBLE_DEVICES="}, second), Contains("CUDA_VISIBLE_DEVICES="));
+}
+
 TEST(WorkerEnvironment, SaysHowManyRanksTheJobMayHave) {
   EnvironmentSpec range = spec();
   range.max_world_size = 16;
@@ -280,7 +294,7 @@ using ::testing::HasSubstr;
 class Gpus : public ::testing::Test {
  protected:
   ~Gpus() override {
-    for (const char* name : {"FAKE_NVML_FAILS", "FAKE_NVML_EMPTY", "FAKE_NVML_PID"}) unsetenv(name);
+    for (const char* name : {"FAKE_NVML_FAILS", "FAKE_NVML_EMPTY", "FAKE_NVML_PID", "FAKE_NVML_SLICES"}) unsetenv(name);
   }
 };
 
@@ -297,6 +311,26 @@ TEST_F(Gpus, AreReadWithUnits) {
   EXPECT_EQ(first.celsius, 64U);
   EXPECT_EQ(first.watts, 412.5);
   EXPECT_EQ(first.megahertz, 1980U);
+}
+
+TEST_F(Gpus, ThatAreAllSlicedAreListedByTheirSlices) {
+  EXPECT_EQ(list_slices(LOCKSTEP_FAKE_NVML), "");
+  setenv("FAKE_NVML_SLICES", "1", 1);
+  EXPECT_EQ(list_slices(LOCKSTEP_FAKE_NVML), "") << "CUDA shows the GPU that is whole";
+  setenv("FAKE_NVML_SLICES", "2", 1);
+  EXPECT_EQ(list_slices(LOCKSTEP_FAKE_NVML), "MIG-0,MIG-0,MIG-1,MIG-1");
+  EXPECT_EQ(list_slices("/nowhere/libnvidia-ml.so.1"), "");
+}
+
+TEST_F(Gpus, HavePlacesAndPeers) {
+  const GpuPlaces places = read_gpu_places(LOCKSTEP_FAKE_NVML);
+  EXPECT_EQ(places.addresses, (std::vector<std::string>{"0000:17:00.0", "0000:18:00.0"}));
+  ASSERT_EQ(places.pairs.size(), 1U);
+  EXPECT_EQ(places.pairs[0].first, 0);
+  EXPECT_EQ(places.pairs[0].second, 1);
+  EXPECT_FALSE(places.pairs[0].by_nvlink);
+  EXPECT_EQ(places.pairs[0].obstacle, "the chipset does not support it");
+  EXPECT_TRUE(read_gpu_places("/nowhere/libnvidia-ml.so.1").addresses.empty());
 }
 
 TEST_F(Gpus, WhatAGpuDoesNotTellIsNone) {
@@ -384,6 +418,37 @@ TEST(ProcessCount, HiddenGpusDoNotCount) {
     EXPECT_THROW((void)resolve_process_count("gpu"), UsageError);
   }
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(ProcessCount, IsTheGpusOnlyWhereTheBuildComputesOnThem) {
+  const RankPlaces cuda{.gpus = 2, .computes_on_gpus = true, .cpus = 8, .cpu_words = "8 usable CPUs"};
+  EXPECT_EQ(choose_process_count("auto", cuda).count, 2);
+  EXPECT_EQ(choose_process_count("gpu", cuda).count, 2);
+  EXPECT_EQ(choose_training_count(cuda).count, 2);
+  RankPlaces without = cuda;
+  without.computes_on_gpus = false;
+  const std::string idle = "this build of Lockstep has no CUDA and leaves 2 visible GPUs idle";
+  EXPECT_EQ(choose_process_count("auto", without).count, 8);
+  EXPECT_EQ(choose_process_count("auto", without).reason, idle + ", 8 usable CPUs");
+  EXPECT_EQ(choose_training_count(without).count, 1);
+  EXPECT_EQ(choose_training_count(without).reason, idle);
+  EXPECT_EQ(choose_process_count("2", without).count, 2);
+  try {
+    (void)choose_process_count("gpu", without);
+    ADD_FAILURE() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(idle));
+  }
+}
+
+TEST(ProcessCount, IsNoMoreThanTheReplicasThatHaveWork) {
+  const ProcessCount gpus{.count = 4, .reason = "4 GPUs are visible"};
+  EXPECT_EQ(limit_to_replicas(gpus, 3).count, 3);
+  EXPECT_EQ(limit_to_replicas(gpus, 3).reason, "4 GPUs are visible and the run has 3 replicas");
+  for (const std::int64_t replicas : {0, 4, 8}) {
+    EXPECT_EQ(limit_to_replicas(gpus, replicas).count, 4) << replicas;
+    EXPECT_EQ(limit_to_replicas(gpus, replicas).reason, gpus.reason);
+  }
 }
 
 TEST(ProcessCount, NoMoreGpusThanTheMachineHas) {

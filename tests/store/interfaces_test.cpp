@@ -15,7 +15,8 @@ namespace interfaces_test {
 using ::testing::HasSubstr;
 
 const std::vector<Interface> kHost = {{"docker0", "172.17.0.1"}, {"eth0", "10.0.0.5"}, {"eth0", "fe80::5"},
-                                      {"eth1", "10.1.0.5"},      {"ib0", "fd00::5"},   {"lo", "127.0.0.1"}};
+                                      {"eth1", "10.1.0.5"},      {"ib0", "fd00::5"},   {"eth1:1", "10.2.0.5"},
+                                      {"lo", "127.0.0.1", true}};
 
 std::string chosen(InterfaceWishes wishes) {
   const auto choice = choose_interface(wishes, kHost);
@@ -65,6 +66,18 @@ TEST(InterfaceChoice, TheLoopbackIsAmongTheInterfacesAndLast) {
   const auto interfaces = list_interfaces();
   ASSERT_FALSE(interfaces.empty());
   EXPECT_THAT(interfaces.back().address, ::testing::AnyOf("127.0.0.1", "::1"));
+}
+
+TEST(InterfaceChoice, IsNcclsTooUnlessTheUserHasNamedOneOrItIsTheLoopback) {
+  EXPECT_EQ(nccl_interface({.towards = "10.1.0.5"}, kHost), "=eth1");
+  EXPECT_EQ(nccl_interface({.own = "eth0", .towards = "10.1.0.5"}, kHost), "=eth0");
+  EXPECT_EQ(nccl_interface({.gloo = "ib0"}, kHost), "=ib0");
+  EXPECT_EQ(nccl_interface({.nccl = "eth", .towards = "10.1.0.5"}, kHost), "");
+  EXPECT_EQ(nccl_interface({.own = "eth0", .nccl = "eth1"}, kHost), "");
+  EXPECT_EQ(nccl_interface({.towards = "127.0.0.1"}, kHost), "");
+  EXPECT_EQ(nccl_interface({.towards = "10.9.9.9"}, kHost), "");
+  EXPECT_EQ(nccl_interface({.towards = "10.2.0.5"}, kHost), "") << "NCCL would take what follows ':' for a port";
+  EXPECT_EQ(nccl_interface({}, kHost), "");
 }
 
 TEST(FabricPorts, AreThoseThatTheKernelCallsActive) {

@@ -473,8 +473,13 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   const TempDir folder;
   NoisyRun run;
   run.config.replicas = 2;
-  const std::string message = message_of([&] { train(job, folder / "run", run); });
-  EXPECT_THAT(message, HasSubstr("2 replicas on 3 processes"));
+  try {
+    train(job, folder / "run", run);
+    ADD_FAILURE() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("2 replicas on 3 processes"));
+    EXPECT_THAT(error.hint(), HasSubstr("start at most 2 processes (--nproc-per-node)"));
+  }
 }
 
 /// Settings as they are typed.

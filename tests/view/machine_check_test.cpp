@@ -78,10 +78,33 @@ TEST(MachineCheck, AHealthyMachineWithGpusAndSlurmGetsNone) {
                         .gpus = {{.index = 0, .name = "H100", .used = kGB, .total = 80 * kGB},
                                  {.index = 1, .name = "H100", .used = 0, .total = 80 * kGB}},
                         .driver = "550.54",
-                        .nccl = "2.21.5"};
+                        .nccl = {.version = "2.21.5", .path = "/lib/libnccl.so.2"}};
   for (const Check& check : check_machine(facts)) EXPECT_THAT(check.hints, IsEmpty()) << check.name;
   EXPECT_EQ(find_check(facts, "cores").value, "4 cores (Xeon), of 8 by affinity, quota 4");
-  EXPECT_EQ(find_check(facts, "GPUs").value, "2 x H100, driver 550.54, NCCL 2.21.5");
+  EXPECT_EQ(find_check(facts, "GPUs").value, "2 x H100, driver 550.54, NCCL 2.21.5 (/lib/libnccl.so.2)");
+}
+
+TEST(MachineCheck, SaysWhatLiesBetweenGpus) {
+  GpuLinkFacts links{.pairs = {{.one = "GPU 0", .other = "GPU 1", .way = "NVLink"},
+                               {.one = "GPU 0", .other = "GPU 2", .way = "one host bridge"},
+                               {.one = "GPU 1", .other = "GPU 2", .way = "one host bridge"}},
+                     .cards = {{.one = "mlx5_0", .other = "GPU 0", .way = "one PCIe switch"}}};
+  MachineFacts facts;
+  facts.gpu_links = links;
+  EXPECT_EQ(find_check(facts, "GPU links").value,
+            "1 pair by NVLink, 2 pairs by one host bridge; mlx5_0 near GPU 0 (one PCIe switch)");
+  EXPECT_EQ(find_check(facts, "GPU links").health, Health::kOk);
+  facts.gpu_links->pairs[1].obstacle = "the chipset does not support it";
+  expect_finding(facts, "GPU links", Health::kWarn, "GPU 0 and GPU 2 cannot reach each other's memory (the chipset");
+  facts.gpu_links = links;
+  facts.gpu_links->redirecting = {"0000:16:01.0"};
+  expect_finding(facts, "GPU links", Health::kWarn, "access control (ACS) of the PCI bridge 0000:16:01.0");
+  facts.gpu_links = links;
+  facts.gpu_links->iommu_translates = true;
+  expect_finding(facts, "GPU links", Health::kWarn, "iommu=pt");
+  facts.gpu_links->pairs.resize(1);
+  facts.gpu_links->cards.clear();
+  EXPECT_EQ(find_check(facts, "GPU links").health, Health::kOk) << "NVLink needs neither bridge nor IOMMU";
 }
 
 TEST(MachineCheck, WhatWasNotAskedForIsLeftOut) { EXPECT_THAT(check_machine({}), IsEmpty()); }
@@ -233,8 +256,10 @@ TEST(MachineCheck, Gpus) {
   facts.gpus = GpuFacts{.devices = 1, .problem = "no driver"};
   expect_finding(facts, "GPUs", Health::kBad, "nvidia-smi");
   const GpuMemory empty{.index = 0, .name = "L4", .used = 0, .total = 24 * kGB};
-  facts.gpus = GpuFacts{.devices = 2, .gpus = {empty, empty}};
-  expect_finding(facts, "GPUs", Health::kWarn, "libnccl2");
+  facts.gpus = GpuFacts{.devices = 2, .gpus = {empty, empty}, .nccl = {.problem = "NCCL cannot be loaded"}};
+  expect_finding(facts, "GPUs", Health::kWarn, "since NCCL cannot be loaded: install libnccl2");
+  facts.gpus->is_for_cuda = false;
+  expect_finding(facts, "GPUs", Health::kWarn, "this build of Lockstep has no CUDA");
   facts.gpus = GpuFacts{.devices = 1, .gpus = {empty}};
   EXPECT_EQ(find_check(facts, "GPUs").health, Health::kOk) << "one GPU needs no NCCL";
   facts.gpus->gpus[0].used = 20 * kGB;

@@ -29,7 +29,7 @@ struct CpuFeatures {
 /// The BLAS library that this process multiplies with.
 struct Library {
   std::string version;   ///< "OpenBLAS 0.3.21"
-  std::string core;      ///< the core type whose kernels it uses: "Cooperlake"
+  std::string core;      ///< the core type whose kernels it uses: "Cooperlake"; empty: not OpenBLAS
   std::string detected;  ///< the core type that it had chosen itself, where another one replaced it; else empty
   bool by_user = false;  ///< OPENBLAS_CORETYPE was set when the process started
 
@@ -37,7 +37,8 @@ struct Library {
   [[nodiscard]] std::string text() const;
 };
 
-/// Returns the library; none where the process has no OpenBLAS (PyTorch's own libtorch has MKL).
+/// Returns the process's OpenBLAS; none where it has none. libtorch may multiply with another library:
+/// tensor::product_library().
 /// Thread-safe: yes.
 [[nodiscard]] std::optional<Library> loaded();
 

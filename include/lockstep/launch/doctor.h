@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/nccl_library.h"
 #include "lockstep/view/link_report.h"
 #include "lockstep/view/machine_check.h"
 #include "lockstep/view/run_diagnosis.h"
@@ -34,6 +35,7 @@ struct ProcessReport {
 /// What read_machine() measures.
 struct MachineOptions {
   bool measures_disk = true;  ///< writes 64 MB into the working directory, of which nothing is left
+  nccl::Search nccl = {};     ///< where ranks look for NCCL
 };
 
 /// Gathers what the system says of this machine. It leaves out the all-reduce. Blocks: up to some five seconds, where

@@ -42,6 +42,32 @@ struct GpuReport {
 /// Cost: a few milliseconds for each GPU.
 [[nodiscard]] GpuReport read_gpus(const std::string& library = "libnvidia-ml.so.1");
 
+/// What the driver says of two GPUs.
+struct GpuPeers {
+  int first = 0;           ///< as nvidia-smi counts
+  int second = 0;          ///< the same
+  bool by_nvlink = false;  ///< NVLink connects them
+  std::string obstacle =
+      {};  ///< why they cannot reach each other's memory; empty: they can, or the driver does not say
+};
+
+/// Where the GPUs of this host are.
+struct GpuPlaces {
+  std::vector<std::string> addresses = {};  ///< on the PCI bus, by index: "0000:17:00.0"; empty: unknown
+  std::vector<GpuPeers> pairs = {};         ///< each two
+};
+
+/// Reads them through `library`, as read_gpus(). Nothing is in it where there is no GPU or no driver.
+[[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
+
+/// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". Empty: some GPU is not
+/// sliced, or there is none. Reads them through `library`, as read_gpus().
+[[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
+
+/// Sets CUDA_VISIBLE_DEVICES to list_slices() where the user has not set it: CUDA would show every rank the same slice.
+/// Thread-safe: no.
+void show_slices();
+
 }  // namespace lockstep
 
 #pragma GCC visibility pop

@@ -2,6 +2,7 @@
 // The number of ranks of a node where the user does not set it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #pragma GCC visibility push(default)
@@ -14,14 +15,39 @@ struct ProcessCount {
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
 };
 
-/// Returns how many GPUs this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+.
+/// What a machine has for ranks.
+struct RankPlaces {
+  int gpus = 0;                   ///< GPUs that are visible
+  bool computes_on_gpus = false;  ///< this build of Lockstep was made for CUDA
+  int cpus = 1;                   ///< CPUs that a process can keep busy
+  std::string cpu_words = {};     ///< "8 usable CPUs"
+};
+
+/// Returns how many GPUs this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+. Slices of
+/// GPUs (MIG) in the list count one by one.
 [[nodiscard]] int count_gpus();
+
+/// Returns true if this build of Lockstep was made for CUDA (LOCKSTEP_CUDA).
+[[nodiscard]] bool computes_on_gpus();
 
 /// Returns how many CPUs this process can keep busy, by its affinity and the quota of its control group.
 [[nodiscard]] int count_cpus();
 
-/// Reads "3", "gpu", "cpu" or "auto" (GPUs, else CPUs). Throws: UsageError for anything else, or for "gpu" where there
-/// is none.
+/// Reads "3", "gpu", "cpu" or "auto": GPUs if this build computes on them, else CPUs. It is a pure function.
+/// Throws: UsageError for anything else, or for "gpu" where there is none for this build.
+[[nodiscard]] ProcessCount choose_process_count(const std::string& text, const RankPlaces& places);
+
+/// Returns how many ranks train where the user does not say: one for each GPU, else one. It is a pure function.
+[[nodiscard]] ProcessCount choose_training_count(const RankPlaces& places);
+
+/// Returns `count` where each process has one of so many replicas; else as many processes as there are replicas. 0: the
+/// replicas follow the processes. It is a pure function.
+[[nodiscard]] ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas);
+
+/// Returns what this machine has.
+[[nodiscard]] RankPlaces find_places();
+
+/// Returns choose_process_count() on this machine.
 [[nodiscard]] ProcessCount resolve_process_count(const std::string& text);
 
 }  // namespace lockstep

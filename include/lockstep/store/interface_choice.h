@@ -55,6 +55,11 @@ struct InterfaceChoice {
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);
 
+/// Returns the value of NCCL_SOCKET_IFNAME with which NCCL uses the interface that the ranks use: "=eth0". Empty: the
+/// user has set it, or NCCL had better choose itself, since the ranks use the loopback or an address without an
+/// interface that NCCL could name. Throws: as choose_interface().
+[[nodiscard]] std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Interface>& interfaces);
+
 }  // namespace lockstep::store
 
 #pragma GCC visibility pop

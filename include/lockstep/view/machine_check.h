@@ -93,14 +93,41 @@ struct GpuMemory {
   std::uint64_t total = 0;  ///< memory that it has
 };
 
+/// The NCCL that ranks load.
+struct NcclFacts {
+  std::string version = {};  ///< "2.28.9"; empty: none is found
+  std::string path = {};     ///< its file
+  std::string problem = {};  ///< why ranks cannot use it; empty: they can
+};
+
 /// The GPUs of this host.
 struct GpuFacts {
   int devices = 0;                   ///< /dev/nvidia0 and so on
   std::vector<GpuMemory> gpus = {};  ///< by index
   std::string driver = {};           ///< version of the driver; empty: none is found
   std::string problem = {};          ///< why no GPU is listed
-  std::string nccl = {};             ///< version; empty: no library is found
+  bool is_for_cuda = true;           ///< this build of Lockstep computes on GPUs
+  NcclFacts nccl = {};               ///< where there are GPUs
   std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES where it hides all
+};
+
+/// The way between two GPUs, or between a network card and the GPU nearest to it.
+struct DeviceWay {
+  std::string one;    ///< "GPU 0", "mlx5_0"
+  std::string other;  ///< "GPU 1"
+  std::string way =
+      {};  ///< "NVLink", "one PCIe switch", "one host bridge", "one socket", "two sockets"; empty: unknown
+  std::string obstacle = {};  ///< why they cannot reach each other's memory; empty: they can
+};
+
+/// What lies between the GPUs of this host and beside them.
+struct GpuLinkFacts {
+  std::vector<DeviceWay> pairs = {};          ///< each two GPUs
+  std::vector<DeviceWay> cards = {};          ///< InfiniBand and RoCE cards
+  std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends what peers
+                                              ///< exchange through the host
+  bool is_acs_known = true;                   ///< false: only root may read it
+  bool iommu_translates = false;              ///< devices' addresses are the IOMMU's
 };
 
 /// Figures of this folder's disk. A time below 0 was not measured.
@@ -133,6 +160,7 @@ struct MachineFacts {
   std::optional<NetworkFacts> network = {};             ///< names and interfaces
   std::optional<ClockFacts> clock = {};                 ///< the clock
   std::optional<GpuFacts> gpus = {};                    ///< GPUs
+  std::optional<GpuLinkFacts> gpu_links = {};           ///< where there are several GPUs, or a card beside one
   std::optional<DiskFacts> disk = {};                   ///< the working directory's disk
   std::optional<AllReduceFacts> all_reduce = {};        ///< an all-reduce between ranks of this host
 };

@@ -27,21 +27,11 @@ std::string count_text(const DeviceRequest& request) {
   return text;
 }
 
-[[noreturn]] void throw_outnumbered(const DeviceRequest& request) {
-  throw ResourceError(
-      fmt::format("{} ranks on this host need a GPU each, and {}", request.local_world, count_text(request)),
-      fmt::format("start {} rank{} here (--nproc-per-node {}), or --device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share "
-                  "a GPU, for tests",
-                  request.gpus, request.gpus == 1 ? "" : "s", request.gpus));
-}
-
 c10::Device gpu_of_rank(const DeviceRequest& request) {
   if (request.gpus == 0) {
     throw ResourceError(fmt::format("there is no CUDA device: {}", count_text(request)), "use --device cpu");
   }
-  if (request.share) return gpu(request.local_rank % request.gpus);
-  if (request.local_world > request.gpus) throw_outnumbered(request);
-  return gpu(request.local_rank);
+  return gpu(request.local_rank % request.gpus);
 }
 
 }  // namespace
@@ -54,6 +44,27 @@ c10::Device choose_device(const DeviceRequest& request) {
   if (device.index() < request.gpus) return device;
   throw ResourceError(fmt::format("there is no device {}: {}", device.str(), count_text(request)),
                       "GPUs are counted from 0 among those of CUDA_VISIBLE_DEVICES; or use --device cpu");
+}
+
+std::string idle_gpus_warning(const DeviceRequest& request) {
+  if (request.wanted != "auto" || request.gpus > 0 || request.devices == 0) return "";
+  const std::string gpus = fmt::format("{} GPU{}", request.devices, request.devices == 1 ? "" : "s");
+  if (!request.has_cuda) {
+    return fmt::format(
+        "this host has {}, and this build of Lockstep has no CUDA: it computes on the CPU (--device cpu says that this "
+        "is "
+        "right; else build it with a libtorch for CUDA)",
+        gpus);
+  }
+  return fmt::format(
+      "this host has {}, and CUDA finds none of them: it computes on the CPU (--device cpu says that this is right; "
+      "else "
+      "compare the driver's version, as nvidia-smi shows it, with CUDA's, and in a container start it with --gpus all)",
+      gpus);
+}
+
+bool may_share_gpu(const DeviceRequest& request) {
+  return request.share || (request.wanted != "auto" && parse(request.wanted).has_index());
 }
 
 }  // namespace lockstep::comm

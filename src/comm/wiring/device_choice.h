@@ -12,16 +12,23 @@ namespace lockstep::comm {
 struct DeviceRequest {
   std::string wanted = "auto";  ///< auto, cpu, cuda, cuda:N
   int local_rank = 0;
-  int local_world = 1;
   int gpus = 0;              ///< GPUs that this process sees
+  int devices = 0;           ///< GPUs that the kernel and CUDA_VISIBLE_DEVICES show
   bool has_cuda = false;     ///< libtorch was built with CUDA
   std::string visible = {};  ///< CUDA_VISIBLE_DEVICES; empty: not set
   bool share = false;        ///< several ranks may use one GPU
 };
 
 /// Chooses the device. auto: the GPU of the local rank, or the CPU where this process sees no GPU. cuda: the same, but
-/// there must be a GPU. With `share` the ranks of a host use its GPUs in turn.
-/// Throws: UsageError for a text that names no device, ResourceError where ranks outnumber GPUs or there is none.
+/// there must be a GPU. The ranks of a host use the GPUs that they see in turn: where each sees its own only (Slurm's
+/// --gpus-per-task), that is its first. Whether two ranks have the same one shows when they meet (require_gpu_each).
+/// Throws: UsageError for a text that names no device, ResourceError where there is no such GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
+
+/// Returns what a user has to know whose GPUs nobody uses; empty: none is left idle, or the CPU is what was asked for.
+[[nodiscard]] std::string idle_gpus_warning(const DeviceRequest& request);
+
+/// Returns true if another rank may have the same GPU: the user names it (cuda:N), or lets ranks share.
+[[nodiscard]] bool may_share_gpu(const DeviceRequest& request);
 
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -146,6 +147,12 @@ BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }
 
+/// Has NCCL use the interface on which the ranks have met: by itself it may take one that leads nowhere.
+void show_nccl_the_interface(const Meeting& meeting) {
+  const std::string name = store::nccl_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
+  if (!name.empty()) ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 }  // namespace
 
 Formed form_group(const Meeting& meeting, const Membership& members) {
@@ -159,7 +166,10 @@ Formed form_group(const Meeting& meeting, const Membership& members) {
   options.world = world;
   if (way.nccl) {
     choice.reason = fmt::format("{}; tensors in host memory go through {}", way.reason, backend->name());
-    if (is_over_network) choice.reason += fmt::format(", {}", describe_wire(meeting.wire));
+    if (is_over_network) {
+      choice.reason += fmt::format(", {}", describe_wire(meeting.wire));
+      show_nccl_the_interface(meeting);
+    }
     options.transport = make_nccl_backend(world, meeting.device, meeting.timeout);
   } else if (!way.reason.empty() && world.size > 1) {
     choice.reason += fmt::format("; tensors of GPUs go through host memory: {}", way.reason);

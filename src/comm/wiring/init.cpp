@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -26,6 +27,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/gpu_devices.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
@@ -95,17 +97,20 @@ Wire wanted_wire(int argc, const char* const* argv, const InitOptions& options) 
   return text ? comm::parse_wire(*text) : Wire::kAuto;
 }
 
-c10::Device find_device(int argc, const char* const* argv, const InitOptions& options, const RankInfo& info) {
+comm::DeviceRequest device_request(int argc, const char* const* argv, const InitOptions& options,
+                                   const RankInfo& info) {
   auto text = find_argument(argc, argv, "--device");
   if (!text) text = env::get("LOCKSTEP_DEVICE");
   comm::DeviceRequest request{.wanted = options.device ? options.device->str() : text.value_or("auto")};
   request.local_rank = info.local_rank;
-  request.local_world = info.local_world_size;
   request.has_cuda = tensor::has_cuda();
   request.gpus = tensor::cuda_device_count();
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): empty shows none
+  request.devices = count_visible_gpus(count_gpu_devices(),
+                                       visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
   request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
   request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") != "0";
-  return comm::choose_device(request);
+  return request;
 }
 
 int check_replicas(int replicas, int world) {
@@ -214,20 +219,28 @@ void open_store(Job::State& state) {
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
-  facts.gpu = facts.id + "/" + comm::gpu_id(state.device);
-  facts.nccl = comm::nccl_version();
+  const comm::GpuId gpu = comm::gpu_id(state.device);
+  facts.gpu = facts.id + "/" + gpu.unique;
+  facts.gpu_slot = gpu.slot;
+  facts.may_share_gpu = state.may_share_gpu;
+  const nccl::Library& nccl = comm::usable_nccl();
+  facts.nccl_problem = nccl.problem;
+  if (nccl.problem.empty()) facts.nccl = nccl.version;
   if (env::get("LOCKSTEP_SHARE_GPUS") == "nccl") {
     facts.gpu += fmt::format(" of rank {}", state.plan.info.rank);
+    facts.gpu_slot.clear();
     comm::take_part_beside_ranks_on_the_same_gpu(state.plan.info.rank);
   }
   return facts;
 }
 
-/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire; one line each.
+/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire, why
+/// there is no NCCL, the GPU's slot, whether the GPU may be shared; one line each.
 std::string introduction(const Job::State& state) {
   const comm::HostFacts host = own_facts(state);
-  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
-                     tensor::libtorch_version(), state.replicas, host.gpu, host.nccl, comm::wire_name(state.wire));
+  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
+                     tensor::libtorch_version(), state.replicas, host.gpu, host.nccl, comm::wire_name(state.wire),
+                     host.nccl_problem, host.gpu_slot, host.may_share_gpu ? "shared" : "own");
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -239,7 +252,7 @@ std::vector<std::string> lines_of(const std::string& text) {
       lines.back() += c;
     }
   }
-  lines.resize(7);
+  lines.resize(10);
   return lines;
 }
 
@@ -347,7 +360,7 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
     const auto lines = lines_of(text::printable(theirs));
     if (hosts.empty()) first = lines;
     require_equal(first, lines, hosts.size());
-    hosts.push_back({lines[0], lines[1], lines[4], lines[5]});
+    hosts.push_back({lines[0], lines[1], lines[4], lines[5], lines[7], lines[8], lines[9] == "shared"});
   }
   return hosts;
 }
@@ -389,6 +402,7 @@ void join_group(Job::State& state, BackendKind wanted) {
   meeting.token = state.plan.token;
   members.hosts = {own_facts(state)};
   if (info.world_size > 1) members.hosts = meet(state, members.prefix);
+  comm::require_gpu_each(members.hosts);
   for (int rank = 0; rank < info.world_size; ++rank) members.ranks.push_back(rank);
   comm::Formed formed = comm::form_group(meeting, members);
   state.group = std::move(formed.group);
@@ -454,7 +468,11 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   state->wire = wanted_wire(argc, argv, options);
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
   state->host = comm::this_host().name;
-  state->device = find_device(argc, argv, options, state->plan.info);
+  const comm::DeviceRequest request = device_request(argc, argv, options, state->plan.info);
+  state->device = comm::choose_device(request);
+  const std::string idle = info.local_rank == 0 ? comm::idle_gpus_warning(request) : "";
+  if (!idle.empty()) log::warn("{}", idle);
+  state->may_share_gpu = comm::may_share_gpu(request);
   tensor::use_device(state->device);
   tensor::note_world(state->plan.info.rank, state->plan.info.world_size);
   remember(state);

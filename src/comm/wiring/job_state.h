@@ -24,6 +24,7 @@ class Job::State {
   WorldPlan plan;
   std::string host;
   c10::Device device{c10::kCPU};
+  bool may_share_gpu = false;  ///< HostFacts::may_share_gpu
   Wire wire = Wire::kAuto;
   int replicas = 1;
   std::chrono::milliseconds timeout{0};

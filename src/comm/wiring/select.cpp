@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "comm/backends/nccl/nccl_backend.h"
 #include "comm/backends/ucx/ucx.h"
@@ -19,7 +20,8 @@ namespace lockstep {
 
 std::vector<std::string> built_backends() {
   std::vector<std::string> names = {"local", "shm", "tcp"};
-  if (const std::string version = comm::nccl_version(); !version.empty()) names.push_back("nccl " + version);
+  const nccl::Library& nccl = comm::usable_nccl();
+  if (nccl.problem.empty()) names.push_back("nccl " + nccl.version);
   if (const std::string version = comm::ucx_version(); !version.empty()) names.push_back("ucx " + version);
   return names;
 }
@@ -87,6 +89,31 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
 
 namespace {
 
+/// Returns the error of two ranks that have the same GPU.
+ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::size_t other) {
+  const HostFacts& host = hosts[one];
+  std::set<std::string> gpus;
+  int ranks = 0;
+  for (const HostFacts& each : hosts) {
+    if (each.id != host.id || each.gpu.empty()) continue;
+    gpus.insert(each.gpu);
+    ++ranks;
+  }
+  return ResourceError(
+      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need a GPU each, and see {} GPU{}", one, other,
+                  host.name, ranks, gpus.size(), gpus.size() == 1 ? "" : "s"),
+      fmt::format("start {} rank{} there (--nproc-per-node {}), or show each its own GPU (srun --gpus-per-task=1); or "
+                  "--device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share a GPU, for tests",
+                  gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
+}
+
+/// Returns why NCCL does not connect these two; empty: it does.
+std::string nccl_objection(const HostFacts& one, const HostFacts& other) {
+  if (one.gpu == other.gpu) return fmt::format("share a GPU of {}, which NCCL does not allow", one.name);
+  const bool is_one_slot = one.id == other.id && !one.gpu_slot.empty() && one.gpu_slot == other.gpu_slot;
+  return is_one_slot ? fmt::format("have slices (MIG) of one GPU of {}, which NCCL does not connect", one.name) : "";
+}
+
 /// Returns why NCCL is impossible; empty: it is possible.
 UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -96,8 +123,9 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
                         "--device cuda on every rank, or --backend auto");
     }
     if (host.nccl.empty()) {
-      return UsageError(fmt::format("rank {} on {} runs a build without NCCL", rank, host.name),
-                        "build with a libtorch that has CUDA, with nccl.h beside it (-DLOCKSTEP_CUDA=ON)");
+      return UsageError(
+          fmt::format("rank {} on {} cannot use NCCL: {}", rank, host.name, host.nccl_problem),
+          "install libnccl2 (or pip's nvidia-nccl), or name its file: LOCKSTEP_NCCL=/path/to/libnccl.so.2");
     }
     if (host.nccl != hosts[0].nccl) {
       return UsageError(
@@ -105,16 +133,26 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
           "make the same libnccl.so.2 the first on every host");
     }
     for (std::size_t other = 0; other < rank; ++other) {
-      if (hosts[other].gpu != host.gpu) continue;
-      return UsageError(
-          fmt::format("ranks {} and {} share a GPU of {}, which NCCL does not allow", other, rank, host.name),
-          "start one rank per GPU, or --backend shm");
+      const std::string objection = nccl_objection(host, hosts[other]);
+      if (objection.empty()) continue;
+      return UsageError(fmt::format("ranks {} and {} {}", other, rank, objection),
+                        "start one rank per GPU, or --backend shm");
     }
   }
   return UsageError("");
 }
 
 }  // namespace
+
+void require_gpu_each(const std::vector<HostFacts>& hosts) {
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (hosts[rank].gpu.empty()) continue;
+    for (std::size_t other = 0; other < rank; ++other) {
+      const bool may_share = hosts[rank].may_share_gpu && hosts[other].may_share_gpu;
+      if (hosts[rank].gpu == hosts[other].gpu && !may_share) throw clash(hosts, other, rank);
+    }
+  }
+}
 
 DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const bool on_cpu = std::all_of(hosts.begin(), hosts.end(), [](const HostFacts& host) { return host.gpu.empty(); });

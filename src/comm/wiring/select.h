@@ -14,7 +14,10 @@ struct HostFacts {
   std::string id;         ///< equal where ranks can share memory
   std::string name;       ///< for people
   std::string gpu = {};   ///< the GPU that it computes on, equal where two ranks use the same one; empty: the CPU
-  std::string nccl = {};  ///< NCCL's version; empty: none in this build
+  std::string nccl = {};  ///< NCCL's version; empty: it has none that can be used
+  std::string nccl_problem = {};  ///< why it has none
+  std::string gpu_slot = {};  ///< the GPU's place on the bus, which slices of it (MIG) have in common; empty: not known
+  bool may_share_gpu = false;  ///< another rank may compute on the same GPU
 };
 
 /// Reads LOCKSTEP_HOST_ID, else boot id, network namespace and /dev/shm device.
@@ -27,6 +30,9 @@ struct BackendChoice {
 
 /// Throws: UsageError where the wanted backend is impossible.
 [[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts);
+
+/// Throws: ResourceError where two ranks have the same GPU, unless both may share it.
+void require_gpu_each(const std::vector<HostFacts>& hosts);
 
 /// Says how the tensors of GPUs travel.
 struct DeviceChoice {

@@ -2,7 +2,9 @@
 #include <filesystem>
 
 #include "launch/doctor/machine_facts.h"
+#include "launch/doctor/pci.h"
 #include "lockstep/launch/doctor.h"
+#include "lockstep/launch/gpus.h"
 
 namespace lockstep {
 
@@ -18,7 +20,8 @@ view::MachineFacts read_machine(const MachineOptions& options) {
           .ports = read_ports(),
           .network = read_network(),
           .clock = read_clock(),
-          .gpus = read_gpu_facts(),
+          .gpus = read_gpu_facts(options.nccl),
+          .gpu_links = read_gpu_links(read_gpu_places(), "/sys"),
           .disk = read_disk(std::filesystem::current_path(problem), options.measures_disk, kOfTheDisk)};
 }
 

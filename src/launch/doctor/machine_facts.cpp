@@ -2,7 +2,6 @@
 // What the system says of processors, memory, limits, clocks and GPUs.
 #include "launch/doctor/machine_facts.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/gpu_devices.h"
 #include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/view/banner.h"
@@ -74,32 +74,6 @@ double reading_cost_ns() {
   return static_cast<double>(nanoseconds(last) - nanoseconds(first)) / kReadings;
 }
 
-std::string nccl_version() {
-  const std::unique_ptr<void, int (*)(void*)> library(::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL),
-                                                      [](void* handle) { return handle ? ::dlclose(handle) : 0; });
-  if (!library) return "";
-  auto* version_of = reinterpret_cast<int (*)(int*)>(::dlsym(library.get(), "ncclGetVersion"));
-  int version = 0;
-  if (version_of == nullptr || version_of(&version) != 0) return "of unknown version";
-  constexpr int kNewForm = 10'000;  // from 2.9 on: major * 10000 + minor * 100 + patch
-  if (version < kNewForm) return fmt::format("{}.{}.{}", version / 1000, version / 100 % 10, version % 100);
-  return fmt::format("{}.{}.{}", version / 10'000, version / 100 % 100, version % 100);
-}
-
-int gpu_devices() {
-  int devices = 0;
-  std::error_code problem;
-  fs::directory_iterator entries("/dev", problem);
-  for (; !problem && entries != fs::directory_iterator(); entries.increment(problem)) {
-    const std::string name = entries->path().filename().string();
-    devices +=
-        name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos
-            ? 1
-            : 0;
-  }
-  return devices;
-}
-
 }  // namespace
 
 view::CoreFacts read_cores_facts(const GroupLimits& group) {
@@ -149,13 +123,19 @@ view::ClockFacts read_clock() {
   return clock;
 }
 
-view::GpuFacts read_gpu_facts() {
+view::GpuFacts read_gpu_facts(const nccl::Search& search) {
   const GpuReport report = read_gpus();
-  view::GpuFacts facts{.devices = gpu_devices(), .driver = report.driver, .problem = report.problem};
+  view::GpuFacts facts{.devices = count_gpu_devices(),
+                       .driver = report.driver,
+                       .problem = report.problem,
+                       .is_for_cuda = computes_on_gpus()};
   for (const GpuState& gpu : report.gpus) {
     facts.gpus.push_back({.index = gpu.index, .name = gpu.name, .used = gpu.used_bytes, .total = gpu.total_bytes});
   }
-  if (!facts.gpus.empty()) facts.nccl = nccl_version();
+  if (!facts.gpus.empty()) {
+    const nccl::Library library = nccl::open(search);
+    facts.nccl = {.version = library.version, .path = library.path, .problem = library.problem};
+  }
   if (!facts.gpus.empty() && count_gpus() == 0) facts.hidden_by = "CUDA_VISIBLE_DEVICES";
   return facts;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/control_group.h"
+#include "lockstep/base/nccl_library.h"
 #include "lockstep/view/machine_check.h"
 
 namespace lockstep::launch {
@@ -18,7 +19,8 @@ namespace lockstep::launch {
 /// Blocks up to two seconds where the resolver does not answer.
 [[nodiscard]] view::NetworkFacts read_network();
 [[nodiscard]] view::ClockFacts read_clock();
-[[nodiscard]] view::GpuFacts read_gpu_facts();
+/// Opens the NCCL of `search` where there are GPUs.
+[[nodiscard]] view::GpuFacts read_gpu_facts(const nccl::Search& search);
 /// Looks at the disk of `folder`. With `measures` it writes 64 MB there for at most `limit`, and 4 KiB several times;
 /// the file has no name, so that nothing is left of it.
 [[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,

@@ -79,8 +79,8 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   const std::string processes = counted(replicas, "process", "processes");
   throw UsageError(fmt::format("{} on {}: each needs one", counted(replicas, "replica", "replicas"),
                                counted(job.world_size(), "process", "processes")),
-                   fmt::format("start at most {}, or give each one work: --set replicas={}{}", processes,
-                               job.world_size(), resumed ? " --allow-other-bits" : ""));
+                   fmt::format("start at most {} (--nproc-per-node), or give each one work: --set replicas={}{}",
+                               processes, job.world_size(), resumed ? " --allow-other-bits" : ""));
 }
 
 /// Divides the checkpoint's batches as the settings say. Returns the division that it had.

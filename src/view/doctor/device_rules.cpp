@@ -2,6 +2,8 @@
 // Rules for GPUs, the disk and collectives.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "lockstep/base/text.h"
 #include "view/doctor/rules.h"
 
@@ -17,10 +19,68 @@ std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint6
 std::string gpus_text(const GpuFacts& facts) {
   std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
   if (!facts.driver.empty()) value += ", driver " + facts.driver;
-  return value + (facts.nccl.empty() ? ", no NCCL" : ", NCCL " + facts.nccl);
+  if (!facts.is_for_cuda) return value + ", Lockstep without CUDA";
+  if (!facts.nccl.problem.empty()) return value + ", no NCCL";
+  return value + fmt::format(", NCCL {} ({})", facts.nccl.version, facts.nccl.path);
+}
+
+void find_build(Check& check, const GpuFacts& facts) {
+  if (!facts.is_for_cuda) {
+    find(check, Health::kWarn,
+         "this build of Lockstep has no CUDA: ranks compute on the CPU; build it with a libtorch for CUDA");
+  } else if (facts.gpus.size() > 1 && !facts.nccl.problem.empty()) {
+    find(check, Health::kWarn,
+         fmt::format(
+             "gradients go through host memory, since {}: install libnccl2, or LOCKSTEP_NCCL=/path/to/libnccl.so.2",
+             facts.nccl.problem));
+  }
+}
+
+/// "3 pairs by NVLink, 1 pair by one host bridge".
+std::string ways_text(const std::vector<DeviceWay>& pairs) {
+  std::map<std::string, int> ways;
+  for (const DeviceWay& pair : pairs) ++ways[pair.way.empty() ? "an unknown way" : pair.way];
+  std::vector<std::string> parts;
+  for (const auto& [way, count] : ways)
+    parts.push_back(fmt::format("{} pair{} by {}", count, count == 1 ? "" : "s", way));
+  return text::join(parts);
+}
+
+void find_obstacles(Check& check, const GpuLinkFacts& facts) {
+  bool by_pcie = false;
+  for (const DeviceWay& pair : facts.pairs) {
+    by_pcie = by_pcie || pair.way != "NVLink";
+    if (pair.obstacle.empty()) continue;
+    find(check, Health::kWarn,
+         fmt::format("{} and {} cannot reach each other's memory ({}): NCCL takes the host's, which is slower",
+                     pair.one, pair.other, pair.obstacle));
+  }
+  if (!by_pcie && facts.cards.empty()) return;
+  if (!facts.redirecting.empty()) {
+    find(check, Health::kWarn,
+         fmt::format(
+             "access control (ACS) of the PCI bridge{} {} sends what GPUs and cards exchange through the host, or "
+             "stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
+             facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
+  }
+  if (facts.iommu_translates) {
+    find(check, Health::kWarn,
+         "the IOMMU translates addresses of devices, with which GPUs may not reach each other: boot with iommu=pt, or "
+         "NCCL_P2P_DISABLE=1 if collectives hang");
+  }
 }
 
 }  // namespace
+
+Check check_gpu_links(const GpuLinkFacts& facts) {
+  Check check{.name = "GPU links", .value = ways_text(facts.pairs)};
+  for (const DeviceWay& card : facts.cards) {
+    check.value += fmt::format("{}{} near {} ({})", check.value.empty() ? "" : "; ", card.one, card.other, card.way);
+  }
+  if (!facts.is_acs_known) check.value += "; root sees whether ACS is on";
+  find_obstacles(check, facts);
+  return check;
+}
 
 Check check_gpus(const GpuFacts& facts) {
   Check check{.name = "GPUs"};
@@ -30,6 +90,7 @@ Check check_gpus(const GpuFacts& facts) {
       find(check, Health::kBad,
            "the driver's library and its kernel module have to be there and of one version: run "
            "nvidia-smi; in a container --gpus all");
+      find_build(check, facts);
     }
     return check;
   }
@@ -38,9 +99,7 @@ Check check_gpus(const GpuFacts& facts) {
     check.value += ", hidden";
     find(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
   }
-  if (facts.gpus.size() > 1 && facts.nccl.empty()) {
-    find(check, Health::kWarn, "several GPUs exchange gradients through NCCL: install libnccl2");
-  }
+  find_build(check, facts);
   for (const GpuMemory& gpu : facts.gpus) {
     if (gpu.used <= gpu.total / 10) continue;
     find(check, Health::kWarn,

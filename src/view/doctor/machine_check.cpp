@@ -70,6 +70,7 @@ std::vector<Check> check_machine(const MachineFacts& facts) {
   apply(checks, facts.network, check_host_name, check_interfaces);
   apply(checks, facts.clock, check_clock);
   apply(checks, facts.gpus, check_gpus);
+  apply(checks, facts.gpu_links, check_gpu_links);
   apply(checks, facts.disk, check_disk);
   apply(checks, facts.all_reduce, check_all_reduce);
   for (Check& check : checks) check.value = text::printable_line(check.value);

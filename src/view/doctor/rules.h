@@ -25,6 +25,7 @@ void find(Check& check, Health health, std::string hint);
 [[nodiscard]] Check check_interfaces(const NetworkFacts& facts);
 [[nodiscard]] Check check_clock(const ClockFacts& facts);
 [[nodiscard]] Check check_gpus(const GpuFacts& facts);
+[[nodiscard]] Check check_gpu_links(const GpuLinkFacts& facts);
 [[nodiscard]] Check check_disk(const DiskFacts& facts);
 [[nodiscard]] Check check_all_reduce(const AllReduceFacts& facts);
 

@@ -12,8 +12,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
-#include <nccl.h>
 
 #include <array>
 #include <atomic>
@@ -30,6 +30,7 @@
 #include "comm/core/tensor_tree.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/nccl_library.h"
 
 namespace lockstep::comm {
 namespace {
@@ -64,41 +65,59 @@ class StreamEvent final : public DeviceEvent {
   c10::Event event_;
 };
 
-std::optional<ncclDataType_t> nccl_type(c10::ScalarType dtype) {
+std::optional<nccl::DataType> nccl_type(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
-      return ncclFloat32;
+      return nccl::kFloat32;
     case at::kDouble:
-      return ncclFloat64;
+      return nccl::kFloat64;
     case at::kHalf:
-      return ncclFloat16;
+      return nccl::kFloat16;
     case at::kBFloat16:
-      return ncclBfloat16;
+      return nccl::kBfloat16;
     case at::kChar:
-      return ncclInt8;
+      return nccl::kInt8;
     case at::kByte:
-      return ncclUint8;
+      return nccl::kUint8;
     case at::kInt:
-      return ncclInt32;
+      return nccl::kInt32;
     case at::kLong:
-      return ncclInt64;
+      return nccl::kInt64;
     default:
       return std::nullopt;
   }
 }
 
+/// What the driver calls the device; empty where it does not say. The runtime's own answer is the whole GPU's for all
+/// of its slices (MIG).
+std::string driver_uuid(int device) {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (driver == nullptr) return "";
+  using Get = int (*)(int*, int);
+  using Uuid = int (*)(unsigned char*, int);
+  const auto get = reinterpret_cast<Get>(::dlsym(driver, "cuDeviceGet"));
+  const auto uuid = reinterpret_cast<Uuid>(::dlsym(driver, "cuDeviceGetUuid_v2"));
+  std::array<unsigned char, 16> bytes{};
+  int handle = 0;
+  if (get == nullptr || uuid == nullptr || get(&handle, device) != 0 || uuid(bytes.data(), handle) != 0) return "";
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+/// NCCL's functions. The ranks have agreed on NCCL, so the library is there.
+const nccl::Functions& calls() { return nccl::library().functions; }
+
 /// A mean is a sum that is divided afterwards.
-std::optional<ncclRedOp_t> nccl_op(ReduceOp op) {
+std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      return ncclSum;
+      return nccl::kSum;
     case ReduceOp::kProduct:
-      return ncclProd;
+      return nccl::kProd;
     case ReduceOp::kMin:
-      return ncclMin;
+      return nccl::kMin;
     case ReduceOp::kMax:
-      return ncclMax;
+      return nccl::kMax;
     default:
       return std::nullopt;
   }
@@ -129,12 +148,12 @@ void check_cuda(cudaError_t result, const char* call) {
   if (result != cudaSuccess) throw ResourceError(fmt::format("{} failed: {}", call, cudaGetErrorString(result)));
 }
 
-ncclUniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) {
+nccl::UniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) {
   const std::string key = world.prefix + "nccl/id";
-  ncclUniqueId id;
+  nccl::UniqueId id;
   if (world.rank == 0) {
-    const ncclResult_t result = ncclGetUniqueId(&id);
-    if (result != ncclSuccess) throw nccl_error("ncclGetUniqueId", ncclGetErrorString(result));
+    const nccl::Result result = calls().get_unique_id(&id);
+    if (result != nccl::kSuccess) throw nccl_error("ncclGetUniqueId", calls().get_error_string(result));
     if (world.size > 1) world.store->set(key, std::string(id.internal, sizeof(id.internal)));
     return id;
   }
@@ -149,18 +168,18 @@ ncclUniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) 
 class CallGroup {
  public:
   CallGroup() {
-    const ncclResult_t result = ncclGroupStart();
-    if (result != ncclSuccess) throw nccl_error("ncclGroupStart", ncclGetErrorString(result));
+    const nccl::Result result = calls().group_start();
+    if (result != nccl::kSuccess) throw nccl_error("ncclGroupStart", calls().get_error_string(result));
   }
   ~CallGroup() {
-    if (open_) (void)ncclGroupEnd();
+    if (open_) (void)calls().group_end();
   }
   CallGroup(const CallGroup&) = delete;
   CallGroup& operator=(const CallGroup&) = delete;
 
-  [[nodiscard]] ncclResult_t end() {
+  [[nodiscard]] nccl::Result end() {
     open_ = false;
-    return ncclGroupEnd();
+    return calls().group_end();
   }
 
  private:
@@ -175,11 +194,11 @@ class NcclBackend final : public DeviceBackend {
         device_(device),
         timeout_(timeout),
         stream_(guard_of(device).getStreamFromGlobalPool(device, true)) {
-    const ncclUniqueId id = meet_for_id(world, timeout);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const nccl::UniqueId id = meet_for_id(world, timeout);
+    nccl::Config config;
     config.blocking = 0;
     try {
-      wait_for(ncclCommInitRankConfig(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
+      wait_for(calls().comm_init_rank_config(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
     } catch (...) {
       NcclBackend::abort();  // a constructor that throws runs no destructor
       throw;
@@ -220,44 +239,44 @@ class NcclBackend final : public DeviceBackend {
   std::optional<std::string> problem() override {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || aborted_ || comm_ == nullptr) return std::nullopt;
-    ncclResult_t state = ncclSuccess;
-    if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return "ncclCommGetAsyncError failed";
-    if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
+    nccl::Result state = nccl::kSuccess;
+    if (calls().comm_get_async_error(comm_, &state) != nccl::kSuccess) return "ncclCommGetAsyncError failed";
+    if (state == nccl::kSuccess || state == nccl::kInProgress) return std::nullopt;
     return error_text(state);
   }
 
   void abort() noexcept override {
     aborted_ = true;
     const std::lock_guard lock(mutex_);  // a call under way sees aborted_ and ends
-    if (const ncclComm_t comm = std::exchange(comm_, nullptr)) (void)ncclCommAbort(comm);
+    if (const nccl::Comm comm = std::exchange(comm_, nullptr)) (void)calls().comm_abort(comm);
   }
 
  private:
   [[nodiscard]] cudaStream_t cuda_stream() const { return c10::cuda::CUDAStream(stream_).stream(); }
-  [[nodiscard]] std::string error_text(ncclResult_t result) const {
-    const char* last = comm_ == nullptr ? nullptr : ncclGetLastError(comm_);
-    return fmt::format("{} {}", ncclGetErrorString(result), last == nullptr ? "" : last);
+  [[nodiscard]] std::string error_text(nccl::Result result) const {
+    const char* last = comm_ == nullptr ? nullptr : calls().get_last_error(comm_);
+    return fmt::format("{} {}", calls().get_error_string(result), last == nullptr ? "" : last);
   }
 
   /// Ends the communicator in order. Returns: false where it has not finished within a moment and still exists.
   [[nodiscard]] bool finalize() {
     const std::lock_guard lock(mutex_);
     if (aborted_ || comm_ == nullptr) return true;
-    ncclResult_t state = ncclCommFinalize(comm_);
-    if (state == ncclInProgress) state = settle(AwakeClock::instance().now() + kFinalizeLimit);
-    if (state != ncclSuccess) return false;
-    (void)ncclCommDestroy(std::exchange(comm_, nullptr));
+    nccl::Result state = calls().comm_finalize(comm_);
+    if (state == nccl::kInProgress) state = settle(AwakeClock::instance().now() + kFinalizeLimit);
+    if (state != nccl::kSuccess) return false;
+    (void)calls().comm_destroy(std::exchange(comm_, nullptr));
     return true;
   }
 
   /// Waits until a call of the non-blocking communicator has completed.
-  [[nodiscard]] ncclResult_t settle(SteadyTime end) {
-    ncclResult_t state = ncclInProgress;
+  [[nodiscard]] nccl::Result settle(SteadyTime end) {
+    nccl::Result state = nccl::kInProgress;
     const SteadyTime begin = AwakeClock::instance().now();
-    for (SteadyTime now = begin; state == ncclInProgress && !aborted_ && now < end;
+    for (SteadyTime now = begin; state == nccl::kInProgress && !aborted_ && now < end;
          now = AwakeClock::instance().now()) {
-      if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return ncclSystemError;
-      if (state != ncclInProgress) break;
+      if (calls().comm_get_async_error(comm_, &state) != nccl::kSuccess) return nccl::kSystemError;
+      if (state != nccl::kInProgress) break;
       if (now - begin < kYield) {
         std::this_thread::yield();
       } else {
@@ -267,11 +286,11 @@ class NcclBackend final : public DeviceBackend {
     return state;
   }
 
-  void wait_for(ncclResult_t result, const char* call) {
-    if (result == ncclInProgress) result = settle(AwakeClock::instance().now() + timeout_ + kSettleGrace);
-    if (result == ncclSuccess) return;
+  void wait_for(nccl::Result result, const char* call) {
+    if (result == nccl::kInProgress) result = settle(AwakeClock::instance().now() + timeout_ + kSettleGrace);
+    if (result == nccl::kSuccess) return;
     if (aborted_) throw ResourceError("the NCCL communicator was aborted");
-    if (result == ncclInProgress) {
+    if (result == nccl::kInProgress) {
       throw TimeoutError(
           fmt::format("{} timed out after {:.1f} s", call, std::chrono::duration<double>(timeout_).count()),
           nccl_hang_advice().remedy + "; or " + timeout_hint());
@@ -282,14 +301,14 @@ class NcclBackend final : public DeviceBackend {
   void reduce(const Collective& collective, const at::Tensor& input, const at::Tensor& output) {
     const Descriptor& what = collective.what;
     if (collective.rows > 1) combine_rows(input.view({collective.rows, what.numel}), op_of(what));
-    const ncclDataType_t type = *nccl_type(dtype_of(what));
-    const ncclRedOp_t op = *nccl_op(op_of(what));
+    const nccl::DataType type = *nccl_type(dtype_of(what));
+    const nccl::RedOp op = *nccl_op(op_of(what));
     const auto count = static_cast<std::size_t>(what.numel);
     if (what.kind == Kind::kAllReduce) {
-      wait_for(ncclAllReduce(collective.data, collective.output, count, type, op, comm_, cuda_stream()),
+      wait_for(calls().all_reduce(collective.data, collective.output, count, type, op, comm_, cuda_stream()),
                "ncclAllReduce");
     } else if (what.kind == Kind::kReduce) {
-      wait_for(ncclReduce(collective.data, collective.output, count, type, op, what.root, comm_, cuda_stream()),
+      wait_for(calls().reduce(collective.data, collective.output, count, type, op, what.root, comm_, cuda_stream()),
                "ncclReduce");
     } else {
       reduce_parts(collective, type, op);
@@ -301,14 +320,14 @@ class NcclBackend final : public DeviceBackend {
   }
 
   /// reduce_scatter allows parts of different lengths, which NCCL's own does not.
-  void reduce_parts(const Collective& collective, ncclDataType_t type, ncclRedOp_t op) {
+  void reduce_parts(const Collective& collective, nccl::DataType type, nccl::RedOp op) {
     CallGroup group;
     for (int root = 0; root < world_; ++root) {
       const ElementRange part = result_range(collective.what, world_, root);
       if (part.size() == 0) continue;
       const std::byte* from = collective.data + static_cast<std::size_t>(part.begin) * collective.item_bytes;
-      check(ncclReduce(from, collective.output, static_cast<std::size_t>(part.size()), type, op, root, comm_,
-                       cuda_stream()),
+      check(calls().reduce(from, collective.output, static_cast<std::size_t>(part.size()), type, op, root, comm_,
+                           cuda_stream()),
             "ncclReduce");
     }
     wait_for(group.end(), "reduce_scatter");
@@ -316,8 +335,8 @@ class NcclBackend final : public DeviceBackend {
 
   void move(const Collective& collective) {
     if (collective.what.kind == Kind::kBroadcast) {
-      wait_for(ncclBroadcast(collective.data, collective.output, collective.bytes, ncclUint8, collective.what.root,
-                             comm_, cuda_stream()),
+      wait_for(calls().broadcast(collective.data, collective.output, collective.bytes, nccl::kUint8,
+                                 collective.what.root, comm_, cuda_stream()),
                "ncclBroadcast");
       return;
     }
@@ -325,13 +344,14 @@ class NcclBackend final : public DeviceBackend {
     CallGroup group;
     for (const Move& part : moves_from(plan, rank_)) {
       if (part.to == rank_) continue;
-      check(ncclSend(collective.data + part.offset, part.bytes, ncclUint8, part.to, comm_, cuda_stream()), "ncclSend");
+      check(calls().send(collective.data + part.offset, part.bytes, nccl::kUint8, part.to, comm_, cuda_stream()),
+            "ncclSend");
     }
     for (const Move& part : moves_to(plan, rank_)) {
       if (part.from == rank_) {
         copy(collective.output + part.place, collective.data + part.offset, part.bytes);
       } else {
-        check(ncclRecv(collective.output + part.place, part.bytes, ncclUint8, part.from, comm_, cuda_stream()),
+        check(calls().recv(collective.output + part.place, part.bytes, nccl::kUint8, part.from, comm_, cuda_stream()),
               "ncclRecv");
       }
     }
@@ -344,8 +364,8 @@ class NcclBackend final : public DeviceBackend {
   }
 
   /// Checks the result of calls inside a group, which only collects them.
-  void check(ncclResult_t result, const char* call) const {
-    if (result != ncclSuccess && result != ncclInProgress) throw nccl_error(call, error_text(result));
+  void check(nccl::Result result, const char* call) const {
+    if (result != nccl::kSuccess && result != nccl::kInProgress) throw nccl_error(call, error_text(result));
   }
 
   const int rank_;
@@ -354,25 +374,20 @@ class NcclBackend final : public DeviceBackend {
   const std::chrono::milliseconds timeout_;
   const c10::Stream stream_;
   std::mutex mutex_;  ///< held by the one thread that is in the communicator; its calls may wait for peers
-  ncclComm_t comm_ = nullptr;
+  nccl::Comm comm_ = nullptr;
   std::atomic<bool> aborted_{false};
 };
 
 }  // namespace
 
-std::string nccl_version() {
-  int code = 0;
-  if (ncclGetVersion(&code) != ncclSuccess) return "";
-  // From 2.9 on the minor version has two digits.
-  if (code >= 10000) return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
-  return fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100);
-}
+const nccl::Library& usable_nccl() { return nccl::library(); }
 
-std::string gpu_id(const c10::Device& device) {
+GpuId gpu_id(const c10::Device& device) {
   std::array<char, 32> address{};
   check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device.index()),
              "cudaDeviceGetPCIBusId");
-  return address.data();
+  const std::string uuid = driver_uuid(device.index());
+  return {.unique = uuid.empty() ? address.data() : uuid, .slot = address.data()};
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {

@@ -5,15 +5,18 @@
 
 namespace lockstep::comm {
 
-std::string nccl_version() { return ""; }
+const nccl::Library& usable_nccl() {
+  static const nccl::Library none{.problem = "this build of Lockstep has no CUDA (LOCKSTEP_CUDA)"};
+  return none;
+}
 
-std::string gpu_id(const c10::Device& device) { return device.str(); }
+GpuId gpu_id(const c10::Device& device) { return {device.str(), ""}; }
 
 void take_part_beside_ranks_on_the_same_gpu(int /*rank*/) {}
 
 std::unique_ptr<DeviceBackend> make_nccl_backend(const World& /*world*/, const c10::Device& /*device*/,
                                                  std::chrono::milliseconds /*timeout*/) {
-  throw UsageError("this build has no NCCL", "build with a libtorch that has CUDA, with nccl.h beside it");
+  throw UsageError(usable_nccl().problem, "build with a libtorch that has CUDA");
 }
 
 }  // namespace lockstep::comm

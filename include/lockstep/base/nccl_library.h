@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL, loaded where it is asked for: the same program runs with it and without it, and needs no header of it. The
+// types and values are NCCL's binary interface, which 2.14 and all later versions share.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+struct CUstream_st;
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::nccl {
+
+struct Communicator;            ///< ncclComm, which only NCCL looks into
+using Comm = Communicator*;     ///< ncclComm_t
+using Stream = ::CUstream_st*;  ///< cudaStream_t
+
+/// ncclResult_t. Later versions may add values.
+enum Result : int {
+  kSuccess = 0,             ///< ncclSuccess
+  kUnhandledCudaError = 1,  ///< ncclUnhandledCudaError
+  kSystemError = 2,         ///< ncclSystemError
+  kInternalError = 3,       ///< ncclInternalError
+  kInvalidArgument = 4,     ///< ncclInvalidArgument
+  kInvalidUsage = 5,        ///< ncclInvalidUsage
+  kRemoteError = 6,         ///< ncclRemoteError
+  kInProgress = 7           ///< ncclInProgress
+};
+
+/// ncclDataType_t, without the unsigned types, which libtorch does not have.
+enum DataType : int {
+  kInt8 = 0,     ///< ncclInt8
+  kUint8 = 1,    ///< ncclUint8
+  kInt32 = 2,    ///< ncclInt32
+  kInt64 = 4,    ///< ncclInt64
+  kFloat16 = 6,  ///< ncclFloat16
+  kFloat32 = 7,  ///< ncclFloat32
+  kFloat64 = 8,  ///< ncclFloat64
+  kBfloat16 = 9  ///< ncclBfloat16
+};
+
+/// ncclRedOp_t.
+enum RedOp : int {
+  kSum = 0,   ///< ncclSum
+  kProd = 1,  ///< ncclProd
+  kMax = 2,   ///< ncclMax
+  kMin = 3    ///< ncclMin
+};
+
+/// ncclUniqueId.
+struct UniqueId {
+  char internal[128];  ///< NCCL's own
+};
+
+constexpr int kOldestVersion = 21400;  ///< 2.14: the first with non-blocking communicators
+
+/// ncclConfig_t as 2.14 had it: a later NCCL takes its defaults for what came afterwards.
+struct Config {
+  std::size_t size = sizeof(Config);  ///< bytes
+  unsigned magic = 0xcafebeef;        ///< says that this is a ncclConfig_t
+  unsigned version = kOldestVersion;  ///< which fields are there
+  int blocking = 1;                   ///< 0: a call may return kInProgress
+};
+
+/// The functions that Lockstep calls: ncclGetVersion is get_version, and so on.
+struct Functions {
+  Result (*get_version)(int*) = nullptr;                                          ///< ncclGetVersion
+  const char* (*get_error_string)(Result) = nullptr;                              ///< ncclGetErrorString
+  const char* (*get_last_error)(Comm) = nullptr;                                  ///< ncclGetLastError
+  Result (*get_unique_id)(UniqueId*) = nullptr;                                   ///< ncclGetUniqueId
+  Result (*comm_init_rank_config)(Comm*, int, UniqueId, int, Config*) = nullptr;  ///< ncclCommInitRankConfig
+  Result (*comm_get_async_error)(Comm, Result*) = nullptr;                        ///< ncclCommGetAsyncError
+  Result (*comm_finalize)(Comm) = nullptr;                                        ///< ncclCommFinalize
+  Result (*comm_destroy)(Comm) = nullptr;                                         ///< ncclCommDestroy
+  Result (*comm_abort)(Comm) = nullptr;                                           ///< ncclCommAbort
+  Result (*group_start)() = nullptr;                                              ///< ncclGroupStart
+  Result (*group_end)() = nullptr;                                                ///< ncclGroupEnd
+  Result (*all_reduce)(const void*, void*, std::size_t, DataType, RedOp, Comm, Stream) = nullptr;   ///< ncclAllReduce
+  Result (*reduce)(const void*, void*, std::size_t, DataType, RedOp, int, Comm, Stream) = nullptr;  ///< ncclReduce
+  Result (*broadcast)(const void*, void*, std::size_t, DataType, int, Comm, Stream) = nullptr;      ///< ncclBroadcast
+  Result (*send)(const void*, std::size_t, DataType, int, Comm, Stream) = nullptr;                  ///< ncclSend
+  Result (*recv)(void*, std::size_t, DataType, int, Comm, Stream) = nullptr;                        ///< ncclRecv
+};
+
+/// Where to look.
+struct Search {
+  std::string named = {};         ///< LOCKSTEP_NCCL: this file and no other
+  std::string loaded = {};        ///< the file that has NCCL's functions in the process already
+  std::string torch_folder = {};  ///< the folder of libtorch's libraries; empty: the process has none
+};
+
+/// Returns LOCKSTEP_NCCL; empty: it is not set.
+[[nodiscard]] std::string named_by_user();
+
+/// Returns the search of a program that loads these files. It is a pure function.
+[[nodiscard]] Search search_among(const std::vector<std::string>& files);
+
+/// Returns the search of this process: its environment and what it has loaded.
+[[nodiscard]] Search search_of_this_process();
+
+/// Returns what to open, in this order: the file that the user names; or that which is loaded already, since two NCCLs
+/// in a process would take each other's functions; else those beside libtorch, as Python's packages and the archives of
+/// pytorch.org have it, and the system's. It is a pure function.
+[[nodiscard]] std::vector<std::string> places(const Search& search);
+
+/// A library that was opened, or why there is none.
+struct Library {
+  Functions functions = {};  ///< all of them, where `problem` is empty
+  std::string version = {};  ///< "2.28.9"; empty: no library was opened
+  std::string path = {};     ///< its file; empty: no library was opened
+  std::string problem = {};  ///< why it cannot be used, in one line; empty: it can
+};
+
+/// Opens the first of places(search) that can be opened. It is never closed. Thread-safe: yes.
+[[nodiscard]] Library open(const Search& search);
+
+/// Returns the library of this process, which the first call opens. Thread-safe: yes.
+[[nodiscard]] const Library& library();
+
+}  // namespace lockstep::nccl
+
+#pragma GCC visibility pop
