@@ -5,6 +5,8 @@
 #include "lockstep/tensor/torch_version.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/Context.h>
+#include <ATen/Version.h>
 #include <c10/core/Device.h>
 #include <fmt/format.h>
 #include <torch/version.h>
@@ -27,6 +29,19 @@ void require_known(c10::DeviceType device) {
 
 std::string libtorch_version() {
   return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+}
+
+std::string mkl_version(std::string_view config) {
+  constexpr std::string_view kKey = "Math Kernel Library Version ";
+  const std::size_t key = config.find(kKey);
+  if (key == std::string_view::npos) return "MKL";
+  const std::size_t begin = key + kKey.size();
+  return fmt::format("MKL {}", config.substr(begin, config.find_first_not_of("0123456789.", begin) - begin));
+}
+
+std::optional<blas::Library> product_library() {
+  if (at::hasMKL()) return blas::Library{.version = mkl_version(at::show_config())};
+  return blas::loaded();
 }
 
 AutocastState autocast_state(c10::DeviceType device) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bits that do not depend on threads, processors or earlier random numbers.
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/matmul.h>
@@ -7,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,6 +29,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/tensor/threads.h"
+#include "lockstep/tensor/torch_version.h"
 #include "support/scarce.h"
 #include "support/shell.h"
 
@@ -163,20 +166,20 @@ std::string printed_with(const std::string& setting) {
 }
 
 TEST(BlasKernels, PrintsItsKernels) {
-  const auto library = blas::loaded();
+  const auto library = tensor::product_library();
   fmt::print("kernels [{}] digest [{}]\n", library ? library->text() : "none", digest_of_a_product());
 }
 
 TEST(BlasKernels, AreThoseThatTheProcessorCanRunWithoutBeingAsked) {
-  const auto library = blas::loaded();
-  if (!library) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
+  const auto library = tensor::product_library();
+  if (!library || library->core.empty()) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
   if (library->by_user) GTEST_SKIP() << "OPENBLAS_CORETYPE is set";
   EXPECT_EQ(blas::better_core(library->core, blas::cpu_features()), "") << library->text();
 }
 
 TEST(BlasKernels, OfAProgramThatChangedThemHaveTheBitsOfOneThatBeganWithThem) {
-  const auto library = blas::loaded();
-  if (!library) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
+  const auto library = tensor::product_library();
+  if (!library || library->core.empty()) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
   // Both are new programs: threads and memory of the tests before this one change how a product is cut.
   const std::string changed = printed_with("env -u OPENBLAS_CORETYPE");
   const std::size_t digest = changed.find("digest [");
@@ -186,8 +189,27 @@ TEST(BlasKernels, OfAProgramThatChangedThemHaveTheBitsOfOneThatBeganWithThem) {
       << library->text();
 }
 
+TEST(BlasKernels, AreThoseOfTheLibraryThatLibtorchWasBuiltWith) {
+  const std::string config = at::show_config();
+  const auto library = tensor::product_library();
+  if (config.find("BLAS_INFO=mkl") != std::string::npos) {
+    ASSERT_TRUE(library);
+    EXPECT_THAT(library->text(), ::testing::StartsWith("MKL"));
+    EXPECT_EQ(library->core, "");
+  } else if (library) {
+    EXPECT_THAT(library->text(), ::testing::StartsWith("OpenBLAS"));
+  }
+}
+
+TEST(BlasKernels, OfMklAreNamedByItsVersion) {
+  EXPECT_EQ(tensor::mkl_version("  - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for"),
+            "MKL 2024.2");
+  EXPECT_EQ(tensor::mkl_version("  - CPU capability usage: AVX512"), "MKL");
+}
+
 TEST(BlasKernels, OfTheUserStay) {
-  if (!blas::loaded() || !blas::cpu_features().avx2) GTEST_SKIP() << "no OpenBLAS with kernels to choose from";
+  if (at::hasMKL() || !blas::loaded() || !blas::cpu_features().avx2)
+    GTEST_SKIP() << "no OpenBLAS with kernels to choose from";
   EXPECT_THAT(printed_with("OPENBLAS_CORETYPE=Nehalem"), HasSubstr("Nehalem kernels (OPENBLAS_CORETYPE was set)"));
 }
 

@@ -33,12 +33,9 @@ std::string aten_vectors() {
 }
 
 void add_blas(view::KernelMachine& machine) {
-  const auto library = blas::loaded();
-  if (!library) {
-    machine.blas = at::hasMKL() ? "MKL" : "BLAS";
-    return;
-  }
-  machine.blas = "OpenBLAS";
+  const auto library = tensor::product_library();
+  machine.blas = library ? library->version.substr(0, library->version.find(' ')) : "BLAS";
+  if (!library || library->core.empty()) return;
   machine.blas_kernels = library->core;
   machine.better_blas_kernels = blas::better_core(library->core, blas::cpu_features());
 }

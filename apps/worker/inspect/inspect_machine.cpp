@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "common/cli.h"
-#include "lockstep/base/blas.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/nccl_library.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
@@ -59,6 +59,12 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
           or_dash(gpu.megahertz, "MHz"), processes.empty() ? "-" : text::join(processes)};
 }
 
+std::string nccl_text() {
+  if (!computes_on_gpus()) return "not used: this build of Lockstep has no CUDA";
+  const nccl::Library& library = nccl::library();
+  return library.problem.empty() ? fmt::format("{} ({})", library.version, library.path) : library.problem;
+}
+
 std::string wire_text() {
   const auto wire = env::get("LOCKSTEP_WIRE");
   return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
@@ -67,7 +73,7 @@ std::string wire_text() {
 Rows machine_rows() {
   const view::CpuInfo cpu = view::cpu_info();
   const GpuReport report = read_gpus();
-  const auto blas = blas::loaded();
+  const auto blas = tensor::product_library();
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   std::string gpus = report.problem;
@@ -75,8 +81,9 @@ Rows machine_rows() {
   return {{"lockstep", std::string(kVersion)},
           {"libtorch",
            fmt::format("{}, {}", tensor::libtorch_version(), tensor::has_cuda() ? "with CUDA" : "without CUDA")},
-          {"matrix products", blas ? blas->text() : "no OpenBLAS in this process"},
+          {"matrix products", blas ? blas->text() : "neither MKL nor OpenBLAS"},
           {"backends", text::join(built_backends())},
+          {"NCCL", nccl_text()},
           {"wire", wire_text()},
           {"host", host.data()},
           {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},

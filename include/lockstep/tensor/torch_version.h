@@ -6,7 +6,11 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
+
+#include "lockstep/base/blas.h"
 
 #pragma GCC visibility push(default)
 
@@ -14,6 +18,14 @@ namespace lockstep::tensor {
 
 /// Returns the version of libtorch that Lockstep was built with, as "1.13.1".
 [[nodiscard]] std::string libtorch_version();
+
+/// Returns the library with which libtorch multiplies matrices of float32: MKL where it was built with it (PyTorch's
+/// own packages), else the process's OpenBLAS; none if it is neither. An OpenBLAS that only OpenCV uses does not count.
+[[nodiscard]] std::optional<blas::Library> product_library();
+
+/// Returns "MKL 2024.2" of the text in which libtorch describes its build (at::show_config); "MKL" if it gives no
+/// version. It is a pure function.
+[[nodiscard]] std::string mkl_version(std::string_view config);
 
 /// The autocast state of this thread for one kind of device.
 struct AutocastState {

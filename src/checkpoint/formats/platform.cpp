@@ -3,7 +3,7 @@
 
 #include <ATen/Version.h>
 
-#include "lockstep/base/blas.h"
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::checkpoint {
 
@@ -21,8 +21,9 @@ std::string instruction_set() {
 }
 
 std::string blas_kernels() {
-  const auto library = blas::loaded();
-  return library ? library->version + " " + library->core : "";
+  const auto library = tensor::product_library();
+  if (!library) return "";
+  return library->core.empty() ? library->version : library->version + " " + library->core;
 }
 
 }  // namespace lockstep::checkpoint

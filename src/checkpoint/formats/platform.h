@@ -9,7 +9,7 @@ namespace lockstep::checkpoint {
 /// Returns the instruction set of libtorch's kernels on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
 [[nodiscard]] std::string instruction_set();
 
-/// Returns "OpenBLAS 0.3.21 Cooperlake"; empty where the process has no OpenBLAS.
+/// Returns "OpenBLAS 0.3.21 Cooperlake"; or "MKL 2024.2"; empty where libtorch has neither.
 [[nodiscard]] std::string blas_kernels();
 
 }  // namespace lockstep::checkpoint

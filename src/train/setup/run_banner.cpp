@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/blas.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/store/store.h"
+#include "lockstep/tensor/torch_version.h"
 #include "lockstep/train/prepare.h"
 #include "train/settings/precision.h"
 #include "train/settings/schedule_choice.h"
@@ -97,7 +97,7 @@ view::BannerInfo run_banner(const BannerFacts& facts) {
     info.extra.emplace_back("evaluated", fmt::format("with a moving average of the weights (decay {}, {} warm-ups)",
                                                      facts.config.ema.decay, facts.config.ema.warmups));
   }
-  if (const auto library = blas::loaded(); library && !facts.job.device().is_cuda()) {
+  if (const auto library = tensor::product_library(); library && !facts.job.device().is_cuda()) {
     info.extra.emplace_back("matrix products", library->text());
   }
   const std::string blocking = launch_blocking_text(facts.job.device());
