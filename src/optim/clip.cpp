@@ -5,13 +5,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "optim/foreach.h"
 #include "optim/kernels.h"
 
 namespace lockstep {
@@ -27,10 +29,12 @@ std::vector<double> all_blocks(const at::Tensor& dense) {
   return sums;
 }
 
-bool on_one_gpu(const NamedTensors& parameters) {
-  return !parameters.empty() && std::all_of(parameters.begin(), parameters.end(), [&](const auto& item) {
-    return item.second.is_cuda() && item.second.device() == parameters.front().second.device();
-  });
+std::vector<at::Tensor> gradients_of(const NamedTensors& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& item : parameters) {
+    if (item.second.grad().defined()) gradients.push_back(item.second.grad());
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -69,13 +73,20 @@ double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter) {
   return std::sqrt(sum);
 }
 
-double device_norm(const NamedTensors& parameters) {
-  std::vector<at::Tensor> norms;
-  for (const auto& item : parameters) {
-    const at::Tensor& grad = item.second.grad();
-    if (grad.defined()) norms.push_back(at::linalg_vector_norm(grad, 2, at::OptionalIntArrayRef(), false, at::kDouble));
-  }
-  return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
+bool on_one_gpu(const NamedTensors& parameters) {
+  return !parameters.empty() && std::all_of(parameters.begin(), parameters.end(), [&](const auto& item) {
+    return item.second.is_cuda() && item.second.device() == parameters.front().second.device();
+  });
+}
+
+at::Tensor device_norms(const NamedTensors& parameters) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  return gradients.empty() ? at::zeros({0}, parameters.front().second.options()) : norms_of(gradients);
+}
+
+at::Tensor norm_of_norms(const at::Tensor& norms) {
+  return at::linalg_vector_norm(norms, 2, at::OptionalIntArrayRef(), false, at::kDouble);
 }
 
 at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
@@ -90,7 +101,9 @@ at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
 
 double grad_norm(NamedTensors parameters) {
   const at::NoGradGuard no_grad;
-  if (on_one_gpu(parameters)) return optim::device_norm(parameters);
+  if (optim::on_one_gpu(parameters)) {
+    return optim::norm_of_norms(optim::device_norms(parameters)).item<double>();
+  }
   std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::vector<double>> sums;
   for (const auto& item : parameters) {
@@ -107,7 +120,18 @@ double clip_factor(double norm, double max_norm) {
   return std::min(1.0, max_norm / (norm + 1e-6));
 }
 
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  (void)clip_factor(0.0, max_norm);  // refuses a maximum that is none
+  return (max_norm / (norm + 1e-6)).clamp_max_(1.0);
+}
+
 double clip_grad_norm(const NamedTensors& parameters, double max_norm) {
+  if (optim::on_one_gpu(parameters)) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor norm = optim::norm_of_norms(optim::device_norms(parameters));
+    optim::scale_all_(gradients_of(parameters), clip_factor(norm, max_norm));
+    return norm.item<double>();
+  }
   const double norm = grad_norm(parameters);
   const double factor = clip_factor(norm, max_norm);
   if (factor < 1.0) {
@@ -122,15 +146,11 @@ double clip_grad_norm(const NamedTensors& parameters, double max_norm) {
 void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value) {
   if (!(max_value > 0)) throw UsageError(fmt::format("clipping to value {}, which is not > 0", max_value));
   const at::NoGradGuard no_grad;
-  for (at::Tensor gradient : gradients) gradient.clamp_(-max_value, max_value);
+  optim::clamp_all_(gradients, max_value);
 }
 
 void clip_grad_value(const NamedTensors& parameters, double max_value) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& item : parameters) {
-    if (item.second.grad().defined()) gradients.push_back(item.second.grad());
-  }
-  clip_grad_value(gradients, max_value);
+  clip_grad_value(gradients_of(parameters), max_value);
 }
 
 }  // namespace lockstep

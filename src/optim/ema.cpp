@@ -11,11 +11,14 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/tensor/threads.h"
 #include "optim/ema_kernel.h"
+#include "optim/foreach.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +37,30 @@ bool alike_in_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() && b.is_cpu() && a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
          a.strides() == b.strides();
 }
+
+/// The entries on devices, all together: some hundred entries would be as many launches of each operator.
+class OnDevices {
+ public:
+  void add(const at::Tensor& average, const at::Tensor& value) {
+    const std::pair<int, at::ScalarType> kind(value.device().index(), value.scalar_type());
+    Lists& lists = value.is_floating_point() ? averaged_[kind] : copied_;
+    lists.into.push_back(average);
+    lists.from.push_back(value);
+  }
+  void update(double decay) const {
+    for (const auto& [kind, lists] : averaged_) optim::move_towards_all(lists.into, lists.from, 1 - decay);
+    optim::copy_all(copied_.into, copied_.from);
+  }
+
+ private:
+  struct Lists {
+    optim::Tensors into = {};
+    optim::Tensors from = {};
+  };
+
+  std::map<std::pair<int, at::ScalarType>, Lists> averaged_;  ///< by index of the device, and type
+  Lists copied_;
+};
 
 void average(const at::Tensor& average, const at::Tensor& value, double decay) {
   if (!value.is_floating_point()) {
@@ -97,8 +124,15 @@ void EMA::update() {
   const at::NoGradGuard no_grad;
   if (++updates_ <= 0) return;
   const double risen = options_.warmups > 0 ? 1 - std::exp(-static_cast<double>(updates_) / options_.warmups) : 1;
-  for (std::size_t i = 0; i < model_.size(); ++i)
-    average(averages_[i].second, model_[i].second, options_.decay * risen);
+  OnDevices on_devices;
+  for (std::size_t i = 0; i < model_.size(); ++i) {
+    if (model_[i].second.is_cpu()) {
+      average(averages_[i].second, model_[i].second, options_.decay * risen);
+    } else {
+      on_devices.add(averages_[i].second, model_[i].second);
+    }
+  }
+  on_devices.update(options_.decay * risen);
 }
 
 void EMA::set_decay(double decay) {

@@ -3,7 +3,6 @@
 #include "lockstep/optim/flat_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
 #include <ATen/record_function.h>
@@ -16,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/flat_layout.h"
 #include "lockstep/tensor/sharing.h"
+#include "optim/foreach.h"
 #include "optim/setup.h"
 
 namespace lockstep {
@@ -44,6 +44,12 @@ struct Slot {
   std::int64_t steps = 0;
 };
 
+/// What multiplies each gradient: a number, or one on the parameters' device.
+struct GradScale {
+  double number = 1;
+  at::Tensor on_device = {};  ///< undefined: the number
+};
+
 /// What parameters must have in common to be updated together.
 using BatchKey = std::tuple<std::size_t, bool, std::int64_t, bool, at::ScalarType, c10::DeviceType, int>;
 
@@ -59,7 +65,7 @@ class FlatOptimizer::Impl {
  public:
   Impl(NamedTensors parameters, optim::Setup setup);
 
-  void step(double grad_scale);
+  void step(const GradScale& grad_scale);
   void set_lr(double lr);
   [[nodiscard]] double lr_of(const optim::Group& group) const {
     if (!group.has_own_lr) return lr_;
@@ -78,7 +84,7 @@ class FlatOptimizer::Impl {
   void allocate();
   [[nodiscard]] optim::StepValues values_of(const Slot& slot, double grad_scale) const;
   void update_by_kernel(std::size_t index, double grad_scale) const;
-  void update_together(const std::vector<std::size_t>& indices, double grad_scale, bool dense) const;
+  void update_together(const std::vector<std::size_t>& indices, const GradScale& grad_scale, bool dense) const;
   /// Throws: DataError where an entry is missing.
   std::vector<std::int64_t> take_steps(StateDict& state) const;
 
@@ -128,7 +134,7 @@ void FlatOptimizer::Impl::allocate() {
   }
 }
 
-void FlatOptimizer::Impl::step(double grad_scale) {
+void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, value] : parameters_) {
     if (!value.grad().defined() || !value.grad().is_sparse()) continue;
@@ -144,7 +150,7 @@ void FlatOptimizer::Impl::step(double grad_scale) {
     if (value.numel() == 0) continue;
     const bool dense = value.strides() == slot.strides;
     if (dense && value.scalar_type() == at::kFloat && value.device().is_cpu()) {
-      update_by_kernel(i, grad_scale);
+      update_by_kernel(i, grad_scale.number);
     } else {
       batches[{slot.group, slot.decay, slot.steps, dense, value.scalar_type(), value.device().type(),
                value.device().index()}]
@@ -174,7 +180,7 @@ void FlatOptimizer::Impl::update_by_kernel(std::size_t index, double grad_scale)
   setup_.groups[slot.group].rule->update(memory, values_of(slot, grad_scale));
 }
 
-void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indices, double grad_scale,
+void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indices, const GradScale& grad_scale,
                                           bool dense) const {
   optim::TensorLists lists;
   lists.state.resize(kinds_.size());
@@ -184,7 +190,11 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
     lists.grads.push_back(dense ? in_layout_of(parameter, parameter.grad()) : parameter.grad());
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) lists.state[kind].push_back(slots_[i].state[kind]);
   }
-  if (grad_scale != 1.0) lists.grads = at::_foreach_mul(lists.grads, grad_scale);
+  if (grad_scale.on_device.defined()) {
+    lists.grads = optim::scaled_all(lists.grads, grad_scale.on_device);
+  } else if (grad_scale.number != 1.0) {
+    lists.grads = at::_foreach_mul(lists.grads, grad_scale.number);
+  }
   const Slot& any = slots_[indices.front()];
   const optim::Rule& rule = *setup_.groups[any.group].rule;
   const c10::DeviceType device = lists.parameters.front().device().type();
@@ -260,7 +270,18 @@ FlatOptimizer& FlatOptimizer::operator=(FlatOptimizer&&) noexcept = default;
 
 void FlatOptimizer::step(double grad_scale) {
   RECORD_FUNCTION("lockstep::optimizer_step", c10::ArrayRef<const c10::IValue>());
-  impl_->step(grad_scale);
+  impl_->step({.number = grad_scale});
+  note_update();
+}
+
+void FlatOptimizer::step_scaled_by(const at::Tensor& grad_scale) {
+  if (!optim::on_one_gpu(parameters()) || grad_scale.is_cpu()) return step(grad_scale.item<double>());
+  RECORD_FUNCTION("lockstep::optimizer_step", c10::ArrayRef<const c10::IValue>());
+  impl_->step({.on_device = grad_scale});
+  note_update();
+}
+
+void FlatOptimizer::note_update() const {
   if (!tensor::watches_sharing()) return;
   std::int64_t bytes = 0;
   for (const auto& item : impl_->parameters()) bytes += static_cast<std::int64_t>(item.second.nbytes());

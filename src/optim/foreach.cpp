@@ -9,6 +9,19 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
+#if __has_include(<ATen/ops/_foreach_clamp_max.h>) && __has_include(<ATen/ops/_foreach_clamp_min.h>)
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
+#define LOCKSTEP_HAS_FOREACH_CLAMP 1
+#endif
+#if __has_include(<ATen/ops/_foreach_copy.h>)
+#include <ATen/ops/_foreach_copy.h>
+#define LOCKSTEP_HAS_FOREACH_COPY 1
+#endif
+#if __has_include(<ATen/ops/_foreach_lerp.h>)
+#include <ATen/ops/_foreach_lerp.h>
+#define LOCKSTEP_HAS_FOREACH_LERP 1
+#endif
 #if __has_include(<ATen/ops/_foreach_sign.h>)
 #include <ATen/ops/_foreach_sign.h>
 #define LOCKSTEP_HAS_FOREACH_SIGN 1
@@ -43,6 +56,34 @@ Tensors steps_of(const TensorLists& lists, std::int64_t step) {
 }
 #endif
 
+/// libtorch 2.1 and later multiply a list with one tensor of its device.
+template <class Factor>
+concept ScalesLists = requires {
+  static_cast<Tensors (*)(at::TensorList, const Factor&)>(&at::_foreach_mul);
+  static_cast<void (*)(at::TensorList, const Factor&)>(&at::_foreach_mul_);
+};
+
+template <class Factor>
+Tensors scaled_by(const Tensors& values, const Factor& factor) {
+  if constexpr (ScalesLists<Factor>) {
+    return static_cast<Tensors (*)(at::TensorList, const Factor&)>(&at::_foreach_mul)(values, factor);
+  } else {
+    Tensors scaled;
+    scaled.reserve(values.size());
+    for (const at::Tensor& value : values) scaled.push_back(value.mul(factor));
+    return scaled;
+  }
+}
+
+template <class Factor>
+void scale_by(const Tensors& values, const Factor& factor) {
+  if constexpr (ScalesLists<Factor>) {
+    static_cast<void (*)(at::TensorList, const Factor&)> (&at::_foreach_mul_)(values, factor);
+  } else {
+    for (const at::Tensor& value : values) value.mul_(factor);
+  }
+}
+
 [[noreturn, maybe_unused]] void throw_absent(const char* what) {
   throw InternalError(fmt::format("this libtorch has no fused {}", what));
 }
@@ -52,6 +93,43 @@ Tensors steps_of(const TensorLists& lists, std::int64_t step) {
 void blend_all(const Tensors& into, double a, const Tensors& values, double b) {
   at::_foreach_mul_(into, a);
   at::_foreach_add_(into, values, b);
+}
+
+Tensors scaled_all(const Tensors& values, const at::Tensor& by) {
+  return values.empty() ? values : scaled_by(values, by.to(values.front().scalar_type()));
+}
+
+void scale_all_(const Tensors& values, const at::Tensor& by) {
+  if (!values.empty()) scale_by(values, by.to(values.front().scalar_type()));
+}
+
+void clamp_all_(const Tensors& values, double most) {
+#ifdef LOCKSTEP_HAS_FOREACH_CLAMP
+  const bool together = !values.empty() && !values.front().is_cpu();
+  if (together) {
+    at::_foreach_clamp_max_(values, most);
+    at::_foreach_clamp_min_(values, -most);
+    return;
+  }
+#endif
+  for (const at::Tensor& value : values) value.clamp_(-most, most);
+}
+
+void move_towards_all(const Tensors& averages, const Tensors& values, double share) {
+  if (averages.empty()) return;
+#ifdef LOCKSTEP_HAS_FOREACH_LERP
+  at::_foreach_lerp_(averages, values, share);
+#else
+  blend_all(averages, 1 - share, values, share);
+#endif
+}
+
+void copy_all(const Tensors& into, const Tensors& values) {
+#ifdef LOCKSTEP_HAS_FOREACH_COPY
+  if (!into.empty()) at::_foreach_copy_(into, values);
+#else
+  for (std::size_t i = 0; i < into.size(); ++i) into[i].copy_(values[i]);
+#endif
 }
 
 Tensors regularised_all(const TensorLists& lists, double weight_decay) {

@@ -27,6 +27,16 @@ using Tensors = std::vector<at::Tensor>;
 
 /// a * into + b * values
 void blend_all(const Tensors& into, double a, const Tensors& values, double b);
+/// Each of `values` times a number on their device: the host does not wait.
+[[nodiscard]] Tensors scaled_all(const Tensors& values, const at::Tensor& by);
+/// The same in place.
+void scale_all_(const Tensors& values, const at::Tensor& by);
+/// Limits each element to -most .. most in place; NaN stays NaN.
+void clamp_all_(const Tensors& values, double most);
+/// Moves each of `averages` towards `values` by `share` of the way.
+void move_towards_all(const Tensors& averages, const Tensors& values, double share);
+/// Copies each of `values` into its place.
+void copy_all(const Tensors& into, const Tensors& values);
 /// grads + weight_decay * parameters; `grads` themselves without decay.
 [[nodiscard]] Tensors regularised_all(const TensorLists& lists, double weight_decay);
 /// The sign of each element.

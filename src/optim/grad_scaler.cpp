@@ -6,7 +6,6 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
-#include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
@@ -26,13 +25,7 @@
 namespace lockstep::optim {
 namespace {
 
-// The two tensor operations of GradScaler: libtorch's on CUDA; it has none for the CPU before 2.3, so ours there.
-
-struct ScaleRule {
-  double growth_factor;
-  double backoff_factor;
-  std::int64_t growth_interval;
-};
+// Unscaling is libtorch's operation on CUDA; it has none for the CPU before 2.3, so ours there.
 
 constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
@@ -72,27 +65,6 @@ void unscale_and_check(const std::vector<at::Tensor>& gradients, const at::Tenso
   bool finite = true;
   for (const at::Tensor& gradient : gradients) finite = unscale_on_cpu(gradient, factor) && finite;
   if (!finite) found_inf.fill_(1);
-}
-
-/// The next `scale` (float32) and `growth_tracker` (int32), in place.
-void update_scale(const at::Tensor& scale, const at::Tensor& growth_tracker, const at::Tensor& found_inf,
-                  const ScaleRule& rule) {
-  if (!scale.device().is_cpu()) {
-    at::Tensor next = scale;
-    at::Tensor tracker = growth_tracker;
-    at::_amp_update_scale_(next, tracker, found_inf, rule.growth_factor, rule.backoff_factor, rule.growth_interval);
-    return;
-  }
-  if (found_inf.item<float>() != 0) {
-    scale.fill_(static_cast<float>(scale.item<float>() * rule.backoff_factor));
-    growth_tracker.fill_(0);
-    return;
-  }
-  const std::int64_t good = growth_tracker.item<std::int32_t>() + 1;
-  growth_tracker.fill_(good == rule.growth_interval ? 0 : good);
-  if (good != rule.growth_interval) return;
-  const auto grown = static_cast<float>(scale.item<float>() * rule.growth_factor);
-  if (std::isfinite(grown)) scale.fill_(grown);
 }
 
 }  // namespace
@@ -163,7 +135,7 @@ void refuse_unknown(const StateDict& state) {
 
 }  // namespace
 
-GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options)) {
+GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options)), value_(options_.init_scale) {
   if (options_.enabled) check_options(options_);
 }
 
@@ -175,8 +147,8 @@ void GradScaler::require_scale(const char* call) const {
 at::Tensor GradScaler::scale(const at::Tensor& output) {
   if (!options_.enabled) return output;
   if (!scale_.defined()) {
-    scale_ = at::full({}, options_.init_scale, output.options().dtype(at::kFloat).requires_grad(false));
-    growth_tracker_ = at::full({}, init_growth_tracker_, scale_.options().dtype(at::kInt));
+    scale_ = at::full({}, value_, output.options().dtype(at::kFloat).requires_grad(false));
+    value_ = static_cast<float>(value_);
   }
   return output.mul(scale_.to(output.device(), scale_.scalar_type(), /*non_blocking=*/true));
 }
@@ -204,20 +176,28 @@ void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& g
 }
 
 bool GradScaler::step(Optimizer& optimizer, double grad_scale) {
-  if (!options_.enabled) {
-    optimizer.step(grad_scale);
-    return true;
-  }
+  const bool steps = may_step(optimizer);
+  if (steps) optimizer.step(grad_scale);
+  return steps;
+}
+
+bool GradScaler::step(Optimizer& optimizer, const at::Tensor& grad_scale) {
+  const bool steps = may_step(optimizer);
+  if (steps) optimizer.step_scaled_by(grad_scale);
+  return steps;
+}
+
+bool GradScaler::may_step(Optimizer& optimizer) {
+  if (!options_.enabled) return true;
   require_scale("step");
   if (optimizers_[&optimizer].stage == Stage::kStepped) {
     throw UsageError("step() has already been called since the last update()", "update() ends an iteration");
   }
   if (optimizers_[&optimizer].stage == Stage::kReady) unscale_(optimizer);
   PerOptimizer& state = optimizers_[&optimizer];
-  const bool finite = state.found_inf.item<float>() == 0;
-  if (finite) optimizer.step(grad_scale);
   state.stage = Stage::kStepped;
-  return finite;
+  state.finite = state.found_inf.item<float>() == 0;
+  return *state.finite;
 }
 
 void GradScaler::update(std::optional<double> new_scale) {
@@ -225,31 +205,37 @@ void GradScaler::update(std::optional<double> new_scale) {
   require_scale("update");
   if (new_scale) {
     check_scale(*new_scale, "new scale");
-    scale_.fill_(*new_scale);
+    set_scale(*new_scale);
     optimizers_.clear();
     return;
   }
-  at::Tensor found_inf;
-  for (const auto& item : optimizers_) {
-    const at::Tensor& one = item.second.found_inf;
-    if (!one.defined()) continue;
-    found_inf = found_inf.defined() ? found_inf.add(one) : one;
+  if (!all_finite()) {
+    set_scale(value_ * options_.backoff_factor);
+    growth_tracker_ = 0;
+  } else if (++growth_tracker_ == options_.growth_interval) {
+    growth_tracker_ = 0;
+    const auto grown = static_cast<float>(value_ * options_.growth_factor);
+    if (std::isfinite(grown)) set_scale(grown);
   }
-  if (!found_inf.defined()) {
-    throw UsageError("GradScaler::update() before any gradient was checked", "call unscale_() or step() before");
-  }
-  optim::update_scale(scale_, growth_tracker_, found_inf,
-                      {options_.growth_factor, options_.backoff_factor, options_.growth_interval});
   optimizers_.clear();
 }
 
-double GradScaler::get_scale() const {
-  if (!options_.enabled) return 1.0;
-  return scale_.defined() ? static_cast<double>(scale_.item<float>()) : options_.init_scale;
+bool GradScaler::all_finite() {
+  bool checked = false;
+  bool finite = true;
+  for (const auto& item : optimizers_) {
+    const PerOptimizer& one = item.second;
+    if (!one.found_inf.defined()) continue;
+    checked = true;
+    finite = (one.finite ? *one.finite : one.found_inf.item<float>() == 0) && finite;
+  }
+  if (checked) return finite;
+  throw UsageError("GradScaler::update() before any gradient was checked", "call unscale_() or step() before");
 }
 
-std::int64_t GradScaler::growth_tracker() const {
-  return growth_tracker_.defined() ? growth_tracker_.item<std::int32_t>() : init_growth_tracker_;
+void GradScaler::set_scale(double scale) {
+  value_ = static_cast<float>(scale);
+  scale_.fill_(value_);
 }
 
 StateDict GradScaler::state_dict() const {
@@ -258,7 +244,7 @@ StateDict GradScaler::state_dict() const {
           {"growth_factor", options_.growth_factor},
           {"backoff_factor", options_.backoff_factor},
           {"growth_interval", options_.growth_interval},
-          {"_growth_tracker", growth_tracker()}};
+          {"_growth_tracker", growth_tracker_}};
 }
 
 void GradScaler::load_state_dict(const StateDict& state) {
@@ -280,10 +266,9 @@ void GradScaler::load_state_dict(const StateDict& state) {
         fmt::format("the scaler's saved state: _growth_tracker is {} of {}", tracker, loaded.growth_interval));
   }
   options_ = std::move(loaded);
-  init_growth_tracker_ = tracker;
-  if (!scale_.defined()) return;
-  scale_.fill_(options_.init_scale);
-  growth_tracker_.fill_(tracker);
+  growth_tracker_ = tracker;
+  value_ = options_.init_scale;
+  if (scale_.defined()) set_scale(value_);
 }
 
 }  // namespace lockstep

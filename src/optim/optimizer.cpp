@@ -2,8 +2,11 @@
 #include "lockstep/optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/Tensor.h>
 
 namespace lockstep {
+
+void Optimizer::step_scaled_by(const at::Tensor& grad_scale) { step(grad_scale.item<double>()); }
 
 void Optimizer::zero_grad(bool set_to_none) {
   const at::NoGradGuard no_grad;

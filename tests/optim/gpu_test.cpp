@@ -5,6 +5,8 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/ema.h"
 #include "lockstep/optim/make_optimizer.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
@@ -60,6 +62,36 @@ TEST(OptimizersOnAGpu, TakeTheCpusSteps) {
     for (std::size_t i = 0; i < here.size(); ++i) {
       EXPECT_TRUE(there[i].second.cpu().allclose(here[i].second, 1e-5, 1e-5)) << one.type << ' ' << here[i].first;
     }
+  }
+}
+
+/// Clipped to half of their norm, with an average beside.
+NamedTensors clipped_on(const c10::Device& device) {
+  NamedTensors parameters = parameters_on(device);
+  const auto optimizer = make_optimizer("AdamW", parameters, {});
+  EMA average(parameters, {.decay = 0.5});
+  for (int step = 0; step < 5; ++step) {
+    for (const auto& [name, value] : parameters) value.mutable_grad() = at::randn(value.sizes()).to(device);
+    if (device.is_cpu()) {
+      optimizer->step(clip_factor(grad_norm(parameters), 20));
+    } else {
+      optimizer->step_scaled_by(clip_factor(optim::norm_of_norms(optim::device_norms(parameters)), 20));
+    }
+    average.update();
+  }
+  EXPECT_LT(clip_factor(grad_norm(parameters), 20), 1);
+  for (const auto& [name, value] : ema_state_of(average.state_dict()).model) {
+    parameters.emplace_back("average of " + name, std::get<at::Tensor>(value));
+  }
+  return parameters;
+}
+
+TEST(OptimizersOnAGpu, ClipAndAverageAsTheCpuDoes) {
+  if (!tensor::has_cuda() || tensor::cuda_device_count() == 0) GTEST_SKIP() << "there is no GPU here";
+  const NamedTensors here = clipped_on(c10::kCPU);
+  const NamedTensors there = clipped_on(c10::Device(c10::kCUDA, 0));
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_TRUE(there[i].second.cpu().allclose(here[i].second, 1e-5, 1e-5)) << here[i].first;
   }
 }
 

@@ -20,12 +20,12 @@ inline std::string why_no_gpu() {
   return "";
 }
 
-/// Empty where there is a GPU and NCCL was built in.
+/// Empty where there are a GPU and NCCL.
 inline std::string why_no_nccl() {
   if (const std::string reason = why_no_gpu(); !reason.empty()) return reason;
   const std::vector<std::string> backends = built_backends();
   const bool there = std::ranges::any_of(backends, [](const std::string& name) { return name.starts_with("nccl"); });
-  return there ? "" : "this build has no NCCL";
+  return there ? "" : "there is no NCCL here";
 }
 
 }  // namespace lockstep::testing

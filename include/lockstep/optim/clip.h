@@ -27,9 +27,13 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns a gradient as it is summed: in the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
-/// Returns the norm in the device's own order of additions; the host waits for one number.
-/// Shapes: all gradients are on one device.
-[[nodiscard]] double device_norm(const NamedTensors& parameters);
+/// Returns true where there are parameters and all of them are on one GPU.
+[[nodiscard]] bool on_one_gpu(const NamedTensors& parameters);
+/// Returns the norm of each gradient that there is, in the device's own order of additions. The host does not wait.
+/// Shapes: all gradients are on one device; the result is [number of gradients], there.
+[[nodiscard]] at::Tensor device_norms(const NamedTensors& parameters);
+/// Returns the norm of all gradients from device_norms(): a float64 number, there.
+[[nodiscard]] at::Tensor norm_of_norms(const at::Tensor& norms);
 
 }  // namespace optim
 
@@ -42,9 +46,13 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch
 /// does. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
+/// Does the same with a norm on a device, without a wait for it; a norm that is infinite gives 0, and NaN gives NaN, as
+/// PyTorch does.
+[[nodiscard]] at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before.
-/// optimizer.step(clip_factor(grad_norm(parameters), max_norm)) does the same without a pass over the gradients.
+/// optimizer.step(clip_factor(grad_norm(parameters), max_norm)) does the same without a pass over the gradients. On a
+/// GPU the host waits once, for what is returned.
 double clip_grad_norm(const NamedTensors& parameters, double max_norm);
 
 /// Clamps every element of the gradients to -max_value .. max_value, in place. NaN stays NaN.

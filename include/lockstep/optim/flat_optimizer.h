@@ -43,6 +43,7 @@ class FlatOptimizer : public Optimizer {
 
   /// Updates all parameters that have a gradient. Throws: UsageError for a sparse gradient; nothing is updated then.
   void step(double grad_scale = 1.0) override;
+  void step_scaled_by(const at::Tensor& grad_scale) override;
 
   /// Sets the default group's learning rate. A group with its own rate keeps its ratio to the rate of construction: its
   /// rate becomes own * (lr / constructed).
@@ -67,6 +68,7 @@ class FlatOptimizer : public Optimizer {
 
  private:
   class Impl;
+  void note_update() const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -70,14 +70,17 @@ class GradScaler final : public Stateful {
   /// Returns:    false where the step was skipped.
   /// Throws:     UsageError where step() was called since the last update(), or scale() was never called.
   bool step(Optimizer& optimizer, double grad_scale = 1.0);
+  /// Does the same with a factor on the gradients' device: Optimizer::step_scaled_by().
+  bool step(Optimizer& optimizer, const at::Tensor& grad_scale);
 
-  /// Sets the scale of the next iteration: it falls where any optimizer found a gradient that is not finite, and grows
-  /// after growth_interval good iterations, unless float32 could not hold it. `new_scale` sets it instead.
-  /// Throws: UsageError where no gradient was checked since the last update(), or scale() was never called.
+  /// Sets the scale of the next iteration, on the host and on the device: it falls where any optimizer found a gradient
+  /// that is not finite, and grows after growth_interval good iterations, unless float32 could not hold it. `new_scale`
+  /// sets it instead. Blocks: only for an optimizer that was unscaled and not stepped: reads one number from the
+  /// device. Throws: UsageError where no gradient was checked since the last update(), or scale() was never called.
   void update(std::optional<double> new_scale = std::nullopt);
 
-  /// Returns the scale; 1 where it is not enabled. Blocks: reads one number from the device.
-  [[nodiscard]] double get_scale() const;
+  /// Returns the scale; 1 where it is not enabled. The host knows it.
+  [[nodiscard]] double get_scale() const { return options_.enabled ? value_ : 1.0; }
   /// Returns false where the scaler does nothing.
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
 
@@ -89,19 +92,24 @@ class GradScaler final : public Stateful {
   void load_state_dict(const StateDict& state) override;
 
  private:
+  /// Returns whether `optimizer` may step now, which is then noted as done.
+  bool may_step(Optimizer& optimizer);
   enum class Stage { kReady, kUnscaled, kStepped };
   struct PerOptimizer {
     Stage stage = Stage::kReady;
     at::Tensor found_inf;
+    std::optional<bool> finite = {};  ///< what found_inf says, once it was read
   };
 
   void require_scale(const char* call) const;
-  [[nodiscard]] std::int64_t growth_tracker() const;
+  /// Returns whether the gradients of all optimizers that were checked are finite.
+  bool all_finite();
+  void set_scale(double scale);
 
   GradScalerOptions options_;
-  std::int64_t init_growth_tracker_ = 0;
-  at::Tensor scale_;           ///< float32, no dimension; undefined before the first scale()
-  at::Tensor growth_tracker_;  ///< int32, defined together with scale_
+  double value_;  ///< the scale; on the host, so that no one waits for it
+  std::int64_t growth_tracker_ = 0;
+  at::Tensor scale_;  ///< the same in float32, no dimension; undefined before the first scale()
   std::map<const Optimizer*, PerOptimizer> optimizers_;
 };
 

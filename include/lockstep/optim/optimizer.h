@@ -21,6 +21,10 @@ class Optimizer : public Stateful {
   /// it is read, so that clipping (clip.h) needs no extra pass.
   virtual void step(double grad_scale = 1.0) = 0;
 
+  /// Does what step() does with a factor that is a number on the gradients' device. Where all parameters are on one GPU
+  /// too, the host does not wait for it; elsewhere it is read.
+  virtual void step_scaled_by(const at::Tensor& grad_scale);
+
   /// Drops the gradients, or writes zeros into them. After dropping, autograd passes its new tensor on instead of
   /// adding to zeros; a DistributedDataParallel keeps the memory.
   virtual void zero_grad(bool set_to_none = true);

@@ -67,11 +67,22 @@ Statistics local_statistics(const at::Tensor& input) {
   return {mean, var};
 }
 
+/// In float64, on the input's device.
 struct Combined {
-  double count = 0;  ///< values per channel, over all replicas
-  at::Tensor mean;   ///< float64
+  at::Tensor count;  ///< values per channel, over all replicas
+  at::Tensor mean;
   at::Tensor var;
 };
+
+/// A device is not waited for where this replica alone has enough.
+void require_two_values(const at::Tensor& total, double own, int replicas) {
+  if (!total.is_cpu() && own >= 2) return;
+  const auto values = total.item<double>();
+  if (values >= 2) return;
+  throw UsageError(
+      fmt::format("synced batch norm got {} values per channel from all {} replicas together", values, replicas),
+      "a variance needs at least 2: use larger batches");
+}
 
 Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   const at::Tensor mean = local.mean.to(at::kDouble);
@@ -79,12 +90,8 @@ Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   const std::int64_t channels = mean.numel();
   const at::Tensor sums = at::cat({at::full({1}, count, mean.options()), mean * count, (var + mean * mean) * count});
   sync.all_reduce(sums);
-  const auto total = sums[0].item<double>();
-  if (total < 2) {
-    throw UsageError(fmt::format("synced batch norm got {} values per channel from all {} replicas together", total,
-                                 sync.replicas()),
-                     "a variance needs at least 2: use larger batches");
-  }
+  const at::Tensor total = sums[0];
+  require_two_values(total, count, sync.replicas());
   const at::Tensor all_mean = sums.narrow(0, 1, channels) / total;
   const at::Tensor square_mean = sums.narrow(0, 1 + channels, channels) / total;
   return {.count = total, .mean = all_mean, .var = (square_mean - all_mean * all_mean).clamp_min(0)};
@@ -130,7 +137,7 @@ struct Saved {
   at::Tensor weight;  ///< may be undefined
   Statistics statistics;
   double eps;
-  double count;
+  at::Tensor count;
 };
 
 /// dx = w / s (dy - mean(dy) - x^ mean(dy x^)) with x^ = (x - m) / s, written as a dy + (b x + c).
@@ -170,9 +177,8 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
     const auto dtype = statistics_options(input).dtype();
     const Statistics by{all.mean.to(dtype), all.var.to(dtype)};
     const double eps = call.options.eps();
-    context->save_for_backward({input, call.weight, call.bias, by.mean, by.var});
+    context->save_for_backward({input, call.weight, call.bias, by.mean, by.var, all.count});
     context->saved_data["eps"] = eps;
-    context->saved_data["count"] = all.count;
     context->saved_data["needs_input_grad"] = given.requires_grad();
     context->saved_data["sync"] = c10::IValue::make_capsule(c10::make_intrusive<SyncHolder>(arguments->sync));
     return normalize(input, as(dtype, call.weight), as(dtype, call.bias), by, eps);
@@ -188,7 +194,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
                       .weight = kept[1],
                       .statistics = {kept[3], kept[4]},
                       .eps = context->saved_data["eps"].toDouble(),
-                      .count = context->saved_data["count"].toDouble()};
+                      .count = kept[5]};
     const at::Tensor grad = grads[0].to(saved.input.scalar_type()).contiguous(saved.input.suggest_memory_format());
     const auto [times_x, plain] = gradient_sums(grad, saved.input, saved.statistics, saved.eps);
     at::Tensor input_grad;

@@ -5,9 +5,13 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +52,25 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 /// The sum of magnitudes is finite only where every element is, and then so is any product with a column of length 1.
-bool is_finite(const at::Tensor& values) { return std::isfinite(values.abs().sum().item<double>()); }
+/// Returns: a truth value on their device.
+at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
+
+/// Keeps `fresh` where `keeps` is true. A device is not asked whether it is: it keeps `otherwise` there, what was kept
+/// before or, of nothing, what is as good.
+void keep(at::Tensor& kept, const at::Tensor& fresh, const at::Tensor& keeps, const at::Tensor& otherwise) {
+  kept = keeps.is_cpu() ? fresh : at::where(keeps, fresh, kept.defined() ? kept : otherwise);
+}
+
+/// Divides a column by its length plus `epsilon`, where that is not 0. On a device the host does not wait for it.
+void to_unit_length(const at::Tensor& column, double epsilon) {
+  if (column.is_cpu()) {
+    const double norm = column.norm().item<double>() + epsilon;
+    if (norm > 0) column.div_(norm);
+    return;
+  }
+  const at::Tensor norm = column.norm().add_(epsilon);
+  column.div_(at::where(norm.gt(0), norm, at::ones_like(norm)));
+}
 
 /// An FNV-1a hash, which is the same in every program, unlike std::hash.
 std::uint64_t hash(std::string_view text) {
@@ -72,6 +94,7 @@ struct PowerSgd::Step {
   ReplicaSum plain_sum = {};
   ReplicaSum p_sum = {};
   ReplicaSum q_sum = {};
+  at::Tensor keeps = {};  ///< whether its state is kept: not where a gradient was not finite
 
   [[nodiscard]] int locals() const { return bucket->block().size(); }
   [[nodiscard]] const tensor::FlatSlot& slot(std::size_t parameter) const { return bucket->parameters()[parameter]; }
@@ -116,14 +139,13 @@ at::Tensor PowerSgd::first_q(const std::string& name, std::int64_t rows, const a
   const std::uint64_t seed =
       stream_seed(stream_seed(options_.seed, hash(name)), static_cast<std::uint64_t>(iterations_));
   const std::int64_t rank = std::min({like.size(0), like.size(1), options_.rank});
-  return at::randn({rows, rank}, make_generator(seed)).to(like.options());
+  return at::randn({rows, rank}, make_generator(seed)).to(like.options(), /*non_blocking=*/true);
 }
 
 void PowerSgd::orthogonalize(const at::Tensor& matrix) const {
   for (std::int64_t i = 0; i < matrix.size(1); ++i) {
     const at::Tensor column = matrix.select(1, i);
-    const double norm = column.norm().item<double>() + options_.orthogonalization_epsilon;
-    if (norm > 0) column.div_(norm);
+    to_unit_length(column, options_.orthogonalization_epsilon);
     if (i + 1 == matrix.size(1)) continue;
     const at::Tensor rest = matrix.narrow(1, i + 1, matrix.size(1) - i - 1);
     const at::Tensor column_N1 = column.unsqueeze(1);
@@ -223,7 +245,9 @@ HookStage PowerSgd::start_q(const std::shared_ptr<Step>& step) {
 /// Q such.
 void PowerSgd::finish(Step& step) {
   const at::Tensor mean = step.q_sum.sum.div_(step.bucket->divisor());
-  const bool keeps_state = is_finite(mean) && (step.plain.empty() || is_finite(step.plain_sum.sum));
+  step.keeps = is_finite(mean);
+  if (!step.plain.empty()) step.keeps = step.keeps.logical_and(is_finite(step.plain_sum.sum));
+  const bool keeps_state = !step.keeps.is_cpu() || step.keeps.item<bool>();
   std::int64_t at = 0;
   for (std::size_t i = 0; i < step.compressed.size(); ++i) {
     const tensor::FlatSlot& slot = step.slot(step.compressed[i]);
@@ -242,9 +266,9 @@ void PowerSgd::keep_state(const Step& step, std::size_t i, const at::Tensor& q, 
   for (int local = 0; options_.use_error_feedback && local < step.locals(); ++local) {
     at::Tensor lost = step.matrices_NM[static_cast<std::size_t>(local)][i].sub(approximation);
     if (options_.loss_scale) lost.div_(step.loss_scale);
-    errors_[{step.bucket->block().begin + local, name}] = std::move(lost);
+    keep(errors_[{step.bucket->block().begin + local, name}], lost, step.keeps, at::zeros_like(lost));
   }
-  if (options_.warm_start) q_[name] = q;
+  if (options_.warm_start) keep(q_[name], q, step.keeps, step.qs_MR[i]);
 }
 
 namespace {
@@ -265,7 +289,7 @@ std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_
 
 /// Warns of an entry that a version before this one has kept after an overflow.
 bool is_usable(const std::string& name, const at::Tensor& value) {
-  if (is_finite(value)) return true;
+  if (is_finite(value).item<bool>()) return true;
   log::warn("PowerSgd: the state's entry '{}' is not finite: it is left out, and begins anew", name);
   return false;
 }

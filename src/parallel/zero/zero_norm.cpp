@@ -2,12 +2,16 @@
 #include "parallel/zero/zero_norm.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "lockstep/optim/clip.h"
 
@@ -98,10 +102,26 @@ class Blocks {
   at::Tensor pieces_;
 };
 
+/// In the device's order of additions, which differs with the world size.
+double device_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group) {
+  std::vector<at::Tensor> parts;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& grad = parameters[i].second.grad();
+    if (grad.defined()) parts.push_back(layout.part_of(layout.in_memory_order(grad, i), i));
+  }
+  std::erase_if(parts, [](const at::Tensor& part) { return part.numel() == 0; });
+  const at::Tensor& any = parameters.front().second;
+  const at::Tensor norms = parts.empty() ? at::zeros({0}, any.options()) : at::stack(at::_foreach_norm(parts));
+  const at::Tensor squares = optim::norm_of_norms(norms).square().reshape({1});
+  group.all_reduce(squares).wait();
+  return std::sqrt(squares.item<double>());
+}
+
 }  // namespace
 
 double sharded_grad_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group) {
   const at::NoGradGuard no_grad;
+  if (optim::on_one_gpu(parameters)) return device_norm(parameters, layout, group);
   Blocks blocks(parameters, layout, group.world_size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& grad = parameters[i].second.grad();

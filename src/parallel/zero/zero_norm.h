@@ -9,7 +9,7 @@
 namespace lockstep::parallel {
 
 /// Returns the norm with the bits of grad_norm() over the whole gradients. A block of elements that lies on two ranks
-/// is joined first.
+/// is joined first. On GPUs, which add in their own order, each rank reads one number back.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Cost: each rank reads its part once; 8 bytes for 4,096 elements are summed over the ranks, and at most one block of

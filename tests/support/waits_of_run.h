@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run on the make-believe GPU, and what a step of it waits for.
+#pragma once
+
+#include "support/host_waits.h"
+// then what needs torch
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/run_sink.h"
+#include "lockstep/train/trainer.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::testing {
+
+/// Ends the run when its steps were counted.
+struct CountedEnough {};
+
+/// Counts the waits of the steps after the first ones, in which memory is taken and tables are made.
+class WaitCounter final : public RunSink {
+ public:
+  static constexpr std::int64_t kWarmup = 5;
+  static constexpr std::int64_t kSteps = 8;
+
+  explicit WaitCounter(std::vector<std::string>& found) : found_(found) {}
+  void on_step(const StepResult& event) override {
+    if (event.step == kWarmup) waits_.emplace();
+    if (event.step < kWarmup + kSteps) return;
+    found_ = HostWaits::found();
+    waits_.reset();
+    throw CountedEnough{};
+  }
+
+ private:
+  std::vector<std::string>& found_;
+  std::optional<HostWaits> waits_;
+};
+
+/// What kSteps steps of this task wait for. `config` has its data set.
+/// Example: EXPECT_THAT(waits_of_run<SegmentationTask>(config), IsEmpty());
+template <class TheTask, class Config>
+std::vector<std::string> waits_of_run(Config config) {
+  const test::TempDir folder;
+  std::vector<std::string> found = {"the run ended before its steps were counted"};
+  const char* program = "test";
+  const Job job = init(1, &program, {.device = make_believe_gpu()});
+  TheTask task(config);
+  TrainerOptions options{.recipe = "test", .run_dir = folder / "run"};
+  options.sinks = {std::make_shared<WaitCounter>(found)};
+  try {
+    (void)Trainer(job, task, config, options).fit();
+  } catch (const CountedEnough&) {
+    return found;
+  }
+  return found;
+}
+
+}  // namespace lockstep::testing
