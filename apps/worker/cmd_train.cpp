@@ -37,6 +37,7 @@ struct TrainArguments {
   double max_time = 0;       // seconds
   std::int64_t profile = 0;  // steps
   bool test_only = false;
+  bool count_replicas = false;
   JoinArguments join;
 };
 
@@ -250,6 +251,8 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
       ->type_name("N");
   app.add_flag("--test-only", train.test_only,
                "train nothing: evaluate the weights of -r or -t on data.test, and write the results to RUN_DIR/eval");
+  // For `lockstep`, which starts no more processes than have work: it has no settings itself.
+  app.add_flag("--count-replicas", train.count_replicas)->group("");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
   add_launch_options(app);
@@ -354,6 +357,10 @@ int cmd_train(const Arguments& arguments) {
     const log::QuietNotes others(!first);
     return Settings(train.what, train.sets, train.file);
   }();
+  if (train.count_replicas) {
+    print_to(stdout, "{}\n", settings.config().replicas);
+    return 0;
+  }
   take_options(train, settings);
   if (train.test_only) return run_test_only(train, settings);
   if (asks_how_to_start(train, settings)) {

@@ -26,6 +26,7 @@ class CaptchaTask : public Task {
   std::optional<lockstep::nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// MultiLabelSoftMarginLoss against the one-hot label: the mean of the binary cross entropies of all L*C logits.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
+  [[nodiscard]] bool is_recordable() const override { return true; }
   at::Tensor count(const at::Tensor& output, const Batch& batch) override;
   [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override;
   [[nodiscard]] std::string report(const at::Tensor& counts) const override;

@@ -17,7 +17,7 @@ MARK = "lockstep-pip"
 FOR_THE_CPU = r"nvidia-cuda-(runtime|cupti)\b"  # what libtorch_cpu.so loads: readelf -d
 NOT_NEEDED = r"(triton|cuda-bindings)\b"  # torch.compile's, and Python's own way to CUDA
 EXTRAS_FOR_THE_CPU = "cudart,cupti"
-HEADERS = "crt,cccl"  # what the headers of the CUDA runtime include, in packages that torch does not ask for
+HEADERS = "crt,cccl"  # what the headers of the CUDA runtime and of NCCL include, in packages that torch does not ask for
 
 
 class Failure(Exception):

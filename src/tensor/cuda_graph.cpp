@@ -1,28 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA graphs through libtorch's own class, which gives a recording memory of its own and takes care of random numbers.
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/record_function.h>
+#include <c10/core/Event.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
 
 #include <exception>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "lockstep/tensor/device_graph.h"
 
 namespace lockstep::tensor {
 namespace {
 
-/// Only this thread's calls may break the recording: loader threads keep allocating. 1.13 knows no modes yet.
-template <class Graph>
-void begin(Graph& graph) {
-  if constexpr (requires { graph.capture_begin(graph.pool(), cudaStreamCaptureModeThreadLocal); }) {
-    graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-  } else {
-    graph.capture_begin();
+/// One pool for all recordings of the process that live at the same time: they are replayed one after the other, on one
+/// stream. The allocator refuses a pool again that no recording uses any more. For the training thread alone.
+class SharedPool {
+ public:
+  [[nodiscard]] auto join() {
+    if (users_++ == 0) pool_ = at::cuda::graph_pool_handle();
+    return pool_;
   }
+  void leave() { --users_; }
+
+ private:
+  int users_ = 0;
+  decltype(at::cuda::graph_pool_handle()) pool_{};
+};
+
+SharedPool& shared_pool() {
+  static SharedPool pool;
+  return pool;
 }
+
+/// libtorch's graph, which can also take back a recording that failed.
+class Recording final : public at::cuda::CUDAGraph {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  ~Recording() {
+    if (joined_) shared_pool().leave();
+  }
+
+  void begin() {
+    joined_ = true;
+    begin_in(*this, shared_pool().join());
+  }
+
+  /// Ends a recording that failed. Ending it fails as well: libtorch leaves its function before the allocator and the
+  /// generator have left the recording, so that is done here. Returns true if both have.
+  bool abandon() noexcept {
+    try {
+      capture_end();
+    } catch (const std::exception&) {
+    }
+    (void)cudaGetLastError();  // else the next call that is checked would report it
+    return give_back(*this);
+  }
+
+ private:
+  /// Only this thread's calls may break the recording: loader threads keep allocating. 1.13 knows no modes yet.
+  template <class Graph, class Pool>
+  static void begin_in(Graph& graph, const Pool& pool) {
+    if constexpr (requires { graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal); }) {
+      graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    } else {
+      graph.capture_begin(pool);
+    }
+  }
+
+  /// Before 2.14 a generator is in one recording or in none.
+  template <class State>
+  static void leave(State& state) {
+    if constexpr (requires { state.capturing_ = false; }) state.capturing_ = false;
+  }
+
+  template <class Graph>
+  static bool give_back(Graph& graph) noexcept {
+    if constexpr (requires { graph.captured_generator_states_.begin()->first; }) {
+      for (const auto& entry : graph.captured_generator_states_) leave(*entry.first);
+      try {
+        c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.capture_dev_, graph.mempool_id_);
+        c10::cuda::CUDACachingAllocator::releasePool(graph.capture_dev_, graph.mempool_id_);
+      } catch (const std::exception&) {
+        // The recording had not begun, or capture_end() has done it: versions differ in the order.
+      }
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  bool joined_ = false;
+};
+
+/// The operators that are running, innermost last. For the thread that trains and autograd's, one at a time.
+std::vector<const char*>& running() {
+  static std::vector<const char*> names;
+  return names;
+}
+
+std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
+  running().push_back(function.name());
+  return nullptr;
+}
+
+void end_operator(const at::RecordFunction& /*function*/, at::ObserverContext* /*context*/) {
+  if (!running().empty()) running().pop_back();
+}
+
+/// Warnings of synchronizations. Those of autograd's thread arrive when backward has ended.
+class WaitWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("synchronizing CUDA operation") == std::string::npos || !first_.empty()) return;
+    first_ = running().empty() ? "backward" : running().back();
+  }
+  [[nodiscard]] const std::string& first() const { return first_; }
+
+ private:
+  std::string first_;
+};
+
+/// Waits are warned of while it lives.
+class WarnsOfWaits {
+ public:
+  explicit WarnsOfWaits(WaitWarnings& warnings)
+      : guard_(&warnings),
+        always_(c10::WarningUtils::get_warnAlways()),
+        observer_(at::addThreadLocalCallback(at::RecordFunctionCallback(begin_operator, end_operator))) {
+    c10::WarningUtils::set_warnAlways(true);
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_WARN);
+  }
+  ~WarnsOfWaits() {
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+    c10::WarningUtils::set_warnAlways(always_);
+    at::removeCallback(observer_);
+    running().clear();
+  }
+  WarnsOfWaits(const WarnsOfWaits&) = delete;
+  WarnsOfWaits& operator=(const WarnsOfWaits&) = delete;
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+  bool always_;
+  at::CallbackHandle observer_;
+};
 
 /// The default stream cannot be recorded.
 c10::cuda::CUDAStream recorded_stream() {
@@ -32,9 +164,9 @@ c10::cuda::CUDAStream recorded_stream() {
 
 /// What `later` gets from here on runs after what `earlier` has.
 void put_behind(const c10::cuda::CUDAStream& later, const c10::cuda::CUDAStream& earlier) {
-  at::cuda::CUDAEvent event;
-  event.record(earlier);
-  event.block(later);
+  c10::Event event(c10::kCUDA);
+  event.record(earlier.unwrap());
+  event.block(later.unwrap());
 }
 
 /// As DeviceGraph::enter.
@@ -65,29 +197,30 @@ class CudaGraph final : public DeviceGraph {
   void record(const std::function<void()>& work) override {
     const OnRecordedStream stream;
     recorded_stream().synchronize();  // and with it what the current stream had
-    begin(graph_);
     try {
+      graph_.begin();
       work();
+      graph_.capture_end();
     } catch (...) {
-      abandon();
+      intact_ = graph_.abandon();
       throw;
     }
-    graph_.capture_end();
+  }
+
+  [[nodiscard]] bool intact() const noexcept override { return intact_; }
+
+  [[nodiscard]] std::string first_wait(const std::function<void()>& work) override {
+    WaitWarnings warnings;
+    const WarnsOfWaits watched(warnings);
+    work();
+    return warnings.first();
   }
 
   void replay() override { graph_.replay(); }
 
  private:
-  /// Ends a recording that failed. Ending it fails as well, and the error before it is the one to tell.
-  void abandon() noexcept {
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {
-    }
-    (void)cudaGetLastError();  // else the next call that is checked would report it
-  }
-
-  at::cuda::CUDAGraph graph_;
+  Recording graph_;
+  bool intact_ = false;
 };
 
 }  // namespace

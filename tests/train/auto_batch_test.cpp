@@ -277,11 +277,13 @@ TEST(BatchProbe, ARecordedStepAndOneThatIsNotNeedRoomSideBySide) {
   TrainConfig config = with_replicas(1);
   config.accumulate_steps = 1;
   const c10::Device gpu(c10::kCUDA, 0);
-  EXPECT_EQ(train::trial_size(config, gpu, 1, 24), 24);
-  config.cuda_graph = true;
-  EXPECT_EQ(train::trial_size(config, gpu, 1, 24), 48);
-  EXPECT_EQ(train::trial_size(config, gpu, 2, 24), 24);  // it is not recorded there
-  EXPECT_EQ(train::trial_size(config, c10::Device(c10::kCPU), 1, 24), 24);
+  const c10::Device cpu(c10::kCPU);
+  EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/true}, 24), 48);
+  EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 24);
+  config.cuda_graph = "true";
+  EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 48);
+  EXPECT_EQ(train::trial_size(config, {gpu, 2, /*recordable=*/true}, 24), 24);  // it is not recorded there
+  EXPECT_EQ(train::trial_size(config, {cpu, 1, /*recordable=*/true}, 24), 24);
 }
 
 TEST(BatchProbe, AShareOfTheParametersHoldsAtLeastItsPart) {

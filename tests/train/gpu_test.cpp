@@ -116,7 +116,7 @@ TEST(TrainGpu, TheSearchLeavesNoMemoryBehindAndNoPeak) {
 /// A network with statistics and dropout, its optimizer, and a step that may read its loss back.
 class Side {
  public:
-  explicit Side(bool reads_back = false) : reads_back_(reads_back) {
+  explicit Side(int reads_back_from = 1000) : reads_back_from_(reads_back_from) {
     seed_all(3);
     net_->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3)));
     net_->push_back(torch::nn::BatchNorm2d(8));
@@ -126,10 +126,12 @@ class Side {
     optimizer_.emplace(net_, AdamWOptions{.lr = 1e-2});
   }
 
-  std::vector<float> train(bool recorded, int steps) {
+  std::vector<float> train(bool recorded, int steps, bool automatic = false) {
+    StepGraphOptions options;
+    if (!recorded) options.make = {};
+    options.automatic = automatic;
     StepGraph graph(
-        named_parameters_of(net_), [this](const Batch& batch) { return compute(batch); },
-        recorded ? tensor::make_device_graph() : nullptr);
+        named_parameters_of(net_), [this](const Batch& batch) { return compute(batch); }, options);
     std::vector<float> losses;
     for (int i = 0; i < steps; ++i) {
       seed_all(50 + static_cast<std::uint64_t>(i));
@@ -158,17 +160,24 @@ class Side {
  private:
   at::Tensor compute(const Batch& batch) {
     const at::Tensor loss = net_->forward(batch.data).pow(2).mean();
-    if (reads_back_) (void)loss.item<float>();
+    if (calls_++ >= reads_back_from_) (void)loss.item<float>();
     loss.backward();
     return loss.detach();
   }
 
-  bool reads_back_;
+  int reads_back_from_;  ///< how many calls of compute() do not
+  int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;
   bool recorded_ = false;
   std::string fallback_;
 };
+
+void expect_alike(const Side& one, const Side& other) {
+  const auto a = one.state();
+  const auto b = other.state();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::allclose(a[i], b[i], 1e-4, 1e-5)) << "tensor " << i;
+}
 
 TEST(StepGraphGpu, ReplayedStepsTrainAsThoseThatAreComputedWithDropoutStatisticsAndALearningRateThatChanges) {
   LOCKSTEP_NEEDS_GPU();
@@ -178,20 +187,53 @@ TEST(StepGraphGpu, ReplayedStepsTrainAsThoseThatAreComputedWithDropoutStatistics
   const std::vector<float> found = recorded.train(true, 10);
   EXPECT_TRUE(recorded.recorded()) << recorded.fallback();
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << "step " << i;
-  const auto a = plain.state();
-  const auto b = recorded.state();
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::allclose(a[i], b[i], 1e-4, 1e-5)) << "tensor " << i;
+  expect_alike(plain, recorded);
 }
 
 TEST(StepGraphGpu, AStepThatReadsANumberBackEndsTheRunAndSaysWhy) {
   LOCKSTEP_NEEDS_GPU();
-  Side reading(true);
+  Side reading(0);
   try {
     (void)reading.train(true, 8);
     ADD_FAILURE() << "it was recorded";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("cannot be recorded"));
   }
+}
+
+TEST(StepGraphGpu, AnAutomaticStepThatReadsANumberBackIsNotRecorded) {
+  LOCKSTEP_NEEDS_GPU();
+  Side plain(0);
+  Side reading(0);
+  (void)plain.train(false, 8);
+  (void)reading.train(true, 8, /*automatic=*/true);
+  EXPECT_FALSE(reading.recorded());
+  EXPECT_EQ(reading.fallback(), "aten::_local_scalar_dense makes the host wait for the GPU");
+  expect_alike(plain, reading);
+}
+
+TEST(StepGraphGpu, AnAutomaticRecordingThatFailsLeavesTheRunAsItWas) {
+  LOCKSTEP_NEEDS_GPU();
+  Side plain(3);
+  Side reading(3);  // only from the recording on
+  const std::vector<float> expected = plain.train(false, 10);
+  const std::vector<float> found = reading.train(true, 10, /*automatic=*/true);
+  EXPECT_FALSE(reading.recorded());
+  EXPECT_NE(reading.fallback(), "");
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << "step " << i;
+  expect_alike(plain, reading);
+}
+
+TEST(StepGraphGpu, AfterARecordingThatFailedAnotherOneSucceeds) {
+  LOCKSTEP_NEEDS_GPU();
+  Side failing(3);
+  (void)failing.train(true, 6, /*automatic=*/true);
+  Side plain;
+  Side recorded;
+  (void)plain.train(false, 10);
+  (void)recorded.train(true, 10, /*automatic=*/true);
+  EXPECT_TRUE(recorded.recorded()) << recorded.fallback();
+  expect_alike(plain, recorded);
 }
 
 }  // namespace gpu_test

@@ -4,6 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -108,6 +109,12 @@ struct Small {
   at::Tensor loss_;
 };
 
+StepGraphOptions make_believe(Calls& calls, Small& small) {
+  StepGraphOptions options;
+  options.make = [&] { return std::make_unique<MakeBelieveGraph>(calls, small.parameters()); };
+  return options;
+}
+
 Batch batch_of(std::int64_t size, std::uint64_t seed) {
   seed_all(seed);
   Batch batch;
@@ -132,9 +139,8 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
   Calls calls;
   Small plain;
   Small recorded;
-  StepGraph plainly(plain.parameters(), plain.compute(), nullptr);
-  StepGraph graph(recorded.parameters(), recorded.compute(),
-                  std::make_unique<MakeBelieveGraph>(calls, recorded.parameters()));
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraph graph(recorded.parameters(), recorded.compute(), make_believe(calls, recorded));
   EXPECT_EQ(train(plain, plainly, kSizes), train(recorded, graph, kSizes));
   EXPECT_TRUE(at::equal(plain.net->weight, recorded.net->weight));
   EXPECT_EQ(calls.records, 1);
@@ -143,7 +149,7 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
 TEST(StepGraph, TheFirstStepsAreNotRecordedAndABatchOfAnotherShapeIsNotReplayed) {
   Calls calls;
   Small small;
-  StepGraph graph(small.parameters(), small.compute(), std::make_unique<MakeBelieveGraph>(calls, small.parameters()));
+  StepGraph graph(small.parameters(), small.compute(), make_believe(calls, small));
   train(small, graph, {4, 4, 4});
   EXPECT_FALSE(graph.recorded());
   train(small, graph, {4, 3, 4});
@@ -154,7 +160,7 @@ TEST(StepGraph, TheFirstStepsAreNotRecordedAndABatchOfAnotherShapeIsNotReplayed)
 TEST(StepGraph, ALossOutlivesTheNextReplay) {
   Calls calls;
   Small small;
-  StepGraph graph(small.parameters(), small.compute(), std::make_unique<MakeBelieveGraph>(calls, small.parameters()));
+  StepGraph graph(small.parameters(), small.compute(), make_believe(calls, small));
   train(small, graph, {4, 4, 4, 4});
   const at::Tensor loss = graph.run(batch_of(4, 1), 1);
   const auto value = loss.item<double>();
@@ -166,7 +172,7 @@ TEST(StepGraph, ALossOutlivesTheNextReplay) {
 TEST(StepGraph, ABatchWithMoreThanTensorsIsComputedAsEver) {
   Calls calls;
   Small small;
-  StepGraph graph(small.parameters(), small.compute(), std::make_unique<MakeBelieveGraph>(calls, small.parameters()));
+  StepGraph graph(small.parameters(), small.compute(), make_believe(calls, small));
   train(small, graph, {4, 4, 4, 4});
   Batch batch = batch_of(4, 9);
   batch.extra = std::any(3);
@@ -176,7 +182,7 @@ TEST(StepGraph, ABatchWithMoreThanTensorsIsComputedAsEver) {
 
 TEST(StepGraph, AStepThatCannotBeRecordedEndsTheRunWithTheReason) {
   Small broken;
-  StepGraph graph(broken.parameters(), broken.compute(), std::make_unique<BrokenGraph>());
+  StepGraph graph(broken.parameters(), broken.compute(), {.make = [] { return std::make_unique<BrokenGraph>(); }});
   train(broken, graph, {4, 4, 4});
   try {
     (void)graph.run(batch_of(4, 1), 1);
@@ -196,7 +202,7 @@ TEST(StepGraph, WhatIsComputedBesideARecordingGoesToItsStream) {
     calls.on_stream.push_back(calls.entered);
     return plain(batch);
   };
-  StepGraph graph(small.parameters(), compute, std::make_unique<MakeBelieveGraph>(calls, small.parameters()));
+  StepGraph graph(small.parameters(), compute, make_believe(calls, small));
   train(small, graph, {4, 4, 3});
   EXPECT_EQ(calls.on_stream, (std::vector<bool>{true, true, true}));
   EXPECT_FALSE(calls.entered) << "the update is the current stream's";
@@ -204,12 +210,103 @@ TEST(StepGraph, WhatIsComputedBesideARecordingGoesToItsStream) {
 
 TEST(StepGraph, WithoutCudaTheReasonIsThere) {
   Small small;
-  EXPECT_THAT(StepGraph(small.parameters(), small.compute(), nullptr).fallback(), HasSubstr("no CUDA"));
+  EXPECT_THAT(StepGraph(small.parameters(), small.compute(), {.make = {}}).fallback(), HasSubstr("no CUDA"));
   Calls calls;
-  EXPECT_THAT(
-      StepGraph(small.parameters(), small.compute(), std::make_unique<MakeBelieveGraph>(calls, small.parameters()))
-          .fallback(),
-      IsEmpty());
+  EXPECT_THAT(StepGraph(small.parameters(), small.compute(), make_believe(calls, small)).fallback(), IsEmpty());
+}
+
+TEST(StepGraph, EachShapeHasARecordingAndTheWeightsOfARunWithoutOne) {
+  Calls calls;
+  Small plain;
+  Small recorded;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraph graph(recorded.parameters(), recorded.compute(), make_believe(calls, recorded));
+  const std::vector<std::int64_t> sizes = {4, 3, 4, 3, 4, 3, 4, 3, 5, 4, 3};
+  EXPECT_EQ(train(plain, plainly, sizes), train(recorded, graph, sizes));
+  EXPECT_TRUE(at::equal(plain.net->weight, recorded.net->weight));
+  EXPECT_EQ(calls.records, 2);
+  EXPECT_EQ(calls.replays, 6);
+}
+
+TEST(StepGraph, TheShapeThatWasNotUsedForLongestMakesPlace) {
+  Calls calls;
+  Small small;
+  StepGraph graph(small.parameters(), small.compute(), make_believe(calls, small));
+  const auto most = static_cast<std::int64_t>(StepGraph::kMost);
+  for (std::int64_t size = 1; size <= most + 1; ++size) train(small, graph, {size, size, size, size});
+  EXPECT_EQ(calls.records, most + 1);
+  train(small, graph, {most, most + 1});
+  EXPECT_EQ(calls.records, most + 1) << "those are there";
+  train(small, graph, {1});
+  EXPECT_EQ(calls.records, most + 2) << "the first one was not";
+}
+
+TEST(StepGraph, BatchesWithAKeyOfTheirOwnHaveARecordingOfTheirOwn) {
+  Calls calls;
+  Small small;
+  StepGraphOptions options = make_believe(calls, small);
+  options.key = [](const Batch& batch) -> std::optional<std::string> {
+    const int words = std::any_cast<int>(batch.extra);
+    return words < 0 ? std::nullopt : std::optional(fmt::format("{} words", words));
+  };
+  StepGraph graph(small.parameters(), small.compute(), options);
+  for (const int words : {7, 9, 7, 9, 7, 9, -1, -1, -1, -1}) {
+    Batch batch = batch_of(4, 1);
+    batch.extra = words;
+    (void)graph.run(batch, 1);
+    small.update();
+  }
+  EXPECT_EQ(calls.records, 2);
+  EXPECT_EQ(calls.replays, 2);
+}
+
+/// A device that waits in steps, or refuses to record.
+class HardGraph final : public tensor::DeviceGraph {
+ public:
+  HardGraph(std::string wait, int& records) : wait_(std::move(wait)), records_(records) {}
+  void record(const std::function<void()>& work) override {
+    ++records_;
+    work();
+    throw std::runtime_error("operation not permitted when stream is capturing");
+  }
+  [[nodiscard]] bool intact() const noexcept override { return true; }
+  std::string first_wait(const std::function<void()>& work) override {
+    work();
+    return wait_;
+  }
+  void replay() override { throw std::logic_error("nothing was recorded"); }
+
+ private:
+  std::string wait_;
+  int& records_;
+};
+
+/// The fallback and the weights of 6 automatic steps on such a device.
+std::pair<std::string, at::Tensor> automatic_steps(const std::string& wait, int& records) {
+  Small small;
+  StepGraphOptions options;
+  options.make = [&] { return std::make_unique<HardGraph>(wait, records); };
+  options.automatic = true;
+  StepGraph graph(small.parameters(), small.compute(), options);
+  train(small, graph, {4, 4, 4, 4, 4, 4});
+  return {graph.fallback(), small.net->weight.detach().clone()};
+}
+
+TEST(StepGraph, AnAutomaticStepThatWaitsForTheGpuIsNotRecorded) {
+  int records = 0;
+  EXPECT_EQ(automatic_steps("aten::nonzero", records).first, "aten::nonzero makes the host wait for the GPU");
+  EXPECT_EQ(records, 0);
+}
+
+TEST(StepGraph, AnAutomaticStepThatCannotBeRecordedIsComputedAsEver) {
+  int records = 0;
+  Small plain;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  train(plain, plainly, {4, 4, 4, 4, 4, 4});
+  const auto [fallback, weight] = automatic_steps("", records);
+  EXPECT_EQ(fallback, "operation not permitted when stream is capturing");
+  EXPECT_EQ(records, 1);
+  EXPECT_TRUE(at::equal(plain.net->weight, weight));
 }
 
 }  // namespace step_graph_test
@@ -232,26 +329,37 @@ TrainConfig recordable() {
   return config;
 }
 
-TEST(GraphChoice, OneProcessOnAGpuMayRecordItsSteps) { EXPECT_THAT(graph_obstacle(recordable(), kGpu, 1), IsEmpty()); }
+TEST(GraphChoice, OneProcessOnAGpuMayRecordItsSteps) {
+  EXPECT_THAT(graph_obstacle(recordable(), {kGpu, 1, true}), IsEmpty());
+}
+
+TEST(GraphChoice, ATaskHasToSayThatItsStepsAreRecordableUnlessTheUserDoes) {
+  TrainConfig config = recordable();
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, false}), HasSubstr("task"));
+  config.cuda_graph = "true";
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, false}), IsEmpty());
+  config.cuda_graph = "false";
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("false"));
+}
 
 TEST(GraphChoice, TheCpuHasNothingToRecord) {
-  EXPECT_THAT(graph_obstacle(recordable(), c10::Device(c10::kCPU), 1), HasSubstr("CPU"));
+  EXPECT_THAT(graph_obstacle(recordable(), {c10::Device(c10::kCPU), 1, true}), HasSubstr("CPU"));
 }
 
 TEST(GraphChoice, SeveralProcessesAndReplicasAreObstaclesThatAreNamed) {
   TrainConfig config = recordable();
   config.replicas = 4;
-  EXPECT_THAT(graph_obstacle(config, kGpu, 2), HasSubstr("2 processes"));
-  EXPECT_THAT(graph_obstacle(config, kGpu, 1), HasSubstr("4 replicas"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true}), HasSubstr("2 processes"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("4 replicas"));
 }
 
 TEST(GraphChoice, AccumulationAndAScaledLossAreObstacles) {
   TrainConfig config = recordable();
   config.accumulate_steps = 3;
-  EXPECT_THAT(graph_obstacle(config, kGpu, 1), HasSubstr("accumulate_steps is 3"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("accumulate_steps is 3"));
   config = recordable();
   config.amp = "fp16";
-  EXPECT_THAT(graph_obstacle(config, kGpu, 1), HasSubstr("scaled"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("scaled"));
 }
 
 /// Uses the core for so much CPU time.

@@ -97,7 +97,7 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
   const double images_per_s = static_cast<double>(batch * config.replicas) / time.seconds;
   if (bench.json) {
     job.print(R"({{"bench": "{}_step", "network": "{}", "backend": "{}", "ranks": {}, "replicas": {}, "threads": {}, )"
-              R"("exact": {}, "zero": {}, "cuda_graph": {}, "fused_layers": {}, "batch": {}, "amp": "{}", )"
+              R"("exact": {}, "zero": {}, "cuda_graph": "{}", "fused_layers": {}, "batch": {}, "amp": "{}", )"
               R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {}, "images_per_s": {}, )"
               R"("collective_cpu_share": {}{}}})",
               timed.settings.recipe().name(), timed.task->model_name(), job.backend(), job.world_size(),
@@ -133,7 +133,8 @@ int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.data_parallel > 0) return run_data_parallel_bench(job, bench);
   TimedRecipe timed(job, bench.recipe, bench.sets);
   // A GPU's graph is recorded after some steps.
-  const std::int64_t warmup = timed.settings.config().cuda_graph ? StepGraph::kWarmUp + 2 : 3;
+  const bool records = timed.settings.config().cuda_graph != "false" && job.device().is_cuda();
+  const std::int64_t warmup = records ? StepGraph::kWarmUp + 2 : 3;
   if (bench.recorder_cost) {
     (void)timed.timer->run(warmup);
     return report_recorder(job, bench, timed, measure_recorder(bench.repeats, [&] { (void)timed.timer->run(1); }));

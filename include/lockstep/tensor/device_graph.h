@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #pragma GCC visibility push(default)
 
@@ -28,10 +29,20 @@ class DeviceGraph {
 
   /// Runs `work` on the host once; its device work is recorded and not computed. Call it once per graph.
   /// Blocks: until the device has finished its earlier work.
-  /// Throws: what `work` throws, c10::Error for work that cannot be recorded (reading a number back, say). The
-  ///         allocator and the random generator then still belong to the recording, and this process must not compute
-  ///         anything more.
+  /// Throws: what `work` throws, c10::Error for work that cannot be recorded (reading a number back, say). Where
+  ///         intact() is false then, the allocator and the random generator still belong to the recording, and this
+  ///         process must not compute anything more.
   virtual void record(const std::function<void()>& work) = 0;
+
+  /// Returns true if the process may go on computing after record() has thrown.
+  [[nodiscard]] virtual bool intact() const noexcept { return false; }
+
+  /// Runs `work`, and returns the name of the first operator that made the host wait for the device ("aten::nonzero");
+  /// empty: none did. Such work cannot be recorded. It sees what libtorch's synchronization debug mode sees.
+  [[nodiscard]] virtual std::string first_wait(const std::function<void()>& work) {
+    work();
+    return "";
+  }
 
   /// Runs the recorded work again. Stream: the device's current one. Blocks: no. Dropout's numbers follow the
   /// generator's seed, as in `work`.

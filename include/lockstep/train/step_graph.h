@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepGraph: forward, loss and backward of a step, recorded once and then started by one call. A GPU that computes
-//            small steps otherwise waits for the host to launch each kernel.
+// StepGraph: forward, loss and backward of a step, recorded once for each shape and then started by one call. A GPU
+//            that computes small steps otherwise waits for the host to launch each kernel.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -8,8 +8,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/tensor/device_graph.h"
@@ -19,18 +23,29 @@
 
 namespace lockstep {
 
-/// Runs training steps as a CUDA graph. The first steps are computed normally; then one is recorded, and later steps
-/// replay it. The update of the weights stays outside: the host keeps the learning rate, clipping and the optimizer's
-/// counts.
+/// How a StepGraph makes and chooses its recordings.
+struct StepGraphOptions {
+  /// Makes a recording; null: there are none here, and every step is computed normally.
+  std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
+  /// Returns what a step's computation depends on beside the shapes of data and target; none: this batch's step must
+  /// not be recorded. Empty: batches with `extra` are not recorded, and others depend on nothing else.
+  std::function<std::optional<std::string>(const Batch&)> key = {};
+  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A step is looked
+  /// at before it is recorded: none is if an operator makes the host wait.
+  bool automatic = false;
+};
+
+/// Runs training steps as CUDA graphs. The first steps are computed normally; then a step of each shape is recorded
+/// when the shape comes for the third time, and later steps replay it. The update of the weights stays outside: the
+/// host keeps the learning rate, clipping and the optimizer's counts.
 ///
 /// 1. Before each run() the gradients are undefined (zero_grad()); after it they are those of the batch, always in the
-///    same memory.
-/// 2. `compute` runs on the host only in the first steps and at the recording. Other data that it reads must stay in
-///    the same memory, and its decisions are made once.
-/// 3. A batch of another shape or with `extra` is computed normally, and so is every batch in a build without CUDA; see
-///    fallback(). A recording that fails ends the run, since libtorch does not get back what the recording took.
-/// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while tensor::make_device_graph()->enter()
-/// lives.
+///    same memory for one shape.
+/// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
+///    the same memory, and its decisions are made once for a shape and key.
+/// 3. kMost recordings are kept: the one that was not used for longest makes place. A recording that fails ends the
+///    run, unless StepGraphOptions::automatic.
+/// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
 ///
 /// It belongs to the training thread. Lifetime: the parameters' and buffers' memory stays where it is.
 /// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
@@ -46,36 +61,46 @@ class StepGraph {
 
   /// Steps that are computed normally before one is recorded: libraries choose algorithms and allocate in them.
   static constexpr int kWarmUp = 3;
+  /// Recordings that are kept.
+  static constexpr std::size_t kMost = 16;
 
-  /// `graph` is null where the build has none; every step is then computed normally.
-  StepGraph(NamedTensors parameters, Compute compute,
-            std::unique_ptr<tensor::DeviceGraph> graph = tensor::make_device_graph());
+  StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions options = {});
 
   /// Runs one step on `batch`, whose tensors are on the device; random numbers come from `seed`.
-  /// Returns: the loss, in its own memory. Blocks: only at the recording.
+  /// Returns: the loss, in its own memory. Blocks: only at a recording and just before.
   /// Throws: UsageError with the reason where the step cannot be recorded; what `compute` throws.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 
   /// Returns true where steps replay a recording.
-  [[nodiscard]] bool recorded() const noexcept { return recorded_; }
-  /// Returns why they do not, once that is known; else empty.
+  [[nodiscard]] bool recorded() const noexcept { return !recordings_.empty(); }
+  /// Returns why no step is recorded any more, once that is known; else empty.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
 
  private:
-  [[nodiscard]] bool fits(const Batch& batch) const;
-  void record(const Batch& batch, std::uint64_t seed);
+  /// A step of one shape.
+  struct Recording {
+    std::unique_ptr<tensor::DeviceGraph> graph;
+    Batch batch;                             ///< the tensors that it reads
+    at::Tensor loss = {};                    ///< the loss that it writes
+    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined where a parameter gets none
+  };
+
+  [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
+  [[nodiscard]] Recording* find(const std::string& key);
+  at::Tensor compute(const Batch& batch, std::uint64_t seed);
+  at::Tensor look(const Batch& batch, std::uint64_t seed);
+  bool record(const std::string& key, const Batch& batch, std::uint64_t seed);
   void drop_gradients();
-  at::Tensor replay(const Batch& batch, std::uint64_t seed);
+  at::Tensor replay(Recording& recording, const Batch& batch, std::uint64_t seed);
 
   NamedTensors parameters_;
   Compute compute_;
-  std::unique_ptr<tensor::DeviceGraph> graph_;
+  StepGraphOptions options_;
+  std::unique_ptr<tensor::DeviceGraph> next_;  ///< what the next recording is made in; its stream is that of all
   int steps_ = 0;
-  bool recorded_ = false;
+  std::map<std::string, int> seen_;                          ///< by key: steps that were computed
+  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, what was used last first
   std::string fallback_;
-  Batch batch_;                        ///< the tensors that the recording reads
-  at::Tensor loss_;                    ///< the loss that it writes
-  std::vector<at::Tensor> gradients_;  ///< by parameter; undefined where a parameter gets none
 };
 
 }  // namespace lockstep

@@ -109,6 +109,14 @@ class Task {
   /// Returns the parts of the loss, with the same names for every batch. It runs outside Autocast.
   [[nodiscard]] virtual std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
 
+  /// Returns true where training steps may be recorded as CUDA graphs without being asked for: for equal
+  /// recording_key() and shapes, run() and loss_terms() do the same, and need be called only once.
+  [[nodiscard]] virtual bool is_recordable() const { return false; }
+  /// Returns what a training step on `batch` depends on beside the values and shapes of its data and target: the host's
+  /// decisions, and what run() and loss_terms() read of `extra`. None: this step must not be recorded; so it is by
+  /// default with `extra`. The answer may differ from batch to batch and change between epochs.
+  [[nodiscard]] virtual std::optional<std::string> recording_key(const Batch& batch) const;
+
   /// Returns the counts of a batch in evaluation: float64, one dimension, the same length for every batch. They are
   /// summed over batches and ranks.
   [[nodiscard]] virtual at::Tensor count(const at::Tensor& output, const Batch& batch);

@@ -103,7 +103,7 @@ struct TrainConfig {
   } section_timeout;                  ///< limits of sections
   std::int64_t bucket_cap_mb = 25;    ///< MiB of a bucket in which gradients are reduced; the first bucket has at most
                                       ///< one MiB
-  bool cuda_graph = false;            ///< runs steps as CUDA graphs, where possible (StepGraph)
+  std::string cuda_graph = "auto";    ///< auto, true or false: runs steps as CUDA graphs (StepGraph)
   bool pin_memory = true;             ///< page-locked batches for copies to a GPU; no effect without a GPU
   std::int64_t log_every_steps = 10;  ///< 0: never
   /// Where TensorBoard's event files go: auto is run_dir/tensorboard; none; or a folder, in which the run gets one of

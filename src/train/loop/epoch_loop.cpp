@@ -50,8 +50,9 @@ bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step
     if (!outlier.empty() && job.is_main()) log::warn("step {}: {}", text::thousands(step), outlier);
     return stepped;
   } catch (const NonFiniteGradient& fault) {
-    late.flush();
-    throw DataError(fmt::format("step {}: {}", text::thousands(step), fault.message()), fault.hint());
+    if (fault.steps_ago() == 0) late.flush();
+    throw DataError(fmt::format("step {}: {}", text::thousands(step - fault.steps_ago()), fault.message()),
+                    fault.hint());
   }
 }
 

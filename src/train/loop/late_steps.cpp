@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/late_steps.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+#include "train/step/not_finite.h"
 
 namespace lockstep::train {
 
@@ -24,6 +28,14 @@ void LateSteps::tell(const std::optional<LossReading>& reading) {
   sinks_.step(step);
 }
 
-void LateSteps::flush() { tell(learner_.loss().flush()); }
+void LateSteps::flush() {
+  const std::int64_t step = waiting_ ? waiting_->step : 0;
+  tell(learner_.loss().flush());
+  try {
+    learner_.steps().weights().require_last_finite();
+  } catch (const NonFiniteGradient& fault) {
+    throw DataError(fmt::format("step {}: {}", text::thousands(step), fault.message()), fault.hint());
+  }
+}
 
 }  // namespace lockstep::train

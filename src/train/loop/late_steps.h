@@ -20,7 +20,8 @@ class LateSteps {
   void expect(StepResult step) { waiting_ = std::move(step); }
   /// Reports what the meter knows by now; nothing where there is nothing new.
   void tell(const std::optional<LossReading>& reading);
-  /// Waits for the loss under way and reports its step. Collective: yes.
+  /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError where the
+  /// step's gradients were not finite.
   void flush();
 
   /// Restarts the rate: evaluation and saving do not count as training time.

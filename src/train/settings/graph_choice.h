@@ -11,7 +11,14 @@
 
 namespace lockstep::train {
 
-/// Returns why steps may not be recorded; empty where they may. In `config` replicas are decided.
-[[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const c10::Device& device, int world_size);
+/// Where steps would be recorded.
+struct GraphPlace {
+  c10::Device device = c10::Device(c10::kCPU);
+  int world_size = 1;
+  bool recordable = false;  ///< Task::is_recordable()
+};
+
+/// Returns why steps are not recorded; empty where they are. In `config` replicas are decided.
+[[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

@@ -111,7 +111,8 @@ void describe_precision(ConfigFields& fields, TrainConfig& config) {
 void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("cuda_graph", &config.cuda_graph,
-           "record forward and backward once and replay them: faster where a GPU waits for the host")
+           "record forward and backward and replay them, where the step lets it (auto), or end the run (true)",
+           {"auto", "true", "false"})
       .at_resume(OnResume::kFree)
       .of_a_host();
   fields.add("threads", &config.threads, "threads of libtorch per replica; 0: the checkpoint's, else 1")

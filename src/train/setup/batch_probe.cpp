@@ -74,8 +74,8 @@ int gradient_copies(int rank, int world, int replicas) {
   return static_cast<int>(most);
 }
 
-std::int64_t trial_size(const TrainConfig& config, const c10::Device& device, int world, std::int64_t batch) {
-  return config.cuda_graph && graph_obstacle(config, device, world).empty() ? 2 * batch : batch;
+std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch) {
+  return graph_obstacle(config, place).empty() ? 2 * batch : batch;
 }
 
 NamedTensors share_of(const NamedTensors& parameters, int ranks) {
@@ -105,7 +105,7 @@ bool BatchProbe::fits(std::int64_t batch) {
     for (const std::int64_t stage : {1, 2}) {
       if (stage == 2 && !run_.config.has_second_stage()) continue;
       run_.task.begin_epoch({.epoch = 0, .stage = stage});
-      train(trial_size(run_.config, run_.job.device(), run_.job.world_size(), batch));
+      train(trial_size(run_.config, {run_.job.device(), run_.job.world_size(), run_.task.is_recordable()}, batch));
     }
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;

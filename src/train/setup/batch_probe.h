@@ -18,6 +18,7 @@
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
+#include "train/settings/graph_choice.h"
 #include "train/task/task_net.h"
 
 namespace lockstep::train {
@@ -38,8 +39,7 @@ struct Untried {
 /// Returns the samples of a trial for a batch of `batch`: twice as many where steps are recorded as CUDA graphs. A
 /// recording keeps its memory while a smaller last batch, or an evaluation, is computed without it. It is a pure
 /// function.
-[[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const c10::Device& device, int world,
-                                      std::int64_t batch);
+[[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch);
 
 /// Returns the first of `parameters` that together have at least 1 / `ranks` of all elements, as much as a rank's
 /// optimizer state covers with ZeRO. It is a pure function.

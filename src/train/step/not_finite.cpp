@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/text.h"
 
@@ -23,6 +24,25 @@ std::string non_finite_gradients(const NamedTensors& parameters) {
     if (count > 0 && bad++ == 0) first = fmt::format("{} ({} of {} elements)", name, count, gradient.numel());
   }
   if (bad > 1) first += fmt::format(" and {} more of {} parameters", bad - 1, trained);
+  return first;
+}
+
+LateNorms::LateNorms(const at::Tensor& norms, const NamedTensors& parameters) : norms_(norms) {
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.grad().defined()) names_.push_back(&name);
+  }
+}
+
+std::string LateNorms::non_finite() const {
+  if (names_.empty()) return "";
+  const at::Tensor norms = norms_.get().to(at::kDouble);
+  const auto* norm = norms.data_ptr<double>();
+  std::string first;
+  std::int64_t bad = 0;
+  for (const std::string* name : names_) {
+    if (!std::isfinite(*norm++) && bad++ == 0) first = *name;
+  }
+  if (bad > 1) first += fmt::format(" and {} more of {} parameters", bad - 1, names_.size());
   return first;
 }
 

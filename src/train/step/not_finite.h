@@ -12,13 +12,36 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/optimizer.h"
+#include "train/step/loss_meter.h"
 
 namespace lockstep::train {
 
 /// A gradient is not finite and no loss scale explains it.
 class NonFiniteGradient : public DataError {
  public:
-  using DataError::DataError;
+  /// `where` names it; `steps_ago`: the step before the one under way, where its norms came from a GPU meanwhile.
+  explicit NonFiniteGradient(const std::string& where, std::int64_t steps_ago = 0)
+      : DataError(where, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
+        steps_ago_(steps_ago) {}
+  [[nodiscard]] std::int64_t steps_ago() const noexcept { return steps_ago_; }
+
+ private:
+  std::int64_t steps_ago_;
+};
+
+/// The norms of a step's gradients on a GPU, which the host looks at when the next step has been given to it.
+class LateNorms {
+ public:
+  LateNorms() = default;
+  /// `norms`: one for each of the `parameters` that has a gradient. Lifetime: the parameters outlive it.
+  LateNorms(const at::Tensor& norms, const NamedTensors& parameters);
+  /// Names the parameters whose gradients held NaN or infinity: "fc.weight and 2 more of 10 parameters". Empty where
+  /// none did. Blocks: until the device has computed the norms.
+  [[nodiscard]] std::string non_finite() const;
+
+ private:
+  LateCopy norms_;
+  std::vector<const std::string*> names_;
 };
 
 /// Names the parameters whose gradients hold NaN or infinity: "fc.weight (3 of 64 elements) and 2 more of 10

@@ -53,14 +53,16 @@ NamedTensors copies_of(NamedTensors tensors) {
 }
 
 /// It is null where no step is recorded.
-std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job) {
-  if (!config.cuda_graph) return nullptr;
-  std::string obstacle = graph_obstacle(config, job.device(), job.world_size());
+std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job, const Task& task) {
+  std::string obstacle = graph_obstacle(config, {job.device(), job.world_size(), task.is_recordable()});
   if (obstacle.empty()) {
     if (auto graph = tensor::make_device_graph()) return graph;
     obstacle = "this build of Lockstep has no CUDA";
   }
-  if (job.is_main()) log::note("cuda_graph is true, and steps are computed without one: {}", obstacle);
+  // What `auto` leaves out in silence is nothing that the user could change.
+  const bool could_be = task.is_recordable() && job.device().is_cuda() && job.world_size() == 1;
+  const bool is_news = config.cuda_graph == "true" || (config.cuda_graph == "auto" && could_be);
+  if (is_news && job.is_main()) log::note("steps run without a CUDA graph: {}", obstacle);
   return nullptr;
 }
 
@@ -98,7 +100,7 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
     log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
   // The model is made on the recorded stream, since it keeps gradient accumulators.
-  std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps(config_, job_);
+  std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps(config_, job_, task_);
   const std::shared_ptr<void> stream = graph ? graph->enter() : nullptr;
   // Buffers are broadcast once a step, below: a step then depends only on replica 0's, which are saved.
   model_.emplace(net, job_,
@@ -111,7 +113,10 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   weights_.build(job_, *model_);
   if (!graph) return;
   const auto compute = [this](const Batch& batch) { return run_batch(batch, 1); };
-  graph_.emplace(named_parameters_of(*model_), compute, std::move(graph));
+  StepGraphOptions options;
+  options.automatic = config_.cuda_graph == "auto";
+  options.key = [this](const Batch& batch) { return task_.recording_key(batch); };
+  graph_.emplace(named_parameters_of(*model_), compute, std::move(options));
 }
 
 void StepRunner::load_weights(const StateDict& state) {
@@ -147,11 +152,18 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     const std::uint64_t seed = batch_seed(config_, replica.index(), data_.epoch() * data_.batches_per_epoch() + number);
     try {
       taken_.add(local, number, graph_ ? graph_->run(batch, seed) : run_seeded(seed, i + 1 == batches));
+      note_fallback();
     } catch (const DataError& fault) {
       taken_.fail(replica.index(), std::move(batch), fault.message());
       throw;
     }
   }
+}
+
+void StepRunner::note_fallback() {
+  if (!graph_ || graph_->fallback() == noted_) return;
+  noted_ = graph_->fallback();
+  if (job_.is_main()) log::note("steps run without a CUDA graph: {}", noted_);
 }
 
 /// An undefined target makes libtorch's losses fail with words that name no data set.

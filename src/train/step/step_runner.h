@@ -77,6 +77,7 @@ class StepRunner {
  private:
   [[nodiscard]] NamedTensors floating_buffers();
   void run_replica(Replica& replica, std::int64_t batches);
+  void note_fallback();
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
   /// Runs forward, loss times `share`, and backward; returns the loss row.
   at::Tensor run_batch(const Batch& batch, double share);
@@ -93,6 +94,7 @@ class StepRunner {
   WeightUpdate weights_;
   TakenBatches taken_;
   std::optional<StepGraph> graph_;  ///< set where steps are recorded
+  std::string noted_;               ///< why they are not, once a note has said it
   NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
   bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <utility>
+#include <variant>
 
 #include "lockstep/base/trace.h"
 #include "lockstep/optim/clip.h"
@@ -38,10 +39,8 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
 void WeightUpdate::require_finite(double norm) {
   if (!std::isfinite(norm) && !scaler_.is_enabled()) {
     const std::string where = non_finite_gradients(optimizer_->parameters());
-    throw NonFiniteGradient(
-        where.empty() ? "a gradient of another rank's shard is not finite"
-                      : fmt::format("the gradient is not finite: {}", where),
-        "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr");
+    throw NonFiniteGradient(where.empty() ? "a gradient of another rank's shard is not finite"
+                                          : fmt::format("the gradient is not finite: {}", where));
   }
   if (!config_.check_gradients || !std::isfinite(norm)) return;
   if (const auto ratio = norms_.add(norm)) {
@@ -50,22 +49,46 @@ void WeightUpdate::require_finite(double norm) {
   }
 }
 
+void WeightUpdate::require_last_finite() {
+  const std::string where = std::exchange(late_norms_, {}).non_finite();
+  if (!where.empty()) throw NonFiniteGradient(fmt::format("the gradient is not finite: {}", where), /*steps_ago=*/1);
+}
+
+bool WeightUpdate::clips_on_device() const {
+  return config_.clip_norm > 0 && !config_.check_gradients && !config_.optimizer.zero &&
+         optim::on_one_gpu(optimizer_->parameters());
+}
+
+double WeightUpdate::factor() {
+  if (config_.clip_norm <= 0 && !config_.check_gradients) return 1;
+  const double norm = counts_norm() ? model_->grad_norm() : optimizer_->grad_norm();
+  require_finite(norm);
+  return config_.clip_norm > 0 ? clip_factor(norm, config_.clip_norm) : 1;
+}
+
+/// Weights that a gradient without a finite norm has updated are never saved: require_last_finite() comes before.
+at::Tensor WeightUpdate::factor_on_device() {
+  const at::Tensor norms = optim::device_norms(optimizer_->parameters());
+  if (!scaler_.is_enabled()) late_norms_ = LateNorms(norms, optimizer_->parameters());
+  return clip_factor(optim::norm_of_norms(norms), config_.clip_norm);
+}
+
 bool WeightUpdate::update(double lr) {
+  require_last_finite();
   if (scaler_.is_enabled()) {
     scaler_.unscale_(*optimizer_, own_gradients(*optimizer_));
-    // Read before the update is queued, where step() waits for the device in any case.
     loss_scale_ = scaler_.get_scale();
   }
   if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
-  double factor = 1.0;
-  if (config_.clip_norm > 0 || config_.check_gradients) {
-    const double norm = counts_norm() ? model_->grad_norm() : optimizer_->grad_norm();
-    require_finite(norm);
-    if (config_.clip_norm > 0) factor = clip_factor(norm, config_.clip_norm);
+  std::variant<double, at::Tensor> by = 1.0;
+  if (clips_on_device()) {
+    by = factor_on_device();
+  } else {
+    by = factor();
   }
   optimizer_->set_lr(lr);
   const trace::Span span({.name = "optimizer"});
-  const bool stepped = scaler_.step(*optimizer_, factor);
+  const bool stepped = std::visit([this](const auto& scale) { return scaler_.step(*optimizer_, scale); }, by);
   scaler_.update();
   optimizer_->zero_grad();
   return stepped;

@@ -31,7 +31,10 @@ class WeightUpdate {
   /// Returns: false where every rank left the step out because a gradient was not finite and the loss is scaled.
   /// Throws: NonFiniteGradient, on every rank, where the loss is not scaled and the norm is needed (clip_norm,
   ///         check_gradients).
+  ///         A GPU does not wait for that: the next update() throws what its gradients were, or require_last_finite().
   bool update(double lr);
+  /// Looks at the gradients of the last update(), where that is still to be done. Throws: as update().
+  void require_last_finite();
 
   /// Valid after build().
   [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
@@ -44,6 +47,10 @@ class WeightUpdate {
 
  private:
   void require_finite(double norm);
+  /// Returns true where the norm stays on the GPU: nothing but the factor needs it there.
+  [[nodiscard]] bool clips_on_device() const;
+  [[nodiscard]] double factor();
+  [[nodiscard]] at::Tensor factor_on_device();
 
   const TrainConfig& config_;
   DistributedDataParallel<TaskNet>* model_ = nullptr;
@@ -51,6 +58,7 @@ class WeightUpdate {
   GradScaler scaler_;
   std::optional<double> loss_scale_;
   NormWatch norms_;
+  LateNorms late_norms_;
   std::string outlier_;
 };
 

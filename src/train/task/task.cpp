@@ -43,6 +43,10 @@ std::vector<LossTerm> Task::loss_terms(const Outputs& outputs, const Batch& batc
   return {{"loss", loss(only(outputs), batch)}};
 }
 
+std::optional<std::string> Task::recording_key(const Batch& batch) const {
+  return batch.extra.has_value() ? std::nullopt : std::optional<std::string>("");
+}
+
 at::Tensor Task::count(const at::Tensor& /*output*/, const Batch& /*batch*/) {
   throw_missing(*this, "count()", "make_tally()");
 }
