@@ -201,8 +201,11 @@ Outputs CaptioningTask::run_self_critical(Captioner& model, const Memory& memory
     const at::Tensor baseline = config_.self_critical.baseline == "greedy"
                                     ? (*reward_)(greedy(model, seen, config_.sets.max_words), captions).unsqueeze(1)
                                     : mean_of_others(by_image);
-    drawn.advantage = (by_image - baseline).flatten().to(drawn.words.device());
-    drawn.reward = drawn.reward.to(drawn.words.device());
+    const auto beside_words = [&](const at::Tensor& numbers) {
+      return numbers.to(drawn.words.device(), numbers.scalar_type(), /*non_blocking=*/true);
+    };
+    drawn.advantage = beside_words((by_image - baseline).flatten());
+    drawn.reward = beside_words(drawn.reward);
   }
   return {{"logits", model.logits(repeated(memory, samples), inputs_of(drawn.words), 0)},
           {"words", drawn.words},
@@ -213,15 +216,14 @@ Outputs CaptioningTask::run_self_critical(Captioner& model, const Memory& memory
 
 Outputs CaptioningTask::run(torch::nn::Module& model, const Batch& batch) {
   auto& captioner = dynamic_cast<Captioner&>(model);
-  const Memory memory = captioner.encode(batch.data, captions_of(batch).lengths);
+  const CaptionBatch& captions = captions_of(batch);
+  const Memory memory = captioner.encode(batch.data, captions.lengths);
   if (!model.is_training()) {
     return {{"words",
              beam_search(captioner, memory, {.beam = config_.eval.beam_size, .max_words = config_.sets.max_words})}};
   }
   if (is_self_critical()) return run_self_critical(captioner, memory, batch);
-  const at::Tensor targets = batch.target.select(1, 1).flatten(0, 1);
-  const std::int64_t longest = targets.ge(0).sum(1).max().item<std::int64_t>();
-  const at::Tensor inputs = batch.target.select(1, 0).flatten(0, 1).narrow(1, 0, longest);
+  const at::Tensor inputs = batch.target.select(1, 0).flatten(0, 1).narrow(1, 0, captions.words);
   const double own_words = config_.scheduled_sampling_at(now_.epoch);
   return {{"logits", captioner.logits(repeated(memory, batch.target.size(2)), inputs, own_words)}};
 }
@@ -237,6 +239,13 @@ std::vector<LossTerm> CaptioningTask::loss_terms(const Outputs& outputs, const B
   }
   const at::Tensor targets = batch.target.select(1, 1).flatten(0, 1).narrow(1, 0, logits.size(1));
   return {{"cross_entropy", word_loss(logits, targets, config_.loss.label_smoothing)}};
+}
+
+std::optional<std::string> CaptioningTask::recording_key(const Batch& batch) const {
+  const CaptionBatch& captions = captions_of(batch);
+  const bool draws = is_self_critical() || config_.scheduled_sampling_at(now_.epoch) > 0;
+  if (draws || !captions.lengths.empty()) return std::nullopt;
+  return fmt::format("{} words", captions.words);
 }
 
 std::unique_ptr<Tally> CaptioningTask::make_tally() const {

@@ -39,6 +39,9 @@ class CaptioningTask final : public Task {
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] bool is_recordable() const override { return true; }
+  /// The first stage alone, where the model sees people's words: what it draws itself is chosen by the host.
+  [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;
 

@@ -149,7 +149,10 @@ std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Mo
 
 Outputs DetectionTask::run(torch::nn::Module& model, const Batch& batch) {
   auto& detector = dynamic_cast<DetectionNetwork&>(model);
-  return detector.forward(batch.data, model.is_training() ? &targets_of(batch) : nullptr);
+  if (!model.is_training()) return detector.forward(batch.data, nullptr);
+  if (!layers_.are_of(model)) layers_ = LayersAtOnce(model);
+  const LayersAtOnce::Scope scope(layers_);
+  return detector.forward(batch.data, &targets_of(batch));
 }
 
 std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Batch& batch) {

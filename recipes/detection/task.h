@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "detection/config.h"
+#include "detection/model/layers_at_once.h"
 #include "lockstep/train/recipe.h"
 #include "lockstep/train/task.h"
 
@@ -50,6 +51,7 @@ class DetectionTask final : public Task {
   std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
   std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
   std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label there
+  LayersAtOnce layers_;                             ///< of the network that trains
 };
 
 [[nodiscard]] std::unique_ptr<Recipe> make_recipe();

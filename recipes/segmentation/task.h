@@ -33,6 +33,7 @@ class SegmentationTask final : public Task {
   /// settings eval.* say; outside of it 255.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] bool is_recordable() const override { return true; }
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   /// "res50_ASPP_lorm, stride 8, learns from scribbles (segmentation, 0.5 pseudo, lorm)": losses with their weights.
   [[nodiscard]] std::string model_name() const override;

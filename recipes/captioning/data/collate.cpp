@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <any>
@@ -35,6 +36,12 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*part)
   return at::stack(rows);
 }
 
+/// How many columns of [B, 2, S, T] the longest caption takes, its end included. Counted here, where the target is in
+/// the host's memory.
+std::int64_t longest_of(const at::Tensor& target) {
+  return target.select(1, 1).ge(0).sum(2).max().item<std::int64_t>();
+}
+
 Batch caption_batch(const std::vector<Sample>& samples) {
   Batch batch;
   CaptionBatch extra;
@@ -43,7 +50,10 @@ Batch caption_batch(const std::vector<Sample>& samples) {
   }
   const bool features = samples.front().data.dim() == 2;
   batch.data = features ? padded_features(samples, extra.lengths) : stacked(samples, &Sample::data);
-  if (samples.front().target.defined()) batch.target = stacked(samples, &Sample::target);
+  if (samples.front().target.defined()) {
+    batch.target = stacked(samples, &Sample::target);
+    extra.words = longest_of(batch.target);
+  }
   batch.extra = std::move(extra);
   return batch;
 }

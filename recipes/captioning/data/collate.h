@@ -14,6 +14,7 @@ namespace lockstep::captioning {
 /// Batch::extra.
 struct CaptionBatch {
   std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for pictures
+  std::int64_t words = 0;             ///< columns of the target in which a caption has a word; 0 without a target
   std::vector<std::shared_ptr<const ImageCaptions>> images;
 };
 

@@ -92,7 +92,7 @@ at::Tensor mask_of(const at::Tensor& rows, const std::vector<std::int64_t>& leng
   }
   if (std::all_of(lengths.begin(), lengths.end(), [&](std::int64_t length) { return length == most; })) return {};
   const at::Tensor counts = at::tensor(lengths, at::kLong).unsqueeze(1);
-  return (at::arange(most, at::kLong) < counts).to(rows.device());
+  return (at::arange(most, at::kLong) < counts).to(rows.device(), at::kBool, /*non_blocking=*/true);
 }
 
 }  // namespace

@@ -103,10 +103,21 @@ at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask) {
   return (x_BLC * there).sum(1) / there.sum(1);
 }
 
+namespace {
+
+/// One column of each row by its share. On a device by the numbers that libtorch's multinomial draws, which waits for
+/// its checks there: exponential ones, the shares' races.
+at::Tensor drawn_by(const at::Tensor& shares) {
+  if (shares.is_cpu()) return at::multinomial(shares, 1);
+  return shares.div(at::empty_like(shares).exponential_()).argmax(-1, /*keepdim=*/true);
+}
+
+}  // namespace
+
 at::Tensor partly_drawn(const at::Tensor& words, const at::Tensor& logits, double probability) {
   const at::NoGradGuard guard;
   const at::Tensor shares = at::softmax(logits.to(at::kFloat), -1).flatten(0, -2);
-  const at::Tensor drawn = at::multinomial(at::nan_to_num(shares, /*nan=*/1.0), 1).view(words.sizes());
+  const at::Tensor drawn = drawn_by(at::nan_to_num(shares, /*nan=*/1.0)).view(words.sizes());
   const at::Tensor coins = at::rand(words.sizes(), words.options().dtype(at::kFloat));
   return at::where(coins < probability, drawn, words);
 }

@@ -14,30 +14,56 @@ namespace lockstep::captioning {
 namespace {
 
 /// The rows that count: their log-probabilities [M, V] and their words [M].
-struct Counted {
-  at::Tensor log_probs;
-  at::Tensor words;
+class Counted {
+ public:
+  Counted(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
+    if (!logits.is_cpu()) {
+      take_all(logits, words, counts);
+      return;
+    }
+    rows_ = at::nonzero(counts.flatten()).flatten();
+    if (rows_.numel() == 0) throw UsageError("no word of the batch counts: every target is -1");
+    log_probs_ = at::log_softmax(logits.flatten(0, 1).index_select(0, rows_).to(at::kFloat), -1);
+    words_ = words.flatten().index_select(0, rows_);
+  }
+
+  [[nodiscard]] const at::Tensor& log_probs() const { return log_probs_; }
+  [[nodiscard]] at::Tensor of_words() const { return log_probs_.gather(1, words_.unsqueeze(1)).squeeze(1); }
+  /// The same rows of a tensor [N, T].
+  [[nodiscard]] at::Tensor of(const at::Tensor& values) const {
+    return rows_.defined() ? values.flatten().index_select(0, rows_) : values.flatten();
+  }
+  /// Over the rows that count.
+  [[nodiscard]] at::Tensor mean(const at::Tensor& by_row) const {
+    return rows_.defined() ? by_row.mean() : by_row.masked_fill(left_out_, 0).sum() / count_;
+  }
+
+ private:
+  /// On a device the number of rows that count would have to be waited for: all are computed, and mean() leaves out.
+  void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
+    log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
+    words_ = words.flatten().clamp_min(0);
+    left_out_ = counts.flatten().logical_not();
+    count_ = counts.sum();
+  }
+
+  at::Tensor log_probs_;
+  at::Tensor words_;
+  at::Tensor rows_;  ///< undefined: all of them
+  at::Tensor left_out_;
+  at::Tensor count_;
 };
-
-Counted counted(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
-  const at::Tensor rows = at::nonzero(counts.flatten()).flatten();
-  if (rows.numel() == 0) throw UsageError("no word of the batch counts: every target is -1");
-  const at::Tensor picked = logits.flatten(0, 1).index_select(0, rows);
-  return {at::log_softmax(picked.to(at::kFloat), -1), words.flatten().index_select(0, rows)};
-}
-
-at::Tensor of_words(const Counted& rows) { return rows.log_probs.gather(1, rows.words.unsqueeze(1)).squeeze(1); }
 
 }  // namespace
 
 at::Tensor word_loss(const at::Tensor& logits, const at::Tensor& targets, double smoothing) {
-  const Counted rows = counted(logits, targets, targets.ge(0));
-  const at::Tensor of_target = of_words(rows);
-  if (smoothing <= 0) return -of_target.mean();
+  const Counted rows(logits, targets, targets.ge(0));
+  const at::Tensor of_target = rows.of_words();
+  if (smoothing <= 0) return -rows.mean(of_target);
   const double rest = smoothing / static_cast<double>(logits.size(-1) - 1);
   const double entropy = (1 - smoothing) * std::log(1 - smoothing) + smoothing * std::log(rest);
-  const at::Tensor of_others = rows.log_probs.sum(1) - of_target;
-  return entropy - ((1 - smoothing) * of_target + rest * of_others).mean();
+  const at::Tensor of_others = rows.log_probs().sum(1) - of_target;
+  return entropy - rows.mean((1 - smoothing) * of_target + rest * of_others);
 }
 
 at::Tensor mean_of_others(const at::Tensor& rewards) {
@@ -47,9 +73,9 @@ at::Tensor mean_of_others(const at::Tensor& rewards) {
 }
 
 at::Tensor self_critical_loss(const at::Tensor& logits, const SampledCaptions& samples) {
-  const Counted rows = counted(logits, samples.words, samples.chosen);
-  const at::Tensor weight = samples.advantage.unsqueeze(1).expand_as(samples.words).masked_select(samples.chosen);
-  const at::Tensor policy = -(of_words(rows) * weight).mean();
+  const Counted rows(logits, samples.words, samples.chosen);
+  const at::Tensor weight = rows.of(samples.advantage.unsqueeze(1).expand_as(samples.words));
+  const at::Tensor policy = -rows.mean(rows.of_words() * weight);
   return policy - policy.detach() - samples.reward.mean();
 }
 

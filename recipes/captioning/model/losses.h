@@ -13,7 +13,8 @@ namespace lockstep::captioning {
 /// gives the target 1 - smoothing and every other word an equal part of the rest, which is 0 at its best.
 ///
 /// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 where nothing counts; to a float32 scalar.
-/// Throws: UsageError where no target counts.
+/// On a device the host does not wait: rows that do not count are computed too, and left out of the mean.
+/// Throws: UsageError where no target counts; on a device the loss is then not a number.
 /// Source: Szegedy et al., Rethinking the Inception Architecture, 2016, section 7, as the origin has it: the rest is
 ///         spread over V - 1 words.
 [[nodiscard]] at::Tensor word_loss(const at::Tensor& logits, const at::Tensor& targets, double smoothing);

@@ -2,14 +2,18 @@
 #include "captioning/model/search.h"
 
 #include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -21,6 +25,31 @@ namespace {
 // A number below 1 times this and a sum stays below the sum when it is rounded.
 constexpr double kBelowOne = 1 - 0x1p-52;
 
+/// Whether every caption has ended. A device is asked without a wait, so that it may answer a few words late: what is
+/// said after the end is 0 in any case.
+class EndOfAll {
+ public:
+  bool reached(const at::Tensor& ended) {
+    if (ended.is_cpu()) return ended.all().item<bool>();
+    if (copied_ && !copied_->query()) return false;
+    if (copied_ && answer_.item<bool>()) return true;
+    ask(ended);
+    return false;
+  }
+
+ private:
+  void ask(const at::Tensor& ended) {
+    answer_ = at::empty({}, at::TensorOptions().dtype(at::kBool).pinned_memory(true));
+    answer_.copy_(ended.all(), /*non_blocking=*/true);
+    const c10::Device device = ended.device();
+    copied_.emplace(device.type());
+    copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+
+  at::Tensor answer_;
+  std::optional<c10::Event> copied_;
+};
+
 /// Says one word after another until every caption has ended: `choose(log-probabilities, which word)` gives int64 [N].
 template <class Choose>
 at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
@@ -29,11 +58,12 @@ at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
   const at::Tensor words = at::zeros({speaker.rows, max_words + 1}, ids);
   at::Tensor now = at::zeros({speaker.rows}, ids);
   at::Tensor ended = at::zeros({speaker.rows}, ids.dtype(at::kBool));
+  EndOfAll end;
   for (std::int64_t i = 0; i < max_words; ++i) {
     now = choose(speaker.step(now), i).masked_fill(ended, 0);
     words.select(1, i).copy_(now);
     ended = ended.logical_or(now.eq(0));
-    if (i + 1 < max_words && ended.all().item<bool>()) break;
+    if (i + 1 < max_words && end.reached(ended)) break;
   }
   return words;
 }

@@ -204,9 +204,8 @@ Decoder::Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
 }
 
 void Decoder::prepend(Queries& queries, const Denoising& denoising) {
-  const at::Device device = queries.content.device();
-  const at::Tensor content = denoising_class_embed_->forward(denoising.labels.to(device));
-  const at::Tensor boxes = off_the_ends(denoising.boxes.to(device, queries.boxes.scalar_type()));
+  const at::Tensor content = denoising_class_embed_->forward(denoising.labels);
+  const at::Tensor boxes = off_the_ends(denoising.boxes.to(queries.boxes.scalar_type()));
   queries.content = at::cat({content.to(queries.content.scalar_type()), queries.content}, 1);
   queries.boxes = at::cat({boxes, queries.boxes}, 1);
 }
@@ -214,7 +213,8 @@ void Decoder::prepend(Queries& queries, const Denoising& denoising) {
 Decoder::Refined Decoder::refine(const Queries& queries, const Memory& memory, const at::Tensor& mask) {
   constexpr double kFarthest = 10;
   const auto last = static_cast<std::size_t>(is_training() ? options_.layers - 1 : options_.last_layer());
-  const at::Tensor bins = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
+  // The move waits for the device, and is needed once.
+  bins_ = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
   Refined refined;
   at::Tensor content = queries.content;
   at::Tensor content_before;
@@ -231,7 +231,7 @@ Decoder::Refined Decoder::refine(const Queries& queries, const Memory& memory, c
     const at::Tensor change =
         at_least_float(dec_bbox_head_[i]->forward(content_before.defined() ? content + content_before : content));
     corners = corners.defined() ? corners + change : change;
-    const at::Tensor found = moved(refined.refs, expected_distances(corners, bins), options_.reg_scale);
+    const at::Tensor found = moved(refined.refs, expected_distances(corners, bins_), options_.reg_scale);
     if (is_training() || i == last) {
       refined.logits.push_back(lqe_[i]->forward(at_least_float(dec_score_head_[i]->forward(content)), corners));
       refined.boxes.push_back(found);
@@ -247,15 +247,20 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
   Outputs outputs;
   const Memory memory = flattened(scales);
   Queries queries = choose(memory, outputs);
-  if (denoising != nullptr) prepend(queries, *denoising);
-  const at::Device device = memory.tokens.device();
-  const at::Tensor mask = denoising == nullptr ? at::Tensor() : denoising->mask.to(device, memory.tokens.scalar_type());
+  at::Tensor mask;
+  if (denoising != nullptr) {
+    const Denoising there = on_device(*denoising, memory.tokens.device());
+    prepend(queries, there);
+    mask = there.mask.to(memory.tokens.scalar_type());
+  }
   const Refined refined = refine(queries, memory, mask);
   const std::int64_t slots = denoising == nullptr ? 0 : denoising->labels.size(1);
   // The slots of denoising come first; they are in the dimension before the last.
   const auto put = [&](const std::string& name, const at::Tensor& all) {
-    outputs[name] = all.narrow(-2, slots, options_.queries);
-    if (denoising != nullptr) outputs["dn_" + name] = all.narrow(-2, 0, slots);
+    // Both parts: the gradient of one alone would be a whole of zeros.
+    const std::vector<at::Tensor> parts = all.split_with_sizes({slots, options_.queries}, -2);
+    outputs[name] = parts[1];
+    if (denoising != nullptr) outputs["dn_" + name] = parts[0];
   };
   put("logits", at::stack(refined.logits));
   put("boxes", at::stack(refined.boxes));
@@ -267,7 +272,7 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
   }
   if (denoising != nullptr) {
     outputs["dn_index"] = denoising->index;
-    outputs["dn_weight"] = denoising->weight.to(device);
+    outputs["dn_weight"] = denoising->weight;
   }
   return outputs;
 }

@@ -135,8 +135,10 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   const at::Tensor values =
       at::linear(x_BNH, in_proj_weight_.narrow(0, 2 * hidden, hidden), in_proj_bias_.narrow(0, 2 * hidden, hidden));
   const double scale = 1 / std::sqrt(static_cast<double>(hidden / heads_));
-  const at::Tensor query = heads_first(query_key.select(2, 0)) * scale;
-  const at::Tensor key = heads_first(query_key.select(2, 1));
+  // Both at once: the gradient of one alone would be a whole of zeros.
+  const std::vector<at::Tensor> both = query_key.unbind(2);
+  const at::Tensor query = heads_first(both[0]) * scale;
+  const at::Tensor key = heads_first(both[1]);
   const at::Tensor value = heads_first(values.view({batch, count, heads_, -1}));
   at::Tensor scores = at::matmul(query, key.transpose(1, 2));
   if (mask.defined()) {

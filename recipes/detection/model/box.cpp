@@ -22,9 +22,12 @@ at::Tensor last_two(const at::Tensor& boxes) { return boxes.narrow(-1, 2, 2); }
 
 /// Width times height, neither below 0.
 at::Tensor area(const at::Tensor& sides) {
-  const at::Tensor positive = sides.clamp_min(0);
-  return positive.select(-1, 0) * positive.select(-1, 1);
+  const std::vector<at::Tensor> positive = sides.clamp_min(0).unbind(-1);
+  return positive[0] * positive[1];
 }
+
+/// First two and last two at once: the gradient of one part alone would be a whole of zeros.
+std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace
 
@@ -43,10 +46,12 @@ at::Tensor inverse_sigmoid(const at::Tensor& p, double eps) {
 Overlap overlap(const at::Tensor& a, const at::Tensor& b) {
   // Far below the area of a pixel; it keeps the quotient of two empty boxes finite.
   constexpr double kLeast = 1e-9;
-  const at::Tensor common = area(at::minimum(last_two(a), last_two(b)) - at::maximum(first_two(a), first_two(b)));
-  const at::Tensor joined = area(last_two(a) - first_two(a)) + area(last_two(b) - first_two(b)) - common;
+  const std::vector<at::Tensor> mine = halves(a);
+  const std::vector<at::Tensor> other = halves(b);
+  const at::Tensor common = area(at::minimum(mine[1], other[1]) - at::maximum(mine[0], other[0]));
+  const at::Tensor joined = area(mine[1] - mine[0]) + area(other[1] - other[0]) - common;
   const at::Tensor iou = common / joined.clamp_min(kLeast);
-  const at::Tensor around = area(at::maximum(last_two(a), last_two(b)) - at::minimum(first_two(a), first_two(b)));
+  const at::Tensor around = area(at::maximum(mine[1], other[1]) - at::minimum(mine[0], other[0]));
   return {.iou = iou, .giou = iou - (around - joined) / around.clamp_min(kLeast)};
 }
 
@@ -72,8 +77,9 @@ at::Tensor expected_distances(const at::Tensor& logits, const at::Tensor& bins) 
 
 at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale) {
   const at::Tensor unit = last_two(refs) / reg_scale;
-  const at::Tensor low = first_two(refs) - (first_two(distances) + 0.5 * reg_scale) * unit;
-  const at::Tensor high = first_two(refs) + (last_two(distances) + 0.5 * reg_scale) * unit;
+  const std::vector<at::Tensor> parts = halves(distances);
+  const at::Tensor low = first_two(refs) - (parts[0] + 0.5 * reg_scale) * unit;
+  const at::Tensor high = first_two(refs) + (parts[1] + 0.5 * reg_scale) * unit;
   return at::cat({(low + high) * 0.5, high - low}, -1);
 }
 

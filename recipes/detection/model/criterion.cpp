@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/model/criterion.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -11,48 +10,39 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <numeric>
+#include <optional>
 
 #include "detection/model/box.h"
 #include "detection/model/dense.h"
 #include "detection/model/losses.h"
+#include "detection/model/rows.h"
+#include "detection/model/sent.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {
 namespace {
 
+/// How the ddf of a family weights the mean over its matched predictions and that over the others.
+struct Balance {
+  double matched = 0;  ///< root of a count
+  double others = 0;
+};
+
 /// Sets of predictions of the same shape: the decoder's layers first, then those that have boxes without distributions.
 struct Family {
   std::vector<std::string> suffixes;  ///< suffixes of the sets' terms
-  std::int64_t layers = 0;
-  at::Tensor logits;   ///< [S, B, Q, C]
-  at::Tensor boxes;    ///< [S, B, Q, 4]
-  at::Tensor corners;  ///< [L, B, Q, 4 R]
-  at::Tensor refs;     ///< [B, Q, 4]
-  at::Tensor weight;   ///< [B, Q], or undefined: all 1
+  at::Tensor logits;                  ///< [S, B, Q, C]
+  at::Tensor boxes;                   ///< [S, B, Q, 4]
+  at::Tensor corners;                 ///< [L, B, Q, 4 R]
+  at::Tensor refs;                    ///< [B, Q, 4]
+  FamilyPairs pairs;
+  float class_divisor = 1;
+  float box_divisor = 1;
+  std::optional<Balance> balance = std::nullopt;  ///< none: by its own counts
 
-  [[nodiscard]] std::int64_t sets() const { return logits.size(0); }
-  [[nodiscard]] std::int64_t queries() const { return logits.size(2); }
-  [[nodiscard]] std::int64_t images() const { return logits.size(1); }
-};
-
-/// The matched predictions of a family, by set.
-struct Rows {
-  at::Tensor set;              ///< [M]
-  at::Tensor flat;             ///< [M]: among all sets' predictions
-  at::Tensor within;           ///< [M]: among one set's
-  at::Tensor labels;           ///< [M]
-  at::Tensor boxes;            ///< [M, 4]
-  std::int64_t of_layers = 0;  ///< how many belong to decoder layers: they come first
-
-  [[nodiscard]] Rows first(std::int64_t count) const {
-    return {.set = set.narrow(0, 0, count),
-            .flat = flat.narrow(0, 0, count),
-            .within = within.narrow(0, 0, count),
-            .labels = labels.narrow(0, 0, count),
-            .boxes = boxes.narrow(0, 0, count),
-            .of_layers = std::min(count, of_layers)};
-  }
+  [[nodiscard]] std::int64_t layers() const { return pairs.layers; }
+  [[nodiscard]] std::int64_t sets() const { return pairs.sets; }
 };
 
 at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::string& what) {
@@ -64,202 +54,300 @@ at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::
   return at::cat(parts, 0);
 }
 
+/// Fills the sizes in.
+Family sized(Family family, std::int64_t layers) {
+  family.pairs.layers = layers;
+  family.pairs.sets = family.logits.size(0);
+  family.pairs.images = family.logits.size(1);
+  family.pairs.queries = family.logits.size(2);
+  family.pairs.classes = family.logits.size(3);
+  return family;
+}
+
 Family dense_family(const Outputs& outputs) {
-  return {.suffixes = {"_dense"},
-          .logits = at_least_float(outputs.at("dense_logits")),
-          .boxes = at_least_float(outputs.at("dense_boxes"))};
+  return sized({.suffixes = {"_dense"},
+                .logits = at_least_float(outputs.at("dense_logits")),
+                .boxes = at_least_float(outputs.at("dense_boxes"))},
+               0);
 }
 
 Family family(const Outputs& outputs, const std::string& prefix) {
-  Family all{.layers = outputs.at(prefix + "logits").size(0),
-             .logits = joined(outputs, prefix, "logits"),
-             .boxes = joined(outputs, prefix, "boxes"),
-             .corners = at_least_float(outputs.at(prefix + "corners")),
-             .refs = at_least_float(outputs.at(prefix + "refs"))};
+  const std::int64_t layers = outputs.at(prefix + "logits").size(0);
+  Family all = sized({.suffixes = {},
+                      .logits = joined(outputs, prefix, "logits"),
+                      .boxes = joined(outputs, prefix, "boxes"),
+                      .corners = at_least_float(outputs.at(prefix + "corners")),
+                      .refs = at_least_float(outputs.at(prefix + "refs"))},
+                     layers);
   const bool denoising = !prefix.empty();
-  for (std::int64_t i = 0; i < all.layers; ++i) {
-    const bool last = i + 1 == all.layers;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool last = i + 1 == layers;
     all.suffixes.push_back(denoising ? fmt::format("_dn_{}", i) : last ? "" : fmt::format("_aux_{}", i));
   }
   if (outputs.contains(prefix + "pre_logits")) all.suffixes.push_back(denoising ? "_dn_pre" : "_pre");
   if (outputs.contains(prefix + "enc_logits")) all.suffixes.push_back("_enc_0");
-  if (denoising) all.weight = outputs.at("dn_weight").to(all.logits.scalar_type());
+  if (denoising) all.pairs.weight = outputs.at("dn_weight").to(at::kFloat).contiguous();
   return all;
-}
-
-/// `matches_of(set)` are the pairs of a set.
-template <class MatchesOf>
-Rows rows_of(const Family& family, const PaddedTargets& targets, MatchesOf matches_of) {
-  std::vector<std::int64_t> set_of;
-  std::vector<std::int64_t> within;
-  std::vector<std::int64_t> object;
-  Rows rows;
-  const std::int64_t stride = targets.labels.size(1);
-  for (std::int64_t set = 0; set < family.sets(); ++set) {
-    const Matches& matches = matches_of(static_cast<std::size_t>(set));
-    for (std::size_t image = 0; image < matches.size(); ++image) {
-      for (const Pair& pair : matches[image]) {
-        set_of.push_back(set);
-        within.push_back(static_cast<std::int64_t>(image) * family.queries() + pair.query);
-        object.push_back(static_cast<std::int64_t>(image) * stride + pair.object);
-      }
-    }
-    if (set + 1 == family.layers) rows.of_layers = static_cast<std::int64_t>(set_of.size());
-  }
-  const at::Device device = family.logits.device();
-  const at::Tensor objects = at::tensor(object, at::kLong).to(device);
-  rows.set = at::tensor(set_of, at::kLong).to(device);
-  rows.within = at::tensor(within, at::kLong).to(device);
-  rows.flat = rows.set * (family.images() * family.queries()) + rows.within;
-  rows.labels = targets.labels.flatten().index_select(0, objects);
-  rows.boxes = targets.boxes.flatten(0, 1).index_select(0, objects);
-  return rows;
 }
 
 /// One set's predictions after another, [S * B * Q, X].
 at::Tensor flat(const at::Tensor& of) { return of.reshape({-1, of.size(-1)}); }
 
-/// How the ddf of a family weights the mean over its matched predictions and that over the others.
-struct Balance {
-  at::Tensor matched;  ///< root of a count
-  at::Tensor others;
+/// The families' tensors side by side along `dim`; those without one are left out.
+at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::*what, std::int64_t dim) {
+  std::vector<at::Tensor> parts;
+  for (const Family& one : families) {
+    if ((one.*what).defined()) parts.push_back(one.*what);
+  }
+  return at::cat(parts, dim);
+}
+
+/// What the ddf of a family needs beside the predictions.
+struct Teaching {
+  at::Tensor matched;  ///< [P, B * Q]
+  at::Tensor others;   ///< [P, B * Q]
+  at::Tensor shares;   ///< [5, P]: for the matched what their sum is divided by and multiplied with, the same for the
+                       ///< others, and what both together are divided by
 };
 
-/// The losses of a family, [S] or as many sets as have the loss.
-class FamilyLoss {
- public:
-  FamilyLoss(const Family& of, const CriterionOptions& options) : family_(of), options_(options) {}
-
-  /// The sum over all predictions of a set.
-  [[nodiscard]] at::Tensor classes(const Rows& rows) const {
-    const at::Tensor quality = at::zeros_like(family_.logits);
-    const at::Tensor positive = at::zeros_like(family_.logits);
-    const at::Tensor at_class = rows.flat * family_.logits.size(3) + rows.labels;
-    quality.view({-1}).index_put_({at_class}, iou_of(rows));
-    positive.view({-1}).index_fill_(0, at_class, 1);
-    at::Tensor loss =
-        class_loss(family_.logits, quality, positive,
-                   {.matchability = options_.classification == "mal", .alpha = options_.alpha, .gamma = options_.gamma})
-            .sum(-1);
-    if (family_.weight.defined()) loss = loss * family_.weight;
-    return loss.sum({1, 2});
-  }
-
-  struct Boxes {
-    at::Tensor bbox;
-    at::Tensor giou;
+at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& balance, at::ScalarType type) {
+  const auto numbers = [&](const auto& number, const std::vector<double>& counts) {
+    std::vector<double> all;
+    for (const double count : counts) all.push_back(number(count));
+    return at::tensor(all, at::kDouble).to(type);
   };
-  [[nodiscard]] Boxes boxes(const Rows& rows) const {
-    const at::Tensor mine = flat(family_.boxes).index_select(0, rows.flat);
-    const at::Tensor giou = overlap_of(mine, rows).giou;
-    return {.bbox = by_set(bbox_loss(mine, rows.boxes), rows, family_.sets()),
-            .giou = by_set(1 - giou, rows, family_.sets())};
-  }
+  const auto at_least_one = [](double count) { return std::max(count, 1.0); };
+  const auto weight = [&](double Balance::*part) {
+    return [&balance, part](double count) { return balance ? (*balance).*part : std::sqrt(count); };
+  };
+  const at::Tensor matched = numbers(weight(&Balance::matched), masks.matched_count);
+  const at::Tensor others = numbers(weight(&Balance::others), masks.other_count);
+  return at::stack({numbers(at_least_one, masks.matched_count), matched, numbers(at_least_one, masks.other_count),
+                    others, (matched + others).clamp_min(1)});
+}
 
-  /// Computes the loss of the decoder's layers.
-  [[nodiscard]] at::Tensor fgl(const Rows& all) const {
-    const Rows rows = all.first(all.of_layers);
-    const std::int64_t reg_max = family_.corners.size(-1) / 4 - 1;
-    const at::Tensor bins = bin_distances({.reg_max = reg_max, .reg_scale = options_.reg_scale, .up = options_.up})
-                                .to(rows.boxes.device(), rows.boxes.scalar_type());
-    const SideBins sides =
-        side_bins(flat(family_.refs).index_select(0, rows.within), rows.boxes, bins, options_.reg_scale);
-    const at::Tensor mine = flat(family_.corners).index_select(0, rows.flat);
-    return by_set(fgl_loss(mine, sides, iou_of(rows)), rows, family_.layers);
-  }
+/// All that the host knows of a batch, on the device.
+struct Known {
+  Rows rows;
+  at::Tensor bins;
+  at::Tensor factors;               ///< of each term
+  at::Tensor divisors;              ///< of each term
+  std::vector<at::Tensor> weights;  ///< [B, Q] of each family; undefined: all 1
+  std::vector<Teaching> teachings;  ///< of the families that have pupils
+};
 
-  /// Computes the loss of the decoder's layers except the last, which teaches the others. A prediction's weight is its
-  /// IoU where it is matched, and else how sure the last layer is of it.
-  [[nodiscard]] at::Tensor ddf(const Rows& all, const Balance& balance) const {
-    const std::int64_t pupils = family_.layers - 1;
-    const std::int64_t count = family_.images() * family_.queries();
-    const Rows rows = all.first((all.set < pupils).sum().item<std::int64_t>());
-    const at::Tensor teacher = family_.corners[pupils];
-    const at::Tensor loss = ddf_loss(family_.corners.narrow(0, 0, pupils), teacher, options_.temperature).flatten(1);
-    const at::Tensor sure = std::get<0>(family_.logits[pupils].detach().sigmoid().max(-1)).flatten();
-    at::Tensor weight = sure.expand({pupils, count}).clone();
-    weight.view({-1}).index_put_({rows.flat}, iou_of(rows));
-    const at::Tensor matched = at::zeros_like(weight);
-    matched.view({-1}).index_fill_(0, rows.flat, 1);
-    at::Tensor there = at::ones_like(weight);
-    if (family_.weight.defined()) there = (family_.weight.flatten() > 0).to(weight.scalar_type()).expand_as(weight);
-    return balanced(loss * weight, matched * there, (1 - matched) * there, balance);
+/// The terms as they lie in one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
+/// pupils, each family by family.
+class Losses {
+ public:
+  Losses(const std::vector<Family>& families, const CriterionOptions& options, const PaddedTargets& targets)
+      : families_(families), options_(options), places_(places_of(pairs())), known_(send(targets)) {}
+
+  std::vector<LossTerm> terms() const {
+    const std::vector<at::Tensor> values = (sums() * known_.factors / known_.divisors).unbind(0);
+    std::vector<LossTerm> terms;
+    for (std::size_t i = 0; i < families_.size(); ++i) {
+      for (std::int64_t set = 0; set < families_[i].sets(); ++set) {
+        for (const auto& [name, at] : terms_of(i, set)) {
+          terms.push_back({.name = name + families_[i].suffixes.at(static_cast<std::size_t>(set)),
+                           .value = values[static_cast<std::size_t>(at)]});
+        }
+      }
+    }
+    return terms;
   }
 
  private:
-  [[nodiscard]] Overlap overlap_of(const at::Tensor& mine, const Rows& rows) const {
-    return overlap(to_corners(mine, options_.as_published), to_corners(rows.boxes));
+  [[nodiscard]] std::vector<FamilyPairs> pairs() const {
+    std::vector<FamilyPairs> all;
+    for (const Family& one : families_) all.push_back(one.pairs);
+    return all;
+  }
+  [[nodiscard]] at::TensorOptions numbers() const { return families_.front().logits.options(); }
+
+  /// The names of a set's terms without its suffix, and where they lie.
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> terms_of(std::size_t family, std::int64_t set) const {
+    const Place& first = places_[family];
+    const std::int64_t sets = places_.back().set;
+    std::vector<std::pair<std::string, std::int64_t>> terms = {{options_.classification, first.set + set},
+                                                               {"bbox", sets + first.set + set},
+                                                               {"giou", 2 * sets + first.set + set}};
+    if (set < families_[family].layers()) terms.emplace_back("fgl", 3 * sets + first.layer + set);
+    // Each family before it has one layer that teaches.
+    const std::int64_t pupil = first.layer - static_cast<std::int64_t>(family) + set;
+    if (set + 1 < families_[family].layers()) terms.emplace_back("ddf", 3 * sets + places_.back().layer + pupil);
+    return terms;
   }
 
-  [[nodiscard]] at::Tensor iou_of(const Rows& rows) const {
-    const at::NoGradGuard guard;
-    return overlap_of(flat(family_.boxes.detach()).index_select(0, rows.flat), rows).iou;
-  }
+  [[nodiscard]] Known send(const PaddedTargets& targets) const;
+  void put_scales(std::vector<double>& factors, std::vector<double>& divisors) const;
+  [[nodiscard]] at::Tensor sums() const;
+  [[nodiscard]] std::vector<at::Tensor> class_sums(const at::Tensor& iou) const;
+  [[nodiscard]] std::vector<at::Tensor> class_losses(const at::Tensor& quality, const at::Tensor& positive) const;
+  [[nodiscard]] at::Tensor fgl(const at::Tensor& corners, const at::Tensor& iou) const;
+  [[nodiscard]] std::vector<at::Tensor> ddf(const at::Tensor& corners, const at::Tensor& iou) const;
 
-  /// [M] to the sums of each set.
-  [[nodiscard]] at::Tensor by_set(const at::Tensor& values, const Rows& rows, std::int64_t sets) const {
-    at::Tensor sums = at::zeros({sets}, values.options());
-    if (family_.weight.defined()) {
-      return sums.index_add(0, rows.set, values * family_.weight.flatten().index_select(0, rows.within));
-    }
-    return sums.index_add(0, rows.set, values);
-  }
-
-  /// Mean over matched and mean over other predictions, by `balance`, else by the roots of how many there are, so that
-  /// the many others do not drown the few.
-  [[nodiscard]] static at::Tensor balanced(const at::Tensor& loss, const at::Tensor& matched, const at::Tensor& others,
-                                           const Balance& balance) {
-    const at::Tensor matched_count = matched.sum(1);
-    const at::Tensor other_count = others.sum(1);
-    const at::Tensor matched_mean = (loss * matched).sum(1) / matched_count.clamp_min(1);
-    const at::Tensor other_mean = (loss * others).sum(1) / other_count.clamp_min(1);
-    const bool given = balance.matched.defined();
-    const at::Tensor a = given ? balance.matched : matched_count.sqrt();
-    const at::Tensor b = given ? balance.others : other_count.sqrt();
-    return (matched_mean * a + other_mean * b) / (a + b).clamp_min(1);
-  }
-
-  const Family& family_;
+  const std::vector<Family>& families_;
   const CriterionOptions& options_;
+  std::vector<Place> places_;
+  Known known_;
 };
 
-/// What sums over rows are divided by, and how means are weighted.
-struct Divisors {
-  at::Tensor classes;
-  at::Tensor boxes;
-  Balance balance = {};
-};
-
-std::vector<LossTerm> terms_of(const Family& family, const CriterionOptions& options, const Rows& for_class,
-                               const Rows& for_box, const Divisors& by) {
-  std::vector<LossTerm> terms;
-  const FamilyLoss loss(family, options);
-  const std::int64_t reg_max = family.corners.size(-1) / 4 - 1;
-  const at::Tensor bins =
-      bin_distances({.reg_max = reg_max, .reg_scale = options.reg_scale, .up = options.up}).to(family.logits.device());
-  const FamilyLoss::Boxes boxes = loss.boxes(for_box);
-  std::vector<std::pair<const char*, std::vector<at::Tensor>>> kinds;
-  const auto add = [&](const char* name, const at::Tensor& values) { kinds.emplace_back(name, values.unbind(0)); };
-  add(options.classification.c_str(), loss.classes(for_class) * options.class_weight / by.classes);
-  add("bbox", boxes.bbox * options.bbox_weight / by.boxes);
-  add("giou", boxes.giou * options.giou_weight / by.boxes);
-  if (family.layers > 0) add("fgl", loss.fgl(for_box) * options.fgl_weight / by.boxes);
-  if (family.layers > 1) add("ddf", loss.ddf(for_box, by.balance) * options.ddf_weight);
-  for (std::size_t set = 0; set < family.suffixes.size(); ++set) {
-    for (const auto& [name, values] : kinds) {
-      if (set < values.size()) terms.push_back({.name = name + family.suffixes[set], .value = values[set]});
-    }
-  }
-  return terms;
+/// Of each term, in the order of sums().
+void Losses::put_scales(std::vector<double>& factors, std::vector<double>& divisors) const {
+  const auto put = [&](double factor, double divisor, std::int64_t times) {
+    factors.insert(factors.end(), static_cast<std::size_t>(times), factor);
+    divisors.insert(divisors.end(), static_cast<std::size_t>(times), divisor);
+  };
+  for (const Family& one : families_) put(options_.class_weight, one.class_divisor, one.sets());
+  for (const Family& one : families_) put(options_.bbox_weight, one.box_divisor, one.sets());
+  for (const Family& one : families_) put(options_.giou_weight, one.box_divisor, one.sets());
+  for (const Family& one : families_) put(options_.fgl_weight, one.box_divisor, one.layers());
+  for (const Family& one : families_) put(options_.ddf_weight, 1, std::max<std::int64_t>(one.layers() - 1, 0));
 }
 
-void append(std::vector<LossTerm>& terms, std::vector<LossTerm> more) {
-  terms.insert(terms.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+Known Losses::send(const PaddedTargets& targets) const {
+  const at::ScalarType type = families_.front().logits.scalar_type();
+  Known known{.rows = rows_of(pairs(), targets)};
+  Rows& rows = known.rows;
+  std::vector<double> factors;
+  std::vector<double> divisors;
+  put_scales(factors, divisors);
+  const auto reg_max = families_.front().corners.size(-1) / 4 - 1;
+  std::vector<at::Tensor> host = {
+      rows.box,
+      rows.logit,
+      rows.corner,
+      rows.ref,
+      rows.sum,
+      rows.object.to(type),
+      rows.weight.to(type),
+      bin_distances({.reg_max = reg_max, .reg_scale = options_.reg_scale, .up = options_.up}).to(type),
+      at::tensor(factors, at::kDouble).to(type),
+      at::tensor(divisors, at::kDouble).to(type)};
+  for (const Family& one : families_) {
+    if (one.pairs.weight.defined()) host.push_back(one.pairs.weight.to(type));
+    if (one.layers() < 2) continue;
+    const TeachingMasks masks = teaching_masks(one.pairs);
+    host.insert(host.end(), {masks.matched.to(type), masks.others.to(type), shares_of(masks, one.balance, type)});
+  }
+  const std::vector<at::Tensor> there = sent(host, families_.front().logits.device());
+  auto next = there.begin();
+  for (at::Tensor* one : {&rows.box, &rows.logit, &rows.corner, &rows.ref, &rows.sum, &rows.object, &rows.weight,
+                          &known.bins, &known.factors, &known.divisors}) {
+    *one = *next++;
+  }
+  for (const Family& one : families_) {
+    known.weights.push_back(one.pairs.weight.defined() ? *next++ : at::Tensor());
+    if (one.layers() < 2) continue;
+    Teaching teaching;
+    for (at::Tensor* part : {&teaching.matched, &teaching.others, &teaching.shares}) *part = *next++;
+    known.teachings.push_back(teaching);
+  }
+  return known;
+}
+
+at::Tensor Losses::sums() const {
+  const Rows& rows = known_.rows;
+  std::vector<at::Tensor> all_boxes;
+  for (const Family& one : families_) all_boxes.push_back(flat(one.boxes));
+  const at::Tensor boxes = at::cat(all_boxes);
+  const at::Tensor mine = boxes.index_select(0, rows.box);
+  const Overlap both = overlap(to_corners(mine, options_.as_published), to_corners(rows.object));
+  const at::Tensor iou = both.iou.detach();
+  const at::Tensor corners = side_by_side(families_, &Family::corners, 2);
+  const at::Tensor values = at::cat({bbox_loss(mine, rows.object), 1 - both.giou, fgl(corners, iou)});
+  std::vector<at::Tensor> all = class_sums(iou);
+  all.push_back(at::zeros({2 * places_.back().set + places_.back().layer}, values.options())
+                    .index_add(0, rows.sum, values * rows.weight));
+  for (const at::Tensor& one : ddf(corners, iou)) all.push_back(one);
+  return at::cat(all);
+}
+
+/// The sum over all predictions of a set, of each family.
+std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
+  const Rows& rows = known_.rows;
+  // One more than there are, for pairs that classes do not learn from.
+  const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
+  const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
+  quality.index_put_({rows.logit}, iou);
+  positive.index_fill_(0, rows.logit, 1);
+  const std::vector<at::Tensor> losses = class_losses(quality, positive);
+  std::vector<at::Tensor> sums;
+  for (std::size_t i = 0; i < families_.size(); ++i) {
+    at::Tensor loss = losses[i].sum(-1);
+    if (known_.weights[i].defined()) loss = loss * known_.weights[i];
+    sums.push_back(loss.sum({1, 2}));
+  }
+  return sums;
+}
+
+/// The loss of each logit, by family. `quality` and `positive` are those of all families, and a number more.
+std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at::Tensor& positive) const {
+  const ClassLossOptions options{
+      .matchability = options_.classification == "mal", .alpha = options_.alpha, .gamma = options_.gamma};
+  const auto part = [&](const at::Tensor& of, std::size_t i) {
+    const at::Tensor& logits = families_[i].logits;
+    return of.narrow(0, places_[i].logit, logits.numel()).view(logits.sizes());
+  };
+  std::vector<at::Tensor> losses;
+  if (quality.is_cpu()) {
+    // Powers have other bits in other places of the processor's vectors: each family begins one.
+    for (std::size_t i = 0; i < families_.size(); ++i) {
+      losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
+    }
+    return losses;
+  }
+  std::vector<at::Tensor> flat_logits;
+  for (const Family& one : families_) flat_logits.push_back(one.logits.flatten());
+  const at::Tensor logits = at::cat(flat_logits);
+  const std::int64_t count = logits.numel();
+  const at::Tensor all = class_loss(logits, quality.narrow(0, 0, count), positive.narrow(0, 0, count), options);
+  std::vector<std::int64_t> counts;
+  for (const Family& one : families_) counts.push_back(one.logits.numel());
+  const std::vector<at::Tensor> parts = all.split_with_sizes(counts);
+  for (std::size_t i = 0; i < families_.size(); ++i) losses.push_back(parts[i].view(families_[i].logits.sizes()));
+  return losses;
+}
+
+/// The loss of each row of the decoder's layers.
+at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
+  const Rows& rows = known_.rows;
+  const at::Tensor refs = flat(side_by_side(families_, &Family::refs, 1)).index_select(0, rows.ref);
+  const SideBins sides = side_bins(refs, rows.object.narrow(0, 0, rows.layers), known_.bins, options_.reg_scale);
+  return fgl_loss(flat(corners).index_select(0, rows.corner), sides, iou.narrow(0, 0, rows.layers));
+}
+
+/// The loss of the decoder's layers except the last, which teaches the others. A prediction's weight is its IoU where
+/// it is matched, and else how sure the last layer is of it. The mean over matched and the mean over other predictions
+/// count by the balance, else by the roots of how many there are, so that the many others do not drown the few.
+std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
+  const Rows& rows = known_.rows;
+  const std::int64_t pupils = corners.size(0) - 1;
+  if (pupils == 0) return {};
+  const at::Tensor loss = ddf_loss(corners.narrow(0, 0, pupils), corners[pupils], options_.temperature);
+  std::vector<at::Tensor> sure;
+  for (const Family& one : families_) {
+    if (one.layers() > 0) sure.push_back(std::get<0>(one.logits[pupils].detach().sigmoid().max(-1)));
+  }
+  const at::Tensor weight = at::cat(sure, 1).expand(loss.sizes()).contiguous();
+  weight.view({-1}).index_put_({rows.corner.narrow(0, 0, rows.pupils)}, iou.narrow(0, 0, rows.pupils));
+  const at::Tensor weighted = loss * weight;
+  std::vector<at::Tensor> all;
+  for (std::size_t i = 0; i < known_.teachings.size(); ++i) {
+    const Teaching& by = known_.teachings[i];
+    const at::Tensor mine =
+        weighted.narrow(2, places_[i].query, families_[i].pairs.queries).reshape(by.matched.sizes());
+    const at::Tensor matched_mean = (mine * by.matched).sum(1) / by.shares[0];
+    const at::Tensor other_mean = (mine * by.others).sum(1) / by.shares[2];
+    all.push_back((matched_mean * by.shares[1] + other_mean * by.shares[3]) / by.shares[4]);
+  }
+  return all;
 }
 
 /// What the slots of denoising are to rebuild is known.
 Matches denoising_matches(const at::Tensor& index_BD) {
-  const at::Tensor index = index_BD.cpu().contiguous();
+  const at::Tensor index = index_BD.contiguous();
   Matches matches(static_cast<std::size_t>(index.size(0)));
   const auto* objects = index.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < index.numel(); ++i) {
@@ -276,10 +364,9 @@ std::int64_t pair_count(const Matches& matches) {
 }
 
 Balance balance_of(const Matches& united, const Family& queries) {
-  const double matched = static_cast<double>(pair_count(united));
-  const double others = static_cast<double>(queries.images() * queries.queries()) - matched;
-  const at::Tensor roots = at::tensor({std::sqrt(matched), std::sqrt(others)}, queries.logits.options());
-  return {.matched = roots[0], .others = roots[1]};
+  const auto matched = static_cast<double>(pair_count(united));
+  const double others = static_cast<double>(queries.pairs.images * queries.pairs.queries) - matched;
+  return {.matched = std::sqrt(matched), .others = std::sqrt(others)};
 }
 
 void check(const CriterionOptions& options) {
@@ -287,13 +374,20 @@ void check(const CriterionOptions& options) {
   throw UsageError(fmt::format("the classification loss is '{}'; valid are mal and vfl", options.classification));
 }
 
+/// How many objects the slots of denoising rebuild, each counted by its weight.
+float rebuilt_of(const Outputs& outputs) {
+  if (!outputs.contains("dn_logits")) return 0;
+  const at::Tensor sum = (outputs.at("dn_weight") * (outputs.at("dn_index") >= 0)).sum().to(at::kFloat);
+  return *sum.data_ptr<float>();
+}
+
 /// Means over the replicas, at least 1: boxes, united pairs, boxes of denoising, positions of dense supervision.
-std::vector<at::Tensor> mean_counts(std::vector<float> counts, const at::Device& device, const Reduce& reduce) {
+std::vector<float> mean_counts(std::vector<float> counts, const Reduce& reduce) {
   counts.push_back(1);
   const at::Tensor all = at::tensor(counts);
   if (reduce) reduce(all);
-  const at::Tensor means = (all / all[-1]).clamp_min(1).to(device);
-  return means.unbind(0);
+  const at::Tensor means = (all / all[-1]).clamp_min(1);
+  return {means.data_ptr<float>(), means.data_ptr<float>() + means.numel()};
 }
 
 }  // namespace
@@ -301,43 +395,45 @@ std::vector<at::Tensor> mean_counts(std::vector<float> counts, const at::Device&
 std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, const CriterionOptions& options,
                                 const Reduce& reduce) {
   check(options);
-  const Family queries = family(outputs, "");
-  const at::Device device = queries.logits.device();
-  PaddedTargets padded = pad(targets, queries.logits.size(3), device);
-  padded.boxes = padded.boxes.to(queries.boxes.scalar_type());
-  std::vector<std::string> names = queries.suffixes;
+  std::vector<Family> families = {family(outputs, "")};
+  PaddedTargets padded = pad(targets, families[0].pairs.classes, families[0].logits.device());
+  padded.boxes = padded.boxes.to(families[0].boxes.scalar_type());
+  std::vector<std::string> names = families[0].suffixes;
   for (std::string& name : names) name = "predictions" + name;
-  const std::vector<Matches> matches = match(queries.logits, queries.boxes, padded, options.matcher, names);
-  const Matches united = unite(matches);
-  const bool denoising = outputs.contains("dn_logits");
-  const float rebuilt =
-      denoising ? (outputs.at("dn_weight") * (outputs.at("dn_index").to(device) >= 0)).sum().item<float>() : 0.0F;
+  const std::vector<Matches> own = match(families[0].logits, families[0].boxes, padded, options.matcher, names);
+  const Matches united = unite(own);
   const bool dense = outputs.contains("dense_logits");
   const Matches around = dense ? dense_matches(outputs.at("dense_sizes"), padded) : Matches();
-  const auto counts = mean_counts({static_cast<float>(padded.total()), static_cast<float>(pair_count(united)), rebuilt,
-                                   static_cast<float>(pair_count(around))},
-                                  device, reduce);
+  const std::vector<float> counts =
+      mean_counts({static_cast<float>(padded.total()), static_cast<float>(pair_count(united)), rebuilt_of(outputs),
+                   static_cast<float>(pair_count(around))},
+                  reduce);
 
-  const Rows own = rows_of(queries, padded, [&](std::size_t set) -> const Matches& { return matches[set]; });
-  const Rows shared = rows_of(queries, padded, [&](std::size_t) -> const Matches& { return united; });
-  const bool unite_boxes = options.union_matching;
-  std::vector<LossTerm> terms = terms_of(queries, options, own, unite_boxes ? shared : own,
-                                         {.classes = counts[0], .boxes = unite_boxes ? counts[1] : counts[0]});
-  if (denoising) {
-    const Family slots = family(outputs, "dn_");
-    const Matches known = denoising_matches(outputs.at("dn_index"));
-    const Rows rows = rows_of(slots, padded, [&](std::size_t) -> const Matches& { return known; });
-    append(terms, terms_of(slots, options, rows, rows,
-                           {.classes = counts[2],
-                            .boxes = counts[2],
-                            .balance = options.as_published ? balance_of(united, queries) : Balance()}));
+  const auto of_set = [&](std::int64_t set) -> const Matches& { return own[static_cast<std::size_t>(set)]; };
+  const auto always = [](const Matches& matches) {
+    return [&matches](std::int64_t) -> const Matches& { return matches; };
+  };
+  families[0].pairs.of_boxes = of_set;
+  families[0].class_divisor = families[0].box_divisor = counts[0];
+  if (options.union_matching) {
+    families[0].pairs.of_classes = of_set;
+    families[0].pairs.of_boxes = always(united);
+    families[0].box_divisor = counts[1];
+  }
+  Matches known;
+  if (outputs.contains("dn_logits")) {
+    known = denoising_matches(outputs.at("dn_index"));
+    Family& slots = families.emplace_back(family(outputs, "dn_"));
+    slots.pairs.of_boxes = always(known);
+    slots.class_divisor = slots.box_divisor = counts[2];
+    if (options.as_published) slots.balance = balance_of(united, families[0]);
   }
   if (dense) {
-    const Family positions = dense_family(outputs);
-    const Rows rows = rows_of(positions, padded, [&](std::size_t) -> const Matches& { return around; });
-    append(terms, terms_of(positions, options, rows, rows, {.classes = counts[3], .boxes = counts[3]}));
+    Family& positions = families.emplace_back(dense_family(outputs));
+    positions.pairs.of_boxes = always(around);
+    positions.class_divisor = positions.box_divisor = counts[3];
   }
-  return terms;
+  return Losses(families, options, padded).terms();
 }
 
 at::Tensor sum(const std::vector<LossTerm>& terms) {

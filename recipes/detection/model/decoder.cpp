@@ -206,10 +206,9 @@ void Decoder::add_dense(const Memory& memory, Outputs& outputs) {
 }
 
 void Decoder::prepend(Queries& queries, const Denoising& denoising) {
-  const at::Device device = queries.content.device();
-  const at::Tensor content = denoising_class_embed_->forward(denoising.labels.to(device));
+  const at::Tensor content = denoising_class_embed_->forward(denoising.labels);
   queries.content = at::cat({content.to(queries.content.scalar_type()), queries.content}, 1);
-  queries.boxes = at::cat({denoising.boxes.to(device), queries.boxes}, 1);
+  queries.boxes = at::cat({denoising.boxes, queries.boxes}, 1);
 }
 
 Decoder::Refined Decoder::refine(const Queries& queries, const Memory& memory, const at::Tensor& mask) {
@@ -247,14 +246,20 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
   const Memory memory = flattened(scales);
   if (options_.dense && is_training()) add_dense(memory, outputs);
   Queries queries = choose(memory, outputs);
-  if (denoising != nullptr) prepend(queries, *denoising);
-  const at::Device device = memory.tokens.device();
-  const Refined refined = refine(queries, memory, denoising == nullptr ? at::Tensor() : denoising->mask.to(device));
+  at::Tensor mask;
+  if (denoising != nullptr) {
+    const Denoising there = on_device(*denoising, memory.tokens.device());
+    prepend(queries, there);
+    mask = there.mask;
+  }
+  const Refined refined = refine(queries, memory, mask);
   const std::int64_t slots = denoising == nullptr ? 0 : options_.denoising;
   // The queries' axis is the last but one of every tensor.
   const auto put = [&](const std::string& name, const at::Tensor& all) {
-    outputs[name] = all.narrow(-2, slots, options_.queries);
-    if (denoising != nullptr) outputs["dn_" + name] = all.narrow(-2, 0, slots);
+    // Both parts: the gradient of one alone would be a whole of zeros.
+    const std::vector<at::Tensor> parts = all.split_with_sizes({slots, options_.queries}, -2);
+    outputs[name] = parts[1];
+    if (denoising != nullptr) outputs["dn_" + name] = parts[0];
   };
   put("logits", at::stack(refined.logits));
   put("boxes", at::stack(refined.boxes));
@@ -266,7 +271,7 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
   }
   if (denoising != nullptr) {
     outputs["dn_index"] = denoising->index;
-    outputs["dn_weight"] = denoising->weight.to(device);
+    outputs["dn_weight"] = denoising->weight;
   }
   return outputs;
 }

@@ -106,17 +106,16 @@ at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, co
   const std::int64_t batch = values.size(0);
   const std::int64_t heads = shares.size(2);
   const std::int64_t queries = shares.size(1);
+  std::vector<std::int64_t> rows;
+  for (const auto& [height, width] : sizes) rows.push_back(height * width);
+  const std::vector<at::Tensor> maps = values.split_with_sizes(rows, 1);
+  const at::Tensor grid = (places * 2 - 1).transpose(1, 2).flatten(0, 1).to(values.scalar_type());
+  const std::vector<at::Tensor> grids = grid.split_with_sizes({points.data(), sizes.size()}, 2);
   std::vector<at::Tensor> seen;
-  std::int64_t row = 0;
-  std::int64_t point = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto [height, width] = sizes[i];
-    const at::Tensor map =
-        values.narrow(1, row, height * width).transpose(1, 2).reshape({batch * heads, -1, height, width});
-    const at::Tensor grid = places.narrow(3, point, points[i]).transpose(1, 2).flatten(0, 1) * 2 - 1;
-    seen.push_back(at::grid_sampler(map, grid.to(map.scalar_type()), 0, 0, /*align_corners=*/false));
-    row += height * width;
-    point += points[i];
+    const at::Tensor map = maps[i].transpose(1, 2).reshape({batch * heads, -1, height, width});
+    seen.push_back(at::grid_sampler(map, grids[i], 0, 0, /*align_corners=*/false));
   }
   const at::Tensor weights = shares.transpose(1, 2).flatten(0, 1).unsqueeze(1);
   return (at::cat(seen, -1) * weights).sum(-1).view({batch, -1, queries}).transpose(1, 2).contiguous();

@@ -11,6 +11,7 @@
 #include <array>
 #include <vector>
 
+#include "detection/model/sent.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {
@@ -92,10 +93,13 @@ void fill_slots(Denoising& all, std::int64_t image, const ImageSlots& slots, con
 
 void fill_mask(const at::Tensor& mask, const ImageSlots& slots, std::int64_t count) {
   const std::int64_t side = mask.size(-1);
+  std::vector<std::int64_t> groups;
+  for (std::int64_t slot = 0; slot < count; ++slot) groups.push_back(slots.group(slot));
   auto* numbers = mask.data_ptr<float>();
   for (std::int64_t row = 0; row < side; ++row) {
+    const std::int64_t mine = row < count ? groups[static_cast<std::size_t>(row)] : -1;
     for (std::int64_t column = 0; column < count; ++column) {
-      if (row >= count || slots.group(row) != slots.group(column)) numbers[row * side + column] = kNever;
+      numbers[row * side + column] = groups[static_cast<std::size_t>(column)] == mine ? 0 : kNever;
     }
   }
 }
@@ -121,6 +125,15 @@ Denoising make_denoising(const Targets& targets, std::int64_t images, const Deno
     fill_mask(all.mask[i], of_image, slots);
   }
   return all;
+}
+
+Denoising on_device(const Denoising& denoising, const at::Device& device) {
+  Denoising there = denoising;
+  const std::vector<at::Tensor> all = sent({denoising.labels, denoising.boxes, denoising.mask}, device);
+  there.labels = all[0];
+  there.boxes = all[1];
+  there.mask = all[2];
+  return there;
 }
 
 }  // namespace lockstep::detection

@@ -36,4 +36,8 @@ struct DenoisingOptions {
 /// Throws: UsageError where there are no targets for an image.
 [[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 
+/// The same with labels, boxes and mask on `device`, without waiting for it. What losses alone need stays on the CPU,
+/// where they count it.
+[[nodiscard]] Denoising on_device(const Denoising& denoising, const at::Device& device);
+
 }  // namespace lockstep::detection

@@ -80,7 +80,7 @@ double anchor_size(std::int64_t scale) { return 0.05 * std::exp2(static_cast<dou
 
 Matches dense_matches(const at::Tensor& sizes, const PaddedTargets& targets) {
   const std::vector<Scale> scales = scales_of(sizes);
-  const at::Tensor boxes = targets.boxes.cpu().contiguous();
+  const at::Tensor& boxes = targets.host_boxes;
   Matches matches;
   for (std::size_t i = 0; i < targets.counts.size(); ++i) {
     const float* first = boxes.data_ptr<float>() + static_cast<std::int64_t>(i) * boxes.size(1) * 4;

@@ -63,8 +63,10 @@ at::Tensor SelfAttention::forward(const at::Tensor& x_BNH, const at::Tensor& pos
   const std::int64_t batch = x_BNH.size(0);
   const std::int64_t count = x_BNH.size(1);
   const at::Tensor query_key = query_key_->forward(x_BNH + positions).view({batch, count, 2, heads_, -1});
-  const at::Tensor query = query_key.select(2, 0).transpose(1, 2);
-  const at::Tensor key = query_key.select(2, 1).transpose(1, 2);
+  // Both at once: the gradient of one alone would be a whole of zeros.
+  const std::vector<at::Tensor> both = query_key.unbind(2);
+  const at::Tensor query = both[0].transpose(1, 2);
+  const at::Tensor key = both[1].transpose(1, 2);
   const at::Tensor value = value_->forward(x_BNH).view({batch, count, heads_, -1}).transpose(1, 2);
   const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
   return out_proj_->forward(nn::attention(query, key, value, {.scale = scale, .bias = mask, .hidden = {}}));

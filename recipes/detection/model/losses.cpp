@@ -4,6 +4,7 @@
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/xlogy.h>
 #include <ATen/TensorOperators.h>
 
@@ -37,8 +38,9 @@ at::Tensor bbox_loss(const at::Tensor& boxes, const at::Tensor& targets) { retur
 
 at::Tensor fgl_loss(const at::Tensor& corners, const SideBins& sides, const at::Tensor& iou) {
   const at::Tensor logs = at::log_softmax(by_side(corners), -1);
-  const auto at_bin = [&](const at::Tensor& bin) { return logs.gather(-1, bin.unsqueeze(-1)).squeeze(-1); };
-  const at::Tensor entropy = -(at_bin(sides.left) * sides.left_share + at_bin(sides.left + 1) * sides.right_share);
+  const at::Tensor bins = at::stack({sides.left, sides.left + 1}, -1);
+  const at::Tensor shares = at::stack({sides.left_share, sides.right_share}, -1);
+  const at::Tensor entropy = -(logs.gather(-1, bins) * shares).sum(-1);
   return entropy.sum(-1) * iou;
 }
 

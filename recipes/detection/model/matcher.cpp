@@ -2,6 +2,7 @@
 #include "detection/model/matcher.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/log.h>
@@ -11,12 +12,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <span>
 
 #include "detection/model/assignment.h"
 #include "detection/model/box.h"
+#include "detection/model/sent.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {
@@ -27,12 +30,17 @@ std::int64_t PaddedTargets::total() const noexcept {
 
 namespace {
 
-void check_labels(const Detections& objects, std::int64_t classes) {
-  if (objects.labels.numel() == 0) return;
-  const auto lowest = objects.labels.min().item<std::int64_t>();
-  const auto highest = objects.labels.max().item<std::int64_t>();
+/// Of tensors of the CPU.
+template <class Number>
+std::span<const Number> numbers_of(const at::Tensor& contiguous) {
+  return {contiguous.data_ptr<Number>(), static_cast<std::size_t>(contiguous.numel())};
+}
+
+void check_labels(std::span<const std::int64_t> labels, std::int64_t classes, std::int64_t id) {
+  if (labels.empty()) return;
+  const auto [lowest, highest] = std::ranges::minmax(labels);
   if (lowest >= 0 && highest < classes) return;
-  throw DataError(fmt::format("image {} has an object of class {}; the network has classes 0 to {}", objects.id,
+  throw DataError(fmt::format("image {} has an object of class {}; the network has classes 0 to {}", id,
                               lowest < 0 ? lowest : highest, classes - 1),
                   "set the number of classes to that of the data");
 }
@@ -43,21 +51,24 @@ PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device
   PaddedTargets padded;
   std::int64_t most = 1;
   for (const Detections& objects : targets) {
-    check_labels(objects, classes);
     padded.counts.push_back(objects.labels.numel());
     most = std::max(most, padded.counts.back());
   }
   const auto images = static_cast<std::int64_t>(targets.size());
-  padded.boxes = at::full({images, most, 4}, 0.5, at::kFloat);
-  padded.labels = at::zeros({images, most}, at::kLong);
+  padded.host_boxes = at::full({images, most, 4}, 0.5, at::kFloat);
+  padded.host_labels = at::zeros({images, most}, at::kLong);
   for (std::int64_t i = 0; i < images; ++i) {
-    const std::int64_t count = padded.counts[static_cast<std::size_t>(i)];
-    if (count == 0) continue;
-    padded.boxes[i].narrow(0, 0, count).copy_(targets[static_cast<std::size_t>(i)].boxes);
-    padded.labels[i].narrow(0, 0, count).copy_(targets[static_cast<std::size_t>(i)].labels);
+    const Detections& objects = targets[static_cast<std::size_t>(i)];
+    const at::Tensor labels = objects.labels.to(at::kLong).contiguous();
+    const at::Tensor boxes = objects.boxes.to(at::kFloat).contiguous().view({labels.numel(), 4});
+    check_labels(numbers_of<std::int64_t>(labels), classes, objects.id);
+    if (labels.numel() == 0) continue;
+    std::ranges::copy(numbers_of<float>(boxes), padded.host_boxes.data_ptr<float>() + i * most * 4);
+    std::ranges::copy(numbers_of<std::int64_t>(labels), padded.host_labels.data_ptr<std::int64_t>() + i * most);
   }
-  padded.boxes = padded.boxes.to(device);
-  padded.labels = padded.labels.to(device);
+  const std::vector<at::Tensor> there = sent({padded.host_boxes, padded.host_labels}, device);
+  padded.boxes = there[0];
+  padded.labels = there[1];
   return padded;
 }
 
@@ -67,8 +78,9 @@ namespace {
 at::Tensor class_costs(const at::Tensor& logits, const at::Tensor& labels, const MatcherOptions& options) {
   constexpr double kLeast = 1e-8;
   const at::Tensor p = at::sigmoid(logits);
-  const at::Tensor yes = -options.alpha * (1 - p).pow(options.gamma) * at::log(p + kLeast);
-  const at::Tensor no = -(1 - options.alpha) * p.pow(options.gamma) * at::log(1 - p + kLeast);
+  const at::Tensor not_p = 1 - p;
+  const at::Tensor yes = -options.alpha * not_p.pow(options.gamma) * at::log(p + kLeast);
+  const at::Tensor no = -(1 - options.alpha) * p.pow(options.gamma) * at::log(not_p + kLeast);
   const std::int64_t count = labels.size(1);
   return (yes - no).gather(
       3, labels.view({1, labels.size(0), 1, count}).expand({logits.size(0), labels.size(0), logits.size(2), count}));
@@ -122,11 +134,14 @@ Pairs pairs_of(std::span<const float> costs, std::int64_t queries, std::int64_t 
 std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, const PaddedTargets& targets,
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
-  const at::Tensor costs =
-      costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat).cpu().contiguous();
-  // Costs alone would not do: that of an infinite logit is finite.
-  const auto finite = [](const at::Tensor& of) { return at::isfinite(of).all().item<bool>(); };
-  if (!finite(logits) || !finite(boxes) || !finite(costs)) complain(logits, boxes, names);
+  const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat);
+  // The cost of an infinite logit is finite, and costs are of the objects' classes alone. A box is in its cost whole.
+  const at::Tensor whole = (logits.detach() * 0).sum().to(at::kFloat).view({1});
+  const at::Tensor read = at::cat({costs.flatten(), whole}).cpu();
+  const auto numbers = numbers_of<float>(read);
+  if (!std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); })) {
+    complain(logits, boxes, names);
+  }
   const std::int64_t images = costs.size(1);
   const std::int64_t queries = costs.size(2);
   const std::int64_t stride = costs.size(3);
@@ -135,7 +150,7 @@ std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, co
   for (std::size_t set = 0; set < all.size(); ++set) {
     for (std::size_t image = 0; image < static_cast<std::size_t>(images); ++image) {
       const std::size_t first = (set * static_cast<std::size_t>(images) + image) * area;
-      all[set].push_back(pairs_of({costs.data_ptr<float>() + first, area}, queries, stride, targets.counts[image]));
+      all[set].push_back(pairs_of(numbers.subspan(first, area), queries, stride, targets.counts[image]));
     }
   }
   return all;

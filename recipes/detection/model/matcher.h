@@ -24,8 +24,10 @@ struct MatcherOptions {
 
 /// The objects of a batch in rectangular tensors. N is the greatest number of objects of an image, at least 1.
 struct PaddedTargets {
-  at::Tensor boxes;   ///< float32 [B, N, 4]; where there is no object a box in the middle
-  at::Tensor labels;  ///< int64 [B, N]; 0 where there is none
+  at::Tensor boxes;       ///< float32 [B, N, 4]; where there is no object a box in the middle
+  at::Tensor labels;      ///< int64 [B, N]; 0 where there is none
+  at::Tensor host_boxes;  ///< the same on the CPU: nothing has to be read back
+  at::Tensor host_labels;
   std::vector<std::int64_t> counts;
 
   [[nodiscard]] std::int64_t total() const noexcept;
@@ -49,6 +51,7 @@ using Matches = std::vector<Pairs>;
 /// The assignment of least cost of each set and image, min(objects, queries) pairs each.
 /// The cost: focal (positive less negative part) of the class, L1 and the negative generalised IoU of the boxes.
 ///
+/// Blocks: until a GPU has computed the costs, once: they are all that is read back.
 /// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: of the S sets, for messages.
 /// Throws: DataError where a prediction or a cost is not finite, with the name of the set and the image's place.
 [[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,

@@ -75,11 +75,11 @@ struct ModelOptions {
 /// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: before any refinement
 /// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: of the queries chosen from the encoder
 /// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: of all T positions of the encoder, where options say so
-/// - "dense_sizes" int64 [3, 2]: heights and widths of the scales that these are
+/// - "dense_sizes" int64 [3, 2], on the CPU: heights and widths of the scales that these are
 /// and where there are targets and denoising slots, the same with Q = D
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
-/// - "dn_index" int64 [B, D]: the object that a slot is to rebuild, -1 for negative boxes and padding
-/// - "dn_weight" float32 [B, D]: of the slot in the losses, 1 / the image's groups; 0 for padding
+/// - "dn_index" int64 [B, D], on the CPU: the object that a slot is to rebuild, -1 for negative boxes and padding
+/// - "dn_weight" float32 [B, D], on the CPU: of the slot in the losses, 1 / the image's groups; 0 for padding
 class DetectionNetwork : public torch::nn::Module {
  public:
   /// `targets` may be null; in evaluation it is not looked at. Denoising draws from libtorch's CPU generator, the same

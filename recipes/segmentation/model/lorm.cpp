@@ -38,8 +38,8 @@ at::Tensor foreground_of(const at::Tensor& labels, std::int64_t height, std::int
 
 at::Tensor lorm_loss_plain(const LormInputs& inputs) {
   const at::Tensor& x = inputs.features;
-  at::Tensor queries = at::zeros_like(x);
-  queries = queries.masked_scatter(inputs.foreground.unsqueeze(-1), inputs.queries);
+  at::Tensor queries = inputs.queries;
+  if (queries.dim() == 2) queries = at::zeros_like(x).masked_scatter(inputs.foreground.unsqueeze(-1), queries);
   const at::Tensor cosines = at::bmm(unit_rows(queries), unit_rows(inputs.keys).transpose(1, 2));
   const at::Tensor attention = at::softmax(cosines, -1) * inputs.foreground.unsqueeze(-1);
   const at::Tensor square = (x - inputs.gamma * at::bmm(attention, x)).square();
@@ -54,9 +54,10 @@ Lorm::Lorm(std::int64_t channels)
 LormInputs Lorm::inputs(const at::Tensor& features, const at::Tensor& labels) {
   const at::Tensor rows = features.permute({0, 2, 3, 1}).flatten(1, 2).contiguous();
   const at::Tensor foreground = foreground_of(labels, features.size(2), features.size(3)).flatten(1);
-  const at::Tensor places = foreground.flatten().nonzero().squeeze(1);
+  at::Tensor asked = rows;
+  if (rows.is_cpu()) asked = rows.flatten(0, 1).index_select(0, foreground.flatten().nonzero().squeeze(1));
   return {.features = rows,
-          .queries = of_rows(query_, rows.flatten(0, 1).index_select(0, places)),
+          .queries = of_rows(query_, asked),
           .keys = of_rows(key_, rows),
           .gamma = gamma_,
           .foreground = foreground};

@@ -19,7 +19,7 @@ namespace lockstep::segmentation {
 /// What lorm_loss() compares; N places a picture, C channels.
 struct LormInputs {
   at::Tensor features;    ///< [B, N, C]
-  at::Tensor queries;     ///< [F, C] of all foreground places, one picture after the other
+  at::Tensor queries;     ///< [F, C] of all foreground places, one picture after the other; or [B, N, C] of all places
   at::Tensor keys;        ///< [B, N, C]
   at::Tensor gamma;       ///< a number, [1]
   at::Tensor foreground;  ///< bool [B, N], F of them true; without gradient
@@ -32,6 +32,8 @@ struct LormInputs {
 /// stands in memory, nor is a part of it computed twice. Products are in float32 (float64 stays), under autocast in its
 /// type; sums in float32 at least. Products are
 /// libtorch's, whose bits depend on the number of threads as those of its convolutions do; all else does not.
+/// With the queries of all places, the work does not depend on how many are foreground: on a device the host does not
+/// wait for that number. All pictures are then computed together, in blocks of their places.
 /// Cost:   6 products of F x N x C with a gradient, 2 without; memory of about three times the features.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor lorm_loss(const LormInputs& inputs);

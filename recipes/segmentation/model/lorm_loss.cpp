@@ -4,6 +4,7 @@
 // gathered for the sum of squares; backward divides them by how many there are.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
@@ -49,17 +50,17 @@ LormTypes types_of(const at::Tensor& features) {
 /// Rows of length 1, and their lengths.
 struct UnitRows {
   at::Tensor rows;
-  at::Tensor lengths;  ///< [., 1]
+  at::Tensor lengths;  ///< [.., 1]
 };
 
 UnitRows unit_rows_of(const at::Tensor& rows) {
-  const at::Tensor lengths = rows.norm(2, {1}, /*keepdim=*/true).clamp_min_(kSmallestNorm);
+  const at::Tensor lengths = rows.norm(2, {-1}, /*keepdim=*/true).clamp_min_(kSmallestNorm);
   return {rows / lengths, lengths};
 }
 
 /// The gradient by the rows from that by the rows of length 1, in its memory.
 at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
-  const at::Tensor along = (grad * unit.rows).sum(1, /*keepdim=*/true);
+  const at::Tensor along = (grad * unit.rows).sum(-1, /*keepdim=*/true);
   return grad.sub_(unit.rows * along).div_(unit.lengths);
 }
 
@@ -157,44 +158,147 @@ class Picture {
   LormSums sums_;
 };
 
+/// The places of the tensors that autograd follows, and of what backward keeps.
+enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
+
+/// All pictures together, in blocks of all their places: no size depends on what is foreground.
+class AllPlaces {
+ public:
+  AllPlaces(const at::TensorList& tensors, const at::Tensor& foreground, LormTypes types)
+      : types_(types),
+        x_(tensors[kFeatures].to(types.sum)),
+        x_product_(x_.to(types.product)),
+        keys_(unit_rows_of(tensors[kKeys].to(types.sum))),
+        keys_product_(keys_.rows.to(types.product)),
+        queries_(unit_rows_of(tensors[kQueries].to(types.sum))),
+        foreground_(foreground.unsqueeze(2).to(types.sum)),
+        gamma_(tensors[kGamma].to(types.sum)),
+        sums_(zero_sums(x_.options())) {}
+
+  void compute(bool wants_grad) {
+    if (wants_grad) {
+      grad_x_ = at::zeros_like(x_);
+      grad_queries_ = at::empty_like(x_);
+      grad_keys_ = at::zeros_like(x_);
+    }
+    const std::int64_t block = rows_of_block();
+    for (std::int64_t begin = 0; begin < x_.size(1); begin += block) {
+      compute_block({begin, std::min(block, x_.size(1) - begin)}, wants_grad);
+    }
+    if (wants_grad) grad_keys_ = through_lengths(grad_keys_, keys_);
+  }
+
+  [[nodiscard]] const LormSums& sums() const noexcept { return sums_; }
+  /// In the order of Kept.
+  [[nodiscard]] variable_list grads() const { return {grad_x_, grad_queries_, grad_keys_}; }
+
+ private:
+  struct Rows {
+    std::int64_t begin;
+    std::int64_t count;
+    [[nodiscard]] at::Tensor of(const at::Tensor& values) const { return values.narrow(1, begin, count); }
+  };
+
+  /// A block of the attention of all pictures is 64 MiB in float32.
+  [[nodiscard]] std::int64_t rows_of_block() const {
+    constexpr std::int64_t kElements = 1 << 24;
+    return std::max<std::int64_t>(64, kElements / std::max<std::int64_t>(1, x_.size(0) * x_.size(1)));
+  }
+
+  void compute_block(const Rows& rows, bool wants_grad) {
+    const at::Tensor unit_product = rows.of(queries_.rows).to(types_.product);
+    at::Tensor attention = at::bmm(unit_product, keys_product_.transpose(1, 2)).to(types_.sum).exp_();
+    attention.div_(attention.sum(2, /*keepdim=*/true)).mul_(rows.of(foreground_));
+    const at::Tensor shares = attention.to(types_.product);
+    const at::Tensor said = at::bmm(shares, x_product_).to(types_.sum);
+    const at::Tensor difference = rows.of(x_) - gamma_ * said;
+    const at::Tensor squares = difference.square();
+    sums_.squares.add_(squares.sum());
+    sums_.count.add_(squares.count_nonzero());
+    if (!wants_grad) return;
+    const at::Tensor by_difference = difference * 2;
+    sums_.gamma.sub_((by_difference * said).sum());
+    const at::Tensor by_said = by_difference * -gamma_;
+    const at::Tensor by_said_product = by_said.to(types_.product);
+    rows.of(grad_x_).add_(by_difference);
+    grad_x_.add_(at::bmm(shares.transpose(1, 2), by_said_product));
+    at::Tensor by_scores = at::bmm(by_said_product, x_product_.transpose(1, 2)).to(types_.sum);
+    by_scores.sub_((by_said * said).sum(2, /*keepdim=*/true)).mul_(attention);
+    const at::Tensor scores_product = by_scores.to(types_.product);
+    grad_keys_.add_(at::bmm(scores_product.transpose(1, 2), unit_product));
+    rows.of(grad_queries_)
+        .copy_(through_lengths(at::bmm(scores_product, keys_product_).to(types_.sum),
+                               {rows.of(queries_.rows), rows.of(queries_.lengths)}));
+  }
+
+  LormTypes types_;
+  at::Tensor x_;
+  at::Tensor x_product_;
+  UnitRows keys_;
+  at::Tensor keys_product_;
+  UnitRows queries_;
+  at::Tensor foreground_;
+  at::Tensor gamma_;
+  LormSums sums_;
+  at::Tensor grad_x_;
+  at::Tensor grad_queries_;
+  at::Tensor grad_keys_;
+};
+
 /// What forward gets beside the tensors that autograd follows.
 struct LormCall {
   const at::Tensor& foreground;
   bool wants_grad;
 };
 
-/// The places of the tensors that autograd follows, and of what backward keeps.
-enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
+/// The sums of all pictures and, where they are wanted, the gradients of their squares by the first three tensors.
+LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call, LormTypes types,
+                            variable_list& grads) {
+  AllPlaces all(tensors, call.foreground, types);
+  all.compute(call.wants_grad);
+  if (!call.wants_grad) return all.sums();
+  const variable_list found = all.grads();
+  for (std::size_t i = 0; i < found.size(); ++i) grads[i] = found[i].to(tensors[i].scalar_type());
+  return all.sums();
+}
+
+/// The same where the queries are those of the foreground.
+LormSums sums_of_foreground(const at::TensorList& tensors, const LormCall& call, LormTypes types,
+                            variable_list& grads) {
+  const at::Tensor& features = tensors[kFeatures];
+  if (call.wants_grad) {
+    for (std::size_t i = 0; i < 3; ++i) grads[i] = at::empty_like(tensors[i]);
+  }
+  LormSums sums = zero_sums(features.options().dtype(types.sum));
+  const std::int64_t block = block_of(features.size(1));
+  std::int64_t row = 0;
+  for (std::int64_t b = 0; b < features.size(0); ++b) {
+    Picture picture(features[b], tensors[kKeys][b], tensors[kGamma], types);
+    picture.background(call.foreground[b], call.wants_grad);
+    const at::Tensor places = call.foreground[b].nonzero().squeeze(1);
+    for (std::int64_t begin = 0; begin < places.size(0); begin += block) {
+      const std::int64_t rows = std::min(block, places.size(0) - begin);
+      const at::Tensor grad =
+          picture.foreground(places.narrow(0, begin, rows), tensors[kQueries].narrow(0, row, rows), call.wants_grad);
+      if (call.wants_grad) grads[kQueries].narrow(0, row, rows).copy_(grad);
+      row += rows;
+    }
+    picture.add_to(sums);
+    if (!call.wants_grad) continue;
+    grads[kFeatures][b].copy_(picture.grad_features());
+    grads[kKeys][b].copy_(picture.grad_keys());
+  }
+  return sums;
+}
 
 class LormFunction : public torch::autograd::Function<LormFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, at::TensorList tensors, const LormCall* call) {
-    const at::Tensor& features = tensors[kFeatures];
-    const LormTypes types = types_of(features);
-    const Autocast plain(features.device().type(), Amp::kNone);
+    const LormTypes types = types_of(tensors[kFeatures]);
+    const Autocast plain(tensors[kFeatures].device().type(), Amp::kNone);
     variable_list grads(3);
-    if (call->wants_grad) {
-      for (std::size_t i = 0; i < 3; ++i) grads[i] = at::empty_like(tensors[i]);
-    }
-    LormSums sums = zero_sums(features.options().dtype(types.sum));
-    const std::int64_t block = block_of(features.size(1));
-    std::int64_t row = 0;
-    for (std::int64_t b = 0; b < features.size(0); ++b) {
-      Picture picture(features[b], tensors[kKeys][b], tensors[kGamma], types);
-      picture.background(call->foreground[b], call->wants_grad);
-      const at::Tensor places = call->foreground[b].nonzero().squeeze(1);
-      for (std::int64_t begin = 0; begin < places.size(0); begin += block) {
-        const std::int64_t rows = std::min(block, places.size(0) - begin);
-        const at::Tensor grad =
-            picture.foreground(places.narrow(0, begin, rows), tensors[kQueries].narrow(0, row, rows), call->wants_grad);
-        if (call->wants_grad) grads[kQueries].narrow(0, row, rows).copy_(grad);
-        row += rows;
-      }
-      picture.add_to(sums);
-      if (!call->wants_grad) continue;
-      grads[kFeatures][b].copy_(picture.grad_features());
-      grads[kKeys][b].copy_(picture.grad_keys());
-    }
+    const bool all_places = tensors[kQueries].dim() == 3;
+    const LormSums sums = (all_places ? sums_of_all_places : sums_of_foreground)(tensors, *call, types, grads);
     const at::Tensor mean_over = sums.count.clamp_min(1).to(types.sum);
     grads.push_back(sums.gamma.to(tensors[kGamma].scalar_type()).expand_as(tensors[kGamma]).contiguous());
     grads.push_back(mean_over);

@@ -13,8 +13,10 @@
 namespace lockstep::segmentation {
 namespace {
 
+/// Labels on a device have been checked where they were read, on the host (MaskedPictures): here it would have to wait.
 /// Throws: DataError.
 void check_labels(const at::Tensor& labels, std::int64_t classes, const char* what) {
+  if (!labels.is_cpu()) return;
   const at::Tensor bad = (labels >= classes).logical_and(labels != kUnlabelled);
   if (!bad.any().item<bool>()) return;
   const at::Tensor first = bad.nonzero()[0].cpu();

@@ -37,7 +37,8 @@ struct LossOptions {
 /// are float32. Elsewhere, and for float64, it is plain_losses().
 ///
 /// Shapes: outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
-/// Throws: DataError for a label that is no class; UsageError for shapes that do not fit, and second derivatives.
+/// Throws: DataError for a label that is no class, on a CPU; UsageError for shapes that do not fit, and second
+/// derivatives.
 [[nodiscard]] std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                            const LossOptions& options);
 

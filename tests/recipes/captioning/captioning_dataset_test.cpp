@@ -338,6 +338,8 @@ TEST_F(CaptionFiles, OfFeaturesArePaddedInABatch) {
   EXPECT_TRUE(at::equal(batch.data[1].narrow(0, 0, 2), six.narrow(0, 0, 2)));
   EXPECT_EQ(batch.data[1].narrow(0, 2, 4).abs().sum().item<float>(), 0.0F);
   EXPECT_THAT(std::any_cast<const CaptionBatch&>(batch.extra).lengths, ElementsAre(6, 2));
+  EXPECT_EQ(std::any_cast<const CaptionBatch&>(batch.extra).words,
+            batch.target.select(1, 1).ge(0).any(0).any(0).sum().item<std::int64_t>());
   EXPECT_THAT(fault_of<DataError>([&] { (void)whole->picture(0); }), HasSubstr("has features, no pictures"));
 }
 

@@ -344,6 +344,31 @@ TEST(SegmentationLorm, IsThatOfItsFormulaOverSeveralBlocksInFloat32) {
   EXPECT_LT(difference(found_by(lorm_loss, inputs), found_by(lorm_loss_plain, inputs)), 1e-5);
 }
 
+/// A device does not wait for how many places are foreground, and so asks for all of them.
+LormInputs with_all_queries(LormInputs inputs) {
+  const at::NoGradGuard guard;
+  at::Tensor all = at::randn_like(inputs.keys);
+  all.masked_scatter_(inputs.foreground.unsqueeze(-1), inputs.queries);
+  inputs.queries = all.requires_grad_();
+  return inputs;
+}
+
+TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormula) {
+  for (const double foreground : {0.0, 0.05, 0.5, 1.0}) {
+    const LormInputs few = some_inputs({.foreground = foreground});
+    const LormInputs all = with_all_queries(few);
+    EXPECT_LT(difference(found_by(lorm_loss, all), found_by(lorm_loss_plain, all)), 1e-12) << foreground;
+    EXPECT_NEAR(found_by(lorm_loss, all).loss, found_by(lorm_loss, few).loss, 1e-12) << foreground;
+  }
+}
+
+TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormulaOverTwoBlocks) {
+  // 64 places of so many pictures are a block.
+  const LormInputs all =
+      with_all_queries(some_inputs({.pictures = 4096, .places = 70, .channels = 2, .type = at::kFloat}));
+  EXPECT_LT(difference(found_by(lorm_loss, all), found_by(lorm_loss_plain, all)), 1e-5);
+}
+
 TEST(SegmentationLorm, UnderAutocastIsNearItsFormulaAndSumsInFloat32) {
   const LormInputs inputs = some_inputs({.places = 80, .channels = 64, .type = at::kFloat});
   const Found plain = found_by(lorm_loss_plain, inputs);

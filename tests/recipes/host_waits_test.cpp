@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// No step of a recipe waits for its GPU. Counted on a make-believe one.
+#include "support/waits_of_run.h"
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "captcha/config.h"
+#include "captcha/synthetic/generate.h"
+#include "captcha/task.h"
+#include "captioning/config.h"
+#include "captioning/model/layers.h"
+#include "captioning/model/losses.h"
+#include "captioning/model/model.h"
+#include "captioning/task.h"
+#include "lockstep/base/config.h"
+#include "lockstep/tensor/random.h"
+#include "segmentation/config.h"
+#include "segmentation/model/lorm.h"
+#include "segmentation/task.h"
+
+namespace lockstep {
+namespace host_waits_test {
+
+using ::testing::IsEmpty;
+using testing::waits_of_run;
+
+template <class Config>
+Config preset_of(const std::map<std::string, std::string>& presets, const std::string& name) {
+  Config config;
+  ConfigFields fields;
+  config.describe(fields);
+  fields.bind(ConfigTree::from_text(presets.at(name), name));
+  config.replicas = 1;
+  config.batch_size = 2;
+  return config;
+}
+
+TEST(HostWaits, CaptchaHasNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const test::TempDir folder;
+  captcha::generate_captchas(
+      {.out = folder / "set", .count = 60, .seed = 1, .charset = "0123456789", .width = 96, .height = 36});
+  auto config = preset_of<captcha::CaptchaConfig>(captcha::presets(), "small");
+  config.data.train = config.data.test = (folder / "set").string();
+  config.amp = "bf16";
+  EXPECT_THAT(waits_of_run<captcha::CaptchaTask>(config), IsEmpty());
+}
+
+segmentation::SegmentationConfig segmentation_config() {
+  auto config = preset_of<segmentation::SegmentationConfig>(segmentation::presets(), "nuclei");
+  config.data.train = "scenes:60:1:few";
+  config.data.test = "scenes:4:2:few";
+  config.class_names = {};
+  config.num_classes = AutoInt::automatic();
+  config.augment.crop = 64;
+  segmentation::SegmentationTask::settle(config);
+  return config;
+}
+
+TEST(HostWaits, SegmentationHasNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  EXPECT_THAT(waits_of_run<segmentation::SegmentationTask>(segmentation_config()), IsEmpty());
+}
+
+captioning::CaptioningConfig captioning_config() {
+  auto config = preset_of<captioning::CaptioningConfig>(captioning::presets(), "scenes");
+  config.data.train = "scenes:60:1";
+  config.data.test = "scenes:4:2";
+  config.sets.height = config.sets.width = 64;
+  config.model.dim = 32;
+  config.model.feed_forward = 64;
+  return config;
+}
+
+TEST(HostWaits, CaptioningsFirstStageHasNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  EXPECT_THAT(waits_of_run<captioning::CaptioningTask>(captioning_config()), IsEmpty());
+}
+
+TEST(HostWaits, XLinearCaptioningHasNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  captioning::CaptioningConfig config = captioning_config();
+  config.model_type = "x_linear";
+  EXPECT_THAT(waits_of_run<captioning::CaptioningTask>(config), IsEmpty());
+}
+
+/// Scheduled sampling. On the device it draws what libtorch's own multinomial would.
+TEST(HostWaits, WordsOfTheNetworksOwnHaveNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const at::Tensor logits = at::randn({3, 5, 9});
+  const at::Tensor words = at::zeros({3, 5}, at::kLong);
+  const at::Tensor logits_there = logits.to(testing::make_believe_gpu());
+  const at::Tensor words_there = words.to(testing::make_believe_gpu());
+  seed_all(7);
+  const at::Tensor here = captioning::partly_drawn(words, logits, 1);
+  seed_all(7);
+  const testing::HostWaits waits;
+  const at::Tensor there = captioning::partly_drawn(words_there, logits_there, 1);
+  EXPECT_THAT(waits.found(), IsEmpty());
+  EXPECT_TRUE(there.cpu().equal(here));
+}
+
+TEST(HostWaits, FeaturesOfSeveralLengthsHaveNone) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  captioning::ModelOptions options{.vocabulary = 9, .feature_width = 8, .dim = 16, .heads = 2};
+  options.encoder_layers = options.decoder_layers = 1;
+  options.window = 0;
+  const auto model = captioning::make_captioner(options);
+  model->to(testing::make_believe_gpu());
+  const at::Tensor rows = at::randn({2, 5, 8}).to(testing::make_believe_gpu());
+  (void)model->encode(rows, {5, 3});
+  const testing::HostWaits waits;
+  (void)model->encode(rows, {5, 3});
+  EXPECT_THAT(waits.found(), IsEmpty());
+}
+
+TEST(HostWaits, NorHaveOtherNetworksOfSegmentation) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  for (const char* network : {"aspp_lorm", "deeplabv2"}) {
+    auto config = segmentation_config();
+    config.model_type = network;
+    EXPECT_THAT(waits_of_run<segmentation::SegmentationTask>(config), IsEmpty()) << network;
+  }
+}
+
+/// Their words are read, since their reward is computed on the host; with the greedy baseline those of two searches.
+TEST(HostWaits, CaptioningsSecondStageHasOneForEachReward) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  captioning::CaptioningConfig config = captioning_config();
+  config.self_critical.start = "first_epoch";
+  constexpr std::size_t kSteps = testing::WaitCounter::kSteps;
+  const std::vector<std::string> one(kSteps, "copy to the host");
+  EXPECT_EQ(waits_of_run<captioning::CaptioningTask>(config), one);
+  config.self_critical.baseline = "greedy";
+  const std::vector<std::string> two(2 * kSteps, "copy to the host");
+  EXPECT_EQ(waits_of_run<captioning::CaptioningTask>(config), two);
+}
+
+/// A loss of these logits and its gradient, on the host.
+template <class Loss>
+std::pair<double, at::Tensor> found_by(const Loss& loss, const at::Tensor& logits, const c10::Device& device) {
+  const at::Tensor x = logits.to(device).detach().requires_grad_();
+  const at::Tensor value = loss(x);
+  value.backward();
+  return {value.item<double>(), x.grad().cpu()};
+}
+
+/// -1 where nothing counts, in two of the three rows.
+at::Tensor some_targets() { return at::tensor({4, 0, -1, -1, 2, 2, 1, 0, 3, 0, -1, -1}, at::kLong).view({3, 4}); }
+
+TEST(DeviceLosses, OfWordsAreTheHosts) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const at::Tensor logits = at::randn({3, 4, 6});
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto loss = [&](const at::Tensor& x) {
+      return captioning::word_loss(x, some_targets().to(x.device()), smoothing);
+    };
+    const auto there = found_by(loss, logits, testing::make_believe_gpu());
+    const auto here = found_by(loss, logits, c10::kCPU);
+    EXPECT_NEAR(there.first, here.first, 1e-6);
+    EXPECT_LT((there.second - here.second).abs().max().item<double>(), 1e-6);
+  }
+}
+
+TEST(DeviceLosses, OfSampledCaptionsAreTheHosts) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const auto loss = [&](const at::Tensor& x) {
+    return captioning::self_critical_loss(x, {.words = some_targets().clamp(0).to(x.device()),
+                                              .chosen = some_targets().ge(0).to(x.device()),
+                                              .reward = at::tensor({1.5F, 0.5F, 1.0F}).to(x.device()),
+                                              .advantage = at::tensor({2.0F, -1.0F, 0.5F}).to(x.device())});
+  };
+  const at::Tensor logits = at::randn({3, 4, 6});
+  const auto there = found_by(loss, logits, testing::make_believe_gpu());
+  const auto here = found_by(loss, logits, c10::kCPU);
+  EXPECT_NEAR(there.first, here.first, 1e-6);
+  EXPECT_LT((there.second - here.second).abs().max().item<double>(), 1e-6);
+}
+
+/// What a device trains with is the host's but for the order of additions, gradients of every parameter included.
+TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const at::Tensor features = at::randn({2, 4, 5, 5});
+  at::Tensor labels = at::randint(0, 3, {2, 9, 9}, at::kByte);
+  labels[0][0][0] = 255;
+  segmentation::Lorm lorm(4);
+  const auto loss = [&](const at::Tensor& x) { return lorm.forward(x, labels.to(x.device())); };
+  const auto here = found_by(loss, features, c10::kCPU);
+  NamedTensors gradients;
+  for (const auto& item : lorm.named_parameters()) gradients.emplace_back(item.key(), item.value().grad().clone());
+  lorm.zero_grad(/*set_to_none=*/true);
+  lorm.to(testing::make_believe_gpu());
+  const auto there = found_by(loss, features, testing::make_believe_gpu());
+  EXPECT_NEAR(there.first, here.first, 1e-6);
+  EXPECT_LT((there.second - here.second).abs().max().item<double>(), 1e-5);
+  for (const auto& [name, gradient] : gradients) {
+    const at::Tensor other = lorm.named_parameters()[name].grad().cpu();
+    EXPECT_LT((other - gradient).abs().max().item<double>(), 1e-5) << name;
+  }
+}
+
+}  // namespace host_waits_test
+}  // namespace lockstep
