@@ -280,6 +280,12 @@ TEST(KernelAdvice, NamesChannelsThatFillNoVector) {
   EXPECT_THAT(hints(report_of(norm, {})), ElementsAre("give the network 16 channels there"));
 }
 
+TEST(KernelAdvice, NamesImagesThatLibtorchCopiesToMultiplyThem) {
+  const KernelReport copied = report_of(convolution("im2col", KernelMaker::kAten), {});
+  EXPECT_THAT(hints(copied), ::testing::Contains(HasSubstr("lockstep::nn::Conv2d")));
+  EXPECT_THAT(hints(report_of(ours(), {})), ::testing::Not(::testing::Contains(HasSubstr("Conv2d"))));
+}
+
 TEST(KernelAdvice, NamesABatchThatIsSmallerThanTheThreads) {
   KernelMachine many = machine();
   many.threads = 8;
