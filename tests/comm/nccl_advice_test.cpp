@@ -25,6 +25,11 @@ node1:4101:4190 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 1 and ra
 node1:4101:4190 [0] NCCL INFO init.cc:867 -> 5
 invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.19.3
 )"},
+    {"same_gpu_since_2_30", "same GPU", "one rank per GPU", R"(
+NCCL WARN Multiple Ranks are using the same GPU/Partition: rank 1 and rank 0
+node1:4101:4190 [0] NCCL INFO init.cc:867 -> 5
+invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.30.7
+)"},
     {"small_dev_shm", "/dev/shm is too small", "--shm-size", R"(
 node1:9621:9691 [2] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-a1B2c3 to 5967876 bytes
 node1:9621:9691 [2] misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1B2c3 (size 5967872)

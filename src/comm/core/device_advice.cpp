@@ -13,6 +13,10 @@ struct Row {
   NcclAdvice advice;
 };
 
+const NcclAdvice kSameGpu = {
+    "two ranks use the same GPU, which NCCL does not allow",
+    "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
+
 const NcclAdvice kPeerAccess = {
     "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, stands "
     "between them",
@@ -22,9 +26,8 @@ const NcclAdvice kPeerAccess = {
 /// The rows go from the special to the general: the first one that matches is taken.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
-      {{"Duplicate GPU detected"},
-       {"two ranks use the same GPU, which NCCL does not allow",
-        "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"}},
+      {{"Duplicate GPU detected"}, kSameGpu},
+      {{"are using the same GPU"}, kSameGpu},  // since 2.30
       {{"shared memory segment"},
        {"/dev/shm is too small: NCCL keeps several MB there for each pair of GPUs",
         "docker run --shm-size=1g (Kubernetes: an emptyDir with medium Memory on /dev/shm), or NCCL_SHM_DISABLE=1, "
