@@ -289,6 +289,24 @@ TEST(DevicePath, ACallThatFailsAfterThePeersHaveMetItEndsThemToo) {
   EXPECT_TRUE(second.is_aborted());
 }
 
+TEST(DevicePath, PeersAreToldBeforeATransportWhoseAbortHangs) {
+  std::promise<void> released;
+  const std::shared_future<void> release = released.get_future().share();
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(60'000));
+  Rank second(segment, 1, milliseconds(60'000));
+  first.device.full = true;
+  first.device.on_abort = [release] { release.wait(); };
+  second.device.done = false;
+  (void)second.all_reduce(12);
+  auto found = std::async(std::launch::async, [&] { return error_of_call(first, 12); });
+  EXPECT_THAT(second.failure<PeerError>(), HasSubstr("memory is full"));
+  EXPECT_EQ(found.wait_for(milliseconds(10'000)), std::future_status::ready) << "it waits for its own abort";
+  released.set_value();
+  EXPECT_THAT(found.get(), HasSubstr("memory is full"));
+  EXPECT_TRUE(first.is_aborted());
+}
+
 TEST(DevicePath, ClosingInOrderLetsWhatIsUnderWayEnd) {
   Device device;
   device.done = false;

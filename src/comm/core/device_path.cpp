@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -11,12 +12,16 @@
 #include "comm/core/failure.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep::comm {
 namespace {
 
 // The hosts notice a death by a closed socket, as NCCL does by its own; a busy host may be that much later.
 constexpr auto kNaming = std::chrono::seconds(1);
+// A transport's own abort may hang, as NCCL's does where a peer is stopped.
+constexpr auto kAbortLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
@@ -165,19 +170,37 @@ void DevicePath::close(bool orderly) noexcept {
   watch_->stop();
 }
 
+/// The peers are told first: they must not wait for this rank's abort.
 void DevicePath::fail(const std::exception_ptr& error) noexcept {
-  transport_->abort();
-  if (queue_ == nullptr) return;
+  if (queue_ != nullptr) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& reason) {
+      queue_->abort(words_of(record_of(reason)));
+    }
+  }
+  abort_transport();
+}
+
+/// In a thread of its own, which is left alone where the transport does not come back.
+void DevicePath::abort_transport() noexcept {
   try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& reason) {
-    queue_->abort(words_of(record_of(reason)));
+    const auto ended = std::make_shared<std::promise<void>>();
+    const std::future<void> end = ended->get_future();
+    start_thread("that aborts the GPU's collectives", [transport = transport_, ended] {
+      tensor::adopt_device();
+      transport->abort();
+      ended->set_value();
+    }).detach();
+    (void)end.wait_for(kAbortLimit);
+  } catch (const std::exception&) {
+    transport_->abort();  // there is no room for a thread
   }
 }
 
 void DevicePath::abort(const std::string& reason) noexcept {
   (void)watch_->note(std::make_exception_ptr(PeerError("the group was aborted: " + reason)));
-  transport_->abort();
+  abort_transport();
 }
 
 }  // namespace lockstep::comm

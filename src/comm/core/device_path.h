@@ -49,8 +49,9 @@ class DevicePath {
   void meet(DeviceWatch::Entry& entry);
   [[nodiscard]] bool is_idle() const;
   void fail(const std::exception_ptr& error) noexcept;
+  void abort_transport() noexcept;
 
-  const std::unique_ptr<DeviceBackend> transport_;
+  const std::shared_ptr<DeviceBackend> transport_;  ///< shared with a thread that aborts it
   const std::shared_ptr<OperationQueue> queue_;
   const std::chrono::milliseconds timeout_;
   std::mutex order_;                         ///< held while a call is given to the queue and to the transport
