@@ -2,6 +2,7 @@
 // Clipping and averaging on a device: the host waits for nothing, and a list of tensors is one launch.
 #include "support/host_waits.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/TensorOperators.h>
