@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL, loaded where it is asked for: the same program runs with it and without it, and needs no header of it. The
+// Loads NCCL when ranks need it. One program runs with and without NCCL, and it is built without NCCL's header. The
 // types and values are NCCL's binary interface, which 2.14 and all later versions share.
 #pragma once
 

@@ -57,11 +57,11 @@ struct GpuPlaces {
   std::vector<GpuPeers> pairs = {};         ///< each two
 };
 
-/// Reads them through `library`, as read_gpus(). Nothing is in it where there is no GPU or no driver.
+/// Reads them through `library`, as read_gpus() does. The result is empty if the host has no GPU or no driver.
 [[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
 
 /// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". Empty: some GPU is not
-/// sliced, or there is none. Reads them through `library`, as read_gpus().
+/// sliced, or there is none. Reads them through `library`, as read_gpus() does.
 [[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
 
 /// Sets CUDA_VISIBLE_DEVICES to list_slices() where the user has not set it: CUDA would show every rank the same slice.

@@ -23,7 +23,7 @@ struct RankPlaces {
   std::string cpu_words = {};     ///< "8 usable CPUs"
 };
 
-/// Returns how many GPUs this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+. Slices of
+/// Returns how many GPUs this process may use: those of CUDA_VISIBLE_DEVICES if it is set, else of /dev. Slices of
 /// GPUs (MIG) in the list count one by one.
 [[nodiscard]] int count_gpus();
 
@@ -34,7 +34,7 @@ struct RankPlaces {
 [[nodiscard]] int count_cpus();
 
 /// Reads "3", "gpu", "cpu" or "auto": GPUs if this build computes on them, else CPUs. It is a pure function.
-/// Throws: UsageError for anything else, or for "gpu" where there is none for this build.
+/// Throws: UsageError for any other text, and for "gpu" if this build can use no GPU.
 [[nodiscard]] ProcessCount choose_process_count(const std::string& text, const RankPlaces& places);
 
 /// Returns how many ranks train where the user does not say: one for each GPU, else one. It is a pure function.

@@ -79,7 +79,7 @@ class GradScaler final : public Stateful {
   /// device. Throws: UsageError where no gradient was checked since the last update(), or scale() was never called.
   void update(std::optional<double> new_scale = std::nullopt);
 
-  /// Returns the scale; 1 where it is not enabled. The host knows it.
+  /// Returns the scale, or 1 if scaling is off. It reads nothing from the device.
   [[nodiscard]] double get_scale() const { return options_.enabled ? value_ : 1.0; }
   /// Returns false where the scaler does nothing.
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }

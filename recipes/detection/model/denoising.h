@@ -36,8 +36,8 @@ struct DenoisingOptions {
 /// Throws: UsageError where there are no targets for an image.
 [[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 
-/// The same with labels, boxes and mask on `device`, without waiting for it. What losses alone need stays on the CPU,
-/// where they count it.
+/// Returns a copy whose labels, boxes and mask are on `device`. It does not wait for the device. What only the losses
+/// read stays on the CPU, because they count it there.
 [[nodiscard]] Denoising on_device(const Denoising& denoising, const at::Device& device);
 
 }  // namespace lockstep::detection

@@ -24,8 +24,8 @@ struct MatcherOptions {
 
 /// The objects of a batch in rectangular tensors. N is the greatest number of objects of an image, at least 1.
 struct PaddedTargets {
-  at::Tensor boxes;       ///< float32 [B, N, 4]; where there is no object a box in the middle
-  at::Tensor labels;      ///< int64 [B, N]; 0 where there is none
+  at::Tensor boxes;       ///< float32 [B, N, 4]; an empty place holds a box in the middle
+  at::Tensor labels;      ///< int64 [B, N]; an empty place holds 0
   at::Tensor host_boxes;  ///< the same on the CPU: nothing has to be read back
   at::Tensor host_labels;
   std::vector<std::int64_t> counts;
