@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -35,10 +36,16 @@ double copied_bytes_per_s(std::int64_t bytes, std::int64_t repeats) {
 }
 
 double peak_flops_per_s(const PeakOptions& options) {
-  const at::Tensor left = at::ones({options.size, options.size}, options.type);
-  const at::Tensor right = at::ones({options.size, options.size}, options.type);
-  at::Tensor out = at::empty({options.size, options.size}, options.type);
-  const auto multiply = [&] { at::mm_out(out, left, right); };
+  const at::TensorOptions where = at::TensorOptions(options.type).device(options.device);
+  const at::Tensor left = at::ones({options.size, options.size}, where);
+  const at::Tensor right = at::ones({options.size, options.size}, where);
+  at::Tensor out = at::empty({options.size, options.size}, where);
+  const auto multiply = [&] {
+    at::mm_out(out, left, right);
+    if (options.device.is_cuda()) {
+      c10::impl::VirtualGuardImpl(options.device.type()).getStream(options.device).synchronize();
+    }
+  };
   multiply();
   const double flops =
       2.0 * static_cast<double>(options.size) * static_cast<double>(options.size) * static_cast<double>(options.size);

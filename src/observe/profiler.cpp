@@ -13,6 +13,7 @@
 #include "lockstep/observe/clock_offset.h"
 #include "lockstep/observe/machine_rates.h"
 #include "lockstep/view/trace_file.h"
+#include "observe/kernel_recorder.h"
 #include "observe/recorder.h"
 
 namespace lockstep::observe {
@@ -21,14 +22,17 @@ namespace {
 constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kCopies = 5;
 constexpr double kPeakSeconds = 0.3;
+constexpr std::int64_t kDeviceSize = 8192;  // of matrices that fill a GPU
 
 std::string type_name(at::ScalarType type) { return type == at::kBFloat16 ? "bfloat16" : "float32"; }
 
 /// Where products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
-view::MachineRates measure_machine(at::ScalarType type) {
+view::MachineRates measure_machine(at::ScalarType type, c10::Device device) {
   view::MachineRates rates{.copied_bytes_per_s = copied_bytes_per_s(kCopiedBytes, kCopies)};
   for (const at::ScalarType each : {at::kFloat, type}) {
-    const double rate = peak_flops_per_s({.type = each, .seconds = kPeakSeconds});
+    PeakOptions options{.type = each, .seconds = kPeakSeconds, .device = device};
+    if (device.is_cuda()) options.size = kDeviceSize;
+    const double rate = peak_flops_per_s(options);
     if (rate > rates.flops_per_s) rates = {rates.copied_bytes_per_s, rate, type_name(each)};
     if (type == at::kFloat) break;
   }
@@ -39,7 +43,7 @@ view::MachineRates measure_machine(at::ScalarType type) {
 
 class Profiler::Impl {
  public:
-  Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)) {
+  Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)), kernels_(job_.device()) {
     if (options_.steps < 1 || options_.warmup < 1) {
       throw UsageError(fmt::format("a profile of {} steps after {} that warm up", options_.steps, options_.warmup),
                        "give at least 1 of each");
@@ -71,6 +75,7 @@ class Profiler::Impl {
       return;
     }
     Recorder::instance().stop();
+    profile.device = kernels_.stop();
     if (profile.steps == 0) return;
     collect();
     if (job_.is_main() && options_.prints) job_.print("\n{}", view::profile_text(profile, rates));
@@ -92,14 +97,16 @@ class Profiler::Impl {
     }
     const ClockOffset clock = measure_clock_offset(job_);
     job_.barrier();  // all load the machine at once
-    if (options_.prints) rates = measure_machine(options_.type);
+    if (options_.prints) rates = measure_machine(options_.type, job_.device());
     profile.rank = job_.rank();
     profile.world_size = job_.world_size();
     profile.host = job_.host();
     profile.clock_offset_ns = clock.offset_ns;
     profile.clock_error_ns = clock.error_ns;
     job_.barrier();
-    Recorder::instance().start(options_.parameters, options_.inputs);
+    kernels_.start();
+    Recorder::instance().start(options_.parameters,
+                               {.inputs = options_.inputs, .memory = !options_.inputs && !job_.device().is_cuda()});
     state_ = State::kRecording;
     profile.begin_ns = last_end_ns_ = monotonic_ns();
   }
@@ -143,6 +150,7 @@ class Profiler::Impl {
 
   Job job_;
   ProfilerOptions options_;
+  KernelRecorder kernels_;
   State state_ = State::kWarmup;
   std::int64_t warm_ = 0;
   std::int64_t last_end_ns_ = 0;

@@ -72,10 +72,10 @@ Recorder& Recorder::instance() {
   return *recorder;
 }
 
-void Recorder::start(const NamedTensors& parameters, bool with_inputs) {
+void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
   if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
   layers_ = LayersOfMemory(parameters);
-  with_inputs_ = with_inputs;
+  with_inputs_ = what.inputs;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) thread->clear();
@@ -91,8 +91,9 @@ void Recorder::start(const NamedTensors& parameters, bool with_inputs) {
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
-  if (!with_inputs)
+  if (what.memory) {
     memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
+  }
 }
 
 void Recorder::stop() noexcept {

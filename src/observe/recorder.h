@@ -21,14 +21,19 @@
 
 namespace lockstep::observe {
 
+/// What is recorded beside the calls.
+struct Recorded {
+  bool inputs = false;  ///< the calls' inputs, and of backward nodes what made them
+  bool memory = true;   ///< libtorch has room for one listener only: not while Kineto records
+};
+
 /// The process's one recorder. It is never destroyed, since calls may end after it was stopped.
 class Recorder final : public trace::Sink {
  public:
   [[nodiscard]] static Recorder& instance();
 
-  /// Forgets what it recorded and begins; `with_inputs`: calls have their inputs, and backward nodes know what made
-  /// them. Throws: UsageError if it records already.
-  void start(const NamedTensors& parameters, bool with_inputs = false);
+  /// Forgets what it recorded and begins. Throws: UsageError if it records already.
+  void start(const NamedTensors& parameters, const Recorded& what = {});
   void stop() noexcept;
   /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing
   /// is known.

@@ -220,6 +220,46 @@ TEST(ProfileText, ShowsTheLargestTensors) {
   EXPECT_THAT(text, ::testing::ContainsRegex("outside of operators +1 +1.0 MB +25.0 %"));
 }
 
+DeviceCall kernel(const char* name, std::int64_t begin_ms, std::int64_t end_ms) {
+  return {.name = name, .begin_ns = begin_ms * kMs, .end_ns = end_ms * kMs};
+}
+
+/// Two kernels one after the other, one beside the second, and one after a pause.
+Profile profile_of_gpu() {
+  Profile profile = profile_of({});
+  profile.device = {kernel("void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::Add<"
+                           "c10::BFloat16> >(int, float*)",
+                           30, 40),
+                    kernel("sm90_xmma_fprop_implicit_gemm_bf16", 0, 10),
+                    kernel("Memcpy HtoD (Pinned -> Device)", 12, 18),
+                    kernel("sm90_xmma_fprop_implicit_gemm_bf16", 10, 20)};
+  return profile;
+}
+
+TEST(DeviceUse, CountsTimeInWhichAKernelRunsAndThePausesBetween) {
+  const DeviceUse use = device_use(profile_of_gpu());
+  EXPECT_EQ(use.busy_ns, 30 * kMs);
+  EXPECT_EQ(use.gaps, 1);
+  ASSERT_EQ(use.rows.size(), 3U);
+  EXPECT_EQ(use.rows[0].name, "sm90_xmma_fprop_implicit_gemm_bf16");
+  EXPECT_EQ(use.rows[0].calls, 2);
+  EXPECT_EQ(use.rows[0].ns, 20 * kMs);
+  EXPECT_EQ(use.rows[1].name, "vectorized_elementwise_kernel<4, Add<BFloat16> >");
+  EXPECT_EQ(use.rows[2].name, "Memcpy HtoD (Pinned -> Device)");
+  ASSERT_EQ(use.kinds.size(), 3U);
+  EXPECT_EQ(use.kinds[0].name, "products and convolutions");
+  EXPECT_EQ(use.kinds[1].name, "element by element");
+  EXPECT_EQ(use.kinds[2].name, "copies");
+}
+
+TEST(ProfileText, SaysIfTheHostOrTheGpuBoundsAStep) {
+  EXPECT_THAT(profile_text(profile_of({}), {}), Not(HasSubstr("GPU")));
+  Profile profile = profile_of_gpu();  // of 100 ms
+  EXPECT_THAT(profile_text(profile, {}), HasSubstr("the GPU computes for 30.0 % of a step, with 1 pause: the host"));
+  profile.device.push_back(kernel("nvjet", 40, 100));
+  EXPECT_THAT(profile_text(profile, {}), HasSubstr("the GPU computes for 90.0 % of a step, with 1 pause: the GPU"));
+}
+
 Profile rank_profile(int rank, std::int64_t begin_ns) {
   return {.rank = rank,
           .world_size = 2,

@@ -62,6 +62,13 @@ struct MemoryEvent {
   int thread = 0;              ///< its place in Profile::threads
 };
 
+/// A kernel, a copy or a fill that a GPU ran. Times are nanoseconds of the GPU's clock, which is not the rank's.
+struct DeviceCall {
+  std::string name;           ///< as its driver has it: "void at::native::vectorized_elementwise_kernel<4, ...>(...)"
+  std::int64_t begin_ns = 0;  ///< when it began
+  std::int64_t end_ns = 0;    ///< when it ended
+};
+
 /// A profile of whole steps.
 struct Profile {
   int rank = 0;               ///< the rank that was recorded
@@ -76,6 +83,7 @@ struct Profile {
   std::vector<ProfiledThread> threads;   ///< threads that made calls
   std::vector<ProfiledCall> calls;       ///< by their begin, in each thread
   std::vector<MemoryEvent> memory = {};  ///< of the loop's thread, and of the backward that it starts
+  std::vector<DeviceCall> device = {};   ///< of the rank's GPU, in any order; empty without one
 };
 
 /// An operator, over all its calls.
@@ -133,10 +141,28 @@ struct MemoryPeak {
 /// are older.
 [[nodiscard]] MemoryPeak memory_peak(const Profile& profile);
 
+/// Kernels of one name, or of one kind.
+struct DeviceRow {
+  std::string name;        ///< without namespaces and arguments
+  std::int64_t calls = 0;  ///< how often it ran
+  std::int64_t ns = 0;     ///< all of them together
+};
+
+/// What a GPU did in the steps.
+struct DeviceUse {
+  std::int64_t busy_ns = 0;      ///< the time in which at least one call ran
+  std::int64_t gaps = 0;         ///< pauses between calls
+  std::vector<DeviceRow> kinds;  ///< products and convolutions, normalization, ...: the longest first
+  std::vector<DeviceRow> rows;   ///< kernels: the longest first
+};
+
+/// Returns how the GPU spent the steps, all 0 without one.
+[[nodiscard]] DeviceUse device_use(const Profile& profile);
+
 /// Rates to compare with, measured on this machine by all ranks at once; 0: not measured.
 struct MachineRates {
-  double copied_bytes_per_s = 0;       ///< this rank's memcpy
-  double flops_per_s = 0;              ///< this rank's products of matrices
+  double copied_bytes_per_s = 0;       ///< this rank's memcpy, or its GPU's copies
+  double flops_per_s = 0;              ///< this rank's products of matrices, on its device
   std::string flops_type = "float32";  ///< the type that the products were computed in
 };
 

@@ -6,6 +6,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/view/profile.h"
 #include "lockstep/view/table.h"
+#include "view/profile/device_text.h"
 
 namespace lockstep::view {
 namespace {
@@ -175,7 +176,7 @@ std::string profile_text(const Profile& profile, const MachineRates& rates, std:
   std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are those of an average step\n\n",
                                 profile.steps, profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
-         layers_text(profile, words, most_rows) + memory_text(profile) + "\n";
+         layers_text(profile, words, most_rows) + memory_text(profile) + device_text(profile, rates, most_rows) + "\n";
   if (rates.copied_bytes_per_s > 0) {
     out += fmt::format("GB/s: bytes that an operator read, where it only moves memory; memcpy copies {:.2f} GB/s\n",
                        rates.copied_bytes_per_s / 1e9);
