@@ -87,7 +87,7 @@ class House:
             for path in sorted((self.root / folder).rglob("*")):
                 if "templates" in path.parts:  # text that `lockstep new` writes
                     continue
-                if path.suffix in (".h", ".cpp", ".cu", ".hpp") and path.is_file():
+                if path.suffix in (".h", ".cpp", ".cuh") and path.is_file():
                     text = path.read_text(errors="replace")
                     self.files[str(path.relative_to(self.root))] = [
                         (text.count("\n", 0, m.start(1)) + 1, m.group(2), m.group(1) == '"')

@@ -1,0 +1,10 @@
+# lockstep_embed_text(TARGET FILE NAME): compiles the text of FILE in, as `extern const char* const NAME`.
+function(lockstep_embed_text target file name)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  cmake_path(GET file FILENAME base)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/${base}.cpp)
+  file(CONFIGURE OUTPUT ${made} @ONLY CONTENT "// The text of ${base}.\nnamespace lockstep {\nextern const char* const @name@;\nconst char* const @name@ = R\"text(@text@)text\";\n}  // namespace lockstep\n")
+  target_sources(${target} PRIVATE ${made})
+  set_source_files_properties(${made} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
