@@ -47,6 +47,8 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   void reset() override;
   /// Returns the convolution, as torch::nn::Conv2d does. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
+  /// The same without the bias, by libtorch, for a layer behind it that the bias would not change.
+  at::Tensor forward_without_bias(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
   torch::nn::detail::ConvNdOptions<2> options;  ///< as torch::nn::Conv2d has them
@@ -54,6 +56,7 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   at::Tensor bias;                              ///< [out], or undefined
 
  private:
+  at::Tensor convolve_by_libtorch(const at::Tensor& images, const at::Tensor& filters, const at::Tensor& offsets);
   /// By libtorch.
   at::Tensor convolve(const at::Tensor& input);
   void take(const at::Tensor& new_weight, const at::Tensor& new_bias);

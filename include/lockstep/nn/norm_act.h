@@ -5,10 +5,13 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
+#include <torch/nn/modules/container/sequential.h>
+
 #include <cstdint>
 #include <ostream>
 
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
 
 #pragma GCC visibility push(default)
 
@@ -22,8 +25,9 @@ struct BatchNormReLUOptions {
 
 /// BatchNorm2d, then Dropout, ReLU, MaxPool2d(2) as options say; the state dict is that of BatchNorm2d.
 ///
-/// Training on a CPU with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes; all
-/// other cases (evaluation, synced statistics, CUDA) run libtorch's separate layers. The fused passes round a value to
+/// Training with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes, on a CPU and,
+/// but for dropout, on a GPU (tensor/device_kernels.h); all other cases (evaluation, synced statistics) run libtorch's
+/// separate layers. The fused passes round a value to
 /// bfloat16 once, at the end. Dropout has its own random generator, which libtorch's generator seeds.
 ///
 /// Shapes: [N, C, H, W] to the same, or to [N, C, H/2, W/2] rounded down.
@@ -58,18 +62,29 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   /// Shapes: both [N, C, H, W]. Throws: UsageError where dropout or pooling follows.
   at::Tensor forward_with_residual(const at::Tensor& input, const at::Tensor& residual);
 
+  /// Returns forward(conv.forward(input)). On a GPU in training the convolution leaves its bias out, which the batch
+  /// norm would take away again: neither the sum nor its gradient, which is zero, has to be computed. The running mean
+  /// has it. Shapes: input as the convolution's.
+  at::Tensor forward_after(Conv2dImpl& conv, const at::Tensor& input);
+
   /// Returns what follows the batch norm.
   [[nodiscard]] const BatchNormReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
  private:
   at::Tensor after(const at::Tensor& input, const at::Tensor& residual);
+  detail::BatchNormCall call();
+  [[nodiscard]] bool is_synced() const;
   void share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs);
   static void share_buffer(at::Tensor& mine, const at::Tensor& theirs);
 
   BatchNormReLUOptions then_;
 };
 TORCH_MODULE(BatchNormReLU2d);
+
+/// Returns the layers' output, as `layers.forward(input)` does, with BatchNormReLU2d::forward_after() where one follows
+/// its convolution. Shapes: those of the layers, of which each takes one tensor and returns one.
+at::Tensor forward_layers(torch::nn::SequentialImpl& layers, const at::Tensor& input);
 
 }  // namespace lockstep::nn
 

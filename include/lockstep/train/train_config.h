@@ -29,7 +29,7 @@ struct TrainConfig {
   std::int64_t accumulate_steps = 1;  ///< batches a step; it uses the mean of their gradients
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   bool channels_last = true;          ///< images and weights of convolutions lie in memory as [N, H, W, C]
-  bool fused_layers = true;           ///< on a CPU: runs lockstep::nn::optimize() over the model
+  bool fused_layers = true;           ///< runs lockstep::nn::optimize() over the model
   /// How the loss is scaled with amp fp16.
   struct GradScaler {
     std::string enabled = "auto";         ///< auto (with fp16 only), true, false

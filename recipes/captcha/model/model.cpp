@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/norm_act.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -72,7 +73,7 @@ class ConvNet final : public CaptchaNet {
   }
 
   at::Tensor forward(const at::Tensor& images_N1HW) override {
-    return head_->forward(features_->forward(images_N1HW).flatten(1));
+    return head_->forward(lockstep::nn::forward_layers(*features_, images_N1HW).flatten(1));
   }
 
  private:

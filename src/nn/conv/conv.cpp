@@ -153,13 +153,20 @@ void Conv2dImpl::reset() {
   take(fresh->weight, fresh->bias);
 }
 
+at::Tensor Conv2dImpl::convolve_by_libtorch(const at::Tensor& images, const at::Tensor& filters,
+                                            const at::Tensor& offsets) {
+  return torch::nn::functional::detail::conv2d(images, filters, offsets, options.stride(), options.padding(),
+                                               options.dilation(), options.groups());
+}
+
+at::Tensor Conv2dImpl::forward_without_bias(const at::Tensor& input) {
+  RECORD_FUNCTION("lockstep::conv2d", std::vector<c10::IValue>({input, weight}));
+  return convolve_by_libtorch(input, weight, {});
+}
+
 at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
-  const auto convolve_in = [this](const at::Tensor& images, const at::Tensor& filters, const at::Tensor& offsets) {
-    return torch::nn::functional::detail::conv2d(images, filters, offsets, options.stride(), options.padding(),
-                                                 options.dilation(), options.groups());
-  };
   if (!input.device().is_cpu() || !detail::multiplies_slowly(compute_type(input))) {
-    return convolve_in(input, weight, bias);
+    return convolve_by_libtorch(input, weight, bias);
   }
   const detail::FullPrecision guard;
   const auto rounded = [](const at::Tensor& tensor) {
@@ -170,7 +177,7 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
                        is_depthwise(options)};
   const ConvKernel kernel = has_kernel_ ? choose(images, by) : ConvKernel::kLibtorch;
   if (kernel != ConvKernel::kLibtorch) return run_kernel(kernel, images, by).to(at::kBFloat16);
-  return convolve_in(images, by.weight, by.bias).to(at::kBFloat16);
+  return convolve_by_libtorch(images, by.weight, by.bias).to(at::kBFloat16);
 }
 
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {

@@ -86,8 +86,8 @@ void describe_precision(ConfigFields& fields, TrainConfig& config) {
       .tuned();
   fields
       .add("fused_layers", &config.fused_layers,
-           "on a CPU: kernels of our own for 3x3 convolutions and for batch norm, dropout, ReLU and pooling as one "
-           "layer")
+           "kernels of our own: batch norm, ReLU and pooling as one layer (on a CPU with dropout), and on a CPU 3x3 "
+           "convolutions")
       .tuned();
   fields.add("grad_scaler.enabled", &scaler.enabled,
              "scale the loss so that small gradients do not vanish; auto: with amp fp16", {"auto", "true", "false"});

@@ -89,7 +89,7 @@ std::shared_ptr<TaskNet> StepRunner::make_net() {
   seed_all(seed_of(config_));
   auto net = fault::in_section("make_model", [&] { return task_.make_model(); });
   if (config_.channels_last) use_channels_last(*net);
-  if (config_.fused_layers && job_.device().is_cpu()) optimized_ = nn::optimize(*net);
+  if (config_.fused_layers) optimized_ = nn::optimize(*net);
   net->to(job_.device());
   net->train();
   return std::make_shared<TaskNet>(task_, std::move(net));

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm + ReLU + (2x2 max pooling) as one node of autograd, by the kernels of norm_act.cuh: a GPU goes through the
+// input twice in forward and twice in backward, and keeps nothing but the input.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/tensor/device_kernels.h"
+#include "nn/norm/fused_norm_act.h"
+
+namespace lockstep::nn::detail {
+
+/// The kernels for the input's GPU, or null: the input is none of a GPU, there is no compiler, or the layer is one that
+/// they do not compute. Shapes: input [N, C, H, W]. Blocks: for seconds when they are compiled.
+[[nodiscard]] tensor::DeviceKernels* norm_act_kernels(const at::Tensor& input, const BatchNormCall& call,
+                                                      const NormAct& what);
+
+/// What is added, before and after.
+struct NormActAdded {
+  at::Tensor residual = {};    ///< before ReLU: dense as the input and of its type, or undefined; then without pooling
+  at::Tensor input_bias = {};  ///< the bias of the convolution before, which the input lacks, or undefined. Shapes: [C]
+};
+
+/// Training with the statistics of the batch, as fused_norm_act(). The bias of the input changes no result but the
+/// running mean, and its gradient is zero. Stream: the current one. Blocks: no.
+[[nodiscard]] at::Tensor device_norm_act(tensor::DeviceKernels& kernels, const at::Tensor& input,
+                                         const BatchNormCall& call, const NormAct& what, const NormActAdded& added);
+
+}  // namespace lockstep::nn::detail
