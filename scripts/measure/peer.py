@@ -4,7 +4,8 @@
 
 Peers were written for the PyTorch 1.13 of processors. This adds what a user of a newer one has: the fused optimizers (on
 processors from 2.4 on), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU arrays of NumPy that come from
-the host, because `.numpy()` refuses a tensor of the device.
+the host, because `.numpy()` refuses a tensor of the device. With PEER_CAPTURED=1 the whole step, the optimizer's too, is one
+CUDA graph, as PyTorch's page on CUDA graphs writes it by hand; the step may not ask the GPU for anything.
 
 examples:
   scripts/measure/peer.py PEERS/detection_step.py --device cuda --bf16
@@ -30,12 +31,40 @@ def move_arrays(torch) -> None:
     torch.from_numpy = lambda array: from_numpy(array).to("cuda")
 
 
-def fuse_optimizers(torch) -> None:
+def fuse_optimizers(torch, captured: bool) -> None:
     for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-        def fused(self, *words, plain=kind.__init__, **options):
-            plain(self, *words, **(options | {"foreach": None, "fused": True}))
+        more = {"foreach": None, "fused": True} | ({"capturable": True} if captured and kind is not torch.optim.SGD else {})
+
+        def fused(self, *words, plain=kind.__init__, more=more, **options):
+            plain(self, *words, **(options | more))
 
         kind.__init__ = fused
+
+
+def capture_steps(torch) -> None:
+    """The peers' common.median_seconds: of a graph's replay and the wait for it, instead of the step."""
+    import common
+    plain, wait = common.median_seconds, torch.cuda.synchronize
+
+    def median_seconds(step, repeats, warmup=2):
+        torch.cuda.synchronize = lambda *_: None
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(11):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+
+        def replay():
+            graph.replay()
+            wait()
+
+        return plain(replay, repeats, warmup)
+
+    common.median_seconds = median_seconds
 
 
 def autotune(torch) -> None:
@@ -49,16 +78,19 @@ def main() -> None:
         sys.exit(0 if len(sys.argv) > 1 else 64)
     sys.argv = sys.argv[1:]
     on_gpu = "cuda" in sys.argv
+    captured = on_gpu and os.environ.get("PEER_CAPTURED") == "1"
     if not on_gpu:
         keep_freed_memory()
     import torch
     if on_gpu:
         move_arrays(torch)
     if on_gpu or tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 4):
-        fuse_optimizers(torch)
+        fuse_optimizers(torch, captured)
     if os.environ.get("PEER_AUTOTUNE") == "1":
         autotune(torch)
     sys.path.insert(0, str(pathlib.Path(sys.argv[0]).resolve().parent))
+    if captured:
+        capture_steps(torch)
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
