@@ -51,6 +51,8 @@ std::string find_functions(void* library, Functions& nccl) {
   finder.find(nccl.all_reduce, "ncclAllReduce");
   finder.find(nccl.reduce, "ncclReduce");
   finder.find(nccl.broadcast, "ncclBroadcast");
+  finder.find(nccl.all_gather, "ncclAllGather");
+  finder.find(nccl.reduce_scatter, "ncclReduceScatter");
   finder.find(nccl.send, "ncclSend");
   finder.find(nccl.recv, "ncclRecv");
   return finder.missing();

@@ -80,8 +80,11 @@ struct Functions {
   Result (*all_reduce)(const void*, void*, std::size_t, DataType, RedOp, Comm, Stream) = nullptr;   ///< ncclAllReduce
   Result (*reduce)(const void*, void*, std::size_t, DataType, RedOp, int, Comm, Stream) = nullptr;  ///< ncclReduce
   Result (*broadcast)(const void*, void*, std::size_t, DataType, int, Comm, Stream) = nullptr;      ///< ncclBroadcast
-  Result (*send)(const void*, std::size_t, DataType, int, Comm, Stream) = nullptr;                  ///< ncclSend
-  Result (*recv)(void*, std::size_t, DataType, int, Comm, Stream) = nullptr;                        ///< ncclRecv
+  Result (*all_gather)(const void*, void*, std::size_t, DataType, Comm, Stream) = nullptr;          ///< ncclAllGather
+  /// ncclReduceScatter
+  Result (*reduce_scatter)(const void*, void*, std::size_t, DataType, RedOp, Comm, Stream) = nullptr;
+  Result (*send)(const void*, std::size_t, DataType, int, Comm, Stream) = nullptr;  ///< ncclSend
+  Result (*recv)(void*, std::size_t, DataType, int, Comm, Stream) = nullptr;        ///< ncclRecv
 };
 
 /// Where to look.

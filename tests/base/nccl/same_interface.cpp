@@ -89,6 +89,8 @@ static_assert(kIsSame<decltype(Functions::group_end), decltype(ncclGroupEnd)>);
 static_assert(kIsSame<decltype(Functions::all_reduce), decltype(ncclAllReduce)>);
 static_assert(kIsSame<decltype(Functions::reduce), decltype(ncclReduce)>);
 static_assert(kIsSame<decltype(Functions::broadcast), decltype(ncclBroadcast)>);
+static_assert(kIsSame<decltype(Functions::all_gather), decltype(ncclAllGather)>);
+static_assert(kIsSame<decltype(Functions::reduce_scatter), decltype(ncclReduceScatter)>);
 static_assert(kIsSame<decltype(Functions::send), decltype(ncclSend)>);
 static_assert(kIsSame<decltype(Functions::recv), decltype(ncclRecv)>);
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads the libraries of its arguments, as a program's own would be, and prints what Lockstep finds for CUDA then.
+#include <dlfcn.h>
+
+#include "lockstep/base/cuda_library.h"
+#include "lockstep/base/standard_streams.h"
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  for (int i = 1; i < argc; ++i) {
+    if (::dlopen(argv[i], RTLD_NOW | RTLD_GLOBAL) == nullptr) return 1;
+  }
+  const cuda::Obstacle foreseen = cuda::obstacle_to(cuda::search_of_this_process());
+  const cuda::Library& library = cuda::library();
+  print_to(stdout, "path '{}' parts '{}'\n", library.path,
+           library.parts == nullptr ? "" : static_cast<const char*>(library.parts));
+  print_to(stdout, "foreseen '{}' found '{}' next '{}'\n", foreseen.what, library.obstacle.what,
+           library.obstacle.remedy);
+  return 0;
+}
