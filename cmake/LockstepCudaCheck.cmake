@@ -19,12 +19,9 @@ endif()
 if(LOCKSTEP_CUDA)
   return()
 endif()
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl_backend.cpp
-  ${PROJECT_SOURCE_DIR}/src/cuda_*.cpp)
-add_library(lockstep_cuda_check OBJECT ${cuda_sources})
-target_include_directories(lockstep_cuda_check PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-target_link_libraries(lockstep_cuda_check PRIVATE lockstep::torch fmt::fmt lockstep_warnings)
+add_library(lockstep_cuda_check OBJECT ${lockstep_cuda_sources})
+lockstep_of_cuda(lockstep_cuda_check)
 # Debian's headers of c10/cuda come without the one that CMake writes for a build with CUDA.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/cuda_check/c10/cuda/impl/cuda_cmake_macros.h
      CONTENT "#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n")
-target_include_directories(lockstep_cuda_check SYSTEM PRIVATE ${lockstep_cuda_includes} ${PROJECT_BINARY_DIR}/cuda_check)
+target_include_directories(lockstep_cuda_check SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/cuda_check)

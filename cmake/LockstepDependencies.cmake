@@ -79,8 +79,8 @@ add_library(lockstep_torch INTERFACE)
 target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
-# CUDA: the toolkit's headers, for the few files that use them. Where libtorch has no CUDA those files are compiled by a
-# test only (LockstepCudaCheck.cmake). Python's torch has them beside it. NCCL is loaded where a run asks for it.
+# CUDA: the toolkit's headers, for src/tensor/cuda alone. Where libtorch has no CUDA its files are compiled by a test only
+# (LockstepCudaCheck.cmake). Python's torch has the headers beside it. NCCL is loaded where a run asks for it.
 set(of_python "")
 if(LOCKSTEP_TORCH)
   set(of_python ${LOCKSTEP_TORCH}/../nvidia)
@@ -112,7 +112,7 @@ set(cuda_advice "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install
                 "`pip show cuda-toolkit` says (CUDA 12: nvidia-cuda-nvcc-cu12); then cmake -U LOCKSTEP_CUDA")
 list(JOIN cuda_advice "" cuda_advice)
 set(cuda_is_there OFF)
-if(TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so")
+if(EXISTS "${LOCKSTEP_TORCH_LIBRARIES}/libtorch_cuda.so")
   if(NOT lockstep_missing_cuda)
     set(cuda_is_there ON)
   elseif(NOT DEFINED LOCKSTEP_CUDA)
@@ -120,19 +120,10 @@ if(TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so")
                     "${cuda_advice}. Or cmake -D LOCKSTEP_CUDA=OFF where no GPU is wanted.")
   endif()
 endif()
-option(LOCKSTEP_CUDA "Build for CUDA devices" ${cuda_is_there})
-add_library(lockstep_cuda INTERFACE)
-if(LOCKSTEP_CUDA)
-  if(lockstep_missing_cuda)
-    message(FATAL_ERROR "LOCKSTEP_CUDA needs ${lockstep_missing_cuda}. ${cuda_advice}.")
-  endif()
-  find_library(LOCKSTEP_CUDART NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${LOCKSTEP_CUDA_INCLUDE}/..
-               PATH_SUFFIXES lib64 lib REQUIRED)
-  target_include_directories(lockstep_cuda SYSTEM INTERFACE ${lockstep_cuda_includes})
-  target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_CUDART})
-  lockstep_add_torch_cuda()
+option(LOCKSTEP_CUDA "Build liblockstep-cuda.so, for CUDA devices" ${cuda_is_there})
+if(LOCKSTEP_CUDA AND lockstep_missing_cuda)
+  message(FATAL_ERROR "LOCKSTEP_CUDA needs ${lockstep_missing_cuda}. ${cuda_advice}.")
 endif()
-add_library(lockstep::cuda ALIAS lockstep_cuda)
 
 # UCX: its headers alone. The library is loaded where a run asks for it.
 find_path(LOCKSTEP_UCX_INCLUDE ucp/api/ucp.h HINTS ENV UCX_HOME PATH_SUFFIXES include)

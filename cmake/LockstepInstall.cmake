@@ -3,6 +3,7 @@
 #   liblockstep-core      base, store, wire, view, launch: free of torch
 #   liblockstep           the other modules
 #   liblockstep-recipes   the recipes' tasks, always static
+#   liblockstep-cuda      what needs CUDA: loaded, not linked (src/tensor/cuda)
 #
 # Each is made from the objects of its modules, static, and with LOCKSTEP_SHARED shared as well. A project that finds the
 # package gets the static ones, or with BUILD_SHARED_LIBS the shared ones.
@@ -14,10 +15,6 @@ set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # unt
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp ssl crypto dw)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
   microhttpd)
-set(LOCKSTEP_CUDA_LIBRARIES "")
-if(LOCKSTEP_CUDA)
-  set(LOCKSTEP_CUDA_LIBRARIES ${LOCKSTEP_CUDART})
-endif()
 set(LOCKSTEP_LINK_FLAGS "")
 if(TARGET OpenMP::OpenMP_CXX AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(LOCKSTEP_LINK_FLAGS gomp)
@@ -67,7 +64,10 @@ if(LOCKSTEP_SHARED)
   lockstep_shared_file(lockstep_train_shared lockstep MODULES ${train} lockstep_png
     LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate lockstep::microhttpd
          ZLIB::ZLIB OpenSSL::SSL OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv
-         lockstep::cuda ${LOCKSTEP_LINK_FLAGS})
+         ${LOCKSTEP_LINK_FLAGS})
+endif()
+if(LOCKSTEP_CUDA)
+  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT command)
 endif()
 if(LOCKSTEP_RECIPES)
   lockstep_file(lockstep_recipes_static lockstep-recipes STATIC ${LOCKSTEP_RECIPE_TARGETS})
@@ -100,19 +100,16 @@ endif()
 list(JOIN torch_flags " " LOCKSTEP_PC_TORCH_FLAGS)
 if(LOCKSTEP_TORCH)
   set(LOCKSTEP_PC_TORCH "-L${LOCKSTEP_TORCH}/lib -Wl,-rpath,${LOCKSTEP_TORCH}/lib -Wl,--unresolved-symbols=ignore-in-shared-libs")
-  if(LOCKSTEP_CUDA)
-    cmake_path(GET LOCKSTEP_CUDART PARENT_PATH cudart_folder)
-    string(APPEND LOCKSTEP_PC_TORCH " -Wl,--no-as-needed -ltorch_cuda -lc10_cuda ${LOCKSTEP_CUDART} -Wl,-rpath,${cudart_folder}")
-  endif()
 else()
-  find_library(LOCKSTEP_TORCH_LIBRARY torch HINTS ${LOCKSTEP_TORCH_INCLUDES}/../lib)
-  cmake_path(GET LOCKSTEP_TORCH_LIBRARY PARENT_PATH torch_folder)
-  set(LOCKSTEP_PC_TORCH "-L${torch_folder} -ltorch")
+  set(LOCKSTEP_PC_TORCH "-L${LOCKSTEP_TORCH_LIBRARIES} -ltorch")
 endif()
 set(static "")
 foreach(name IN LISTS LOCKSTEP_TRAIN_LIBRARIES LOCKSTEP_CORE_LIBRARIES LOCKSTEP_LINK_FLAGS)
   string(APPEND static " -l${name}")
 endforeach()
+if(LOCKSTEP_CUDA)  # liblockstep-cuda.so is looked for there
+  string(APPEND LOCKSTEP_PC_TORCH " -Wl,-rpath,\${libdir}")
+endif()
 set(LOCKSTEP_PC_LIBRARIES "")  # where there are static libraries only
 set(LOCKSTEP_PC_PRIVATE "")    # pkg-config --static
 if(LOCKSTEP_SHARED)
@@ -134,6 +131,9 @@ if(PROJECT_IS_TOP_LEVEL)
     add_custom_target(lockstep_wheel)
     add_dependencies(lockstep_wheel lockstep_command lockstep-dashboard lockstep-plot lockstep-worker lockstep_core_shared
       lockstep_train_shared lockstep_recipes_static lockstep_shell)
+    if(LOCKSTEP_CUDA)
+      add_dependencies(lockstep_wheel lockstep_cuda)
+    endif()
   endif()
   include(LockstepDebian)
   include(LockstepPackages)

@@ -96,6 +96,14 @@ function(lockstep_keep_apart target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
+# lockstep_of_cuda(TARGET): it is made of the files of src/tensor/cuda.
+function(lockstep_of_cuda target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+                                               ${PROJECT_BINARY_DIR}/include)
+  target_include_directories(${target} SYSTEM PRIVATE ${lockstep_cuda_includes})
+  target_link_libraries(${target} PRIVATE lockstep::torch lockstep_warnings)
+endfunction()
+
 # Nothing in the target computes in a step: it is compiled for speed of building.
 function(lockstep_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -134,7 +142,7 @@ set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 option(LOCKSTEP_GPU_TESTS "Build the tests that need a GPU with all others; else the target gpu_tests builds them" ON)
 set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every timeout of a test is so many times as long: for an emulator, or a sanitizer")
 
-# lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
+# lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|double|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])
 # makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may lie in tests/MODULE/ROOM. OWN_MAIN: the file

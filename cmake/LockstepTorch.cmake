@@ -1,5 +1,5 @@
 # lockstep_find_torch(): the imported target Lockstep::torch, with libtorch's headers as system headers and none of its
-# global flags, and LOCKSTEP_TORCH_VERSION. The build includes this file, and so does the
+# global flags, LOCKSTEP_TORCH_VERSION, and LOCKSTEP_TORCH_LIBRARIES, the folder of its libraries. The build includes this file, and so does the
 # installed package, so that both find libtorch alike and say the same where it does not fit.
 #
 # Which libtorch, the first of these that there is:
@@ -225,17 +225,13 @@ function(lockstep_find_torch)
       set(LOCKSTEP_TORCH ${folder} CACHE PATH "The folder of Python's torch package or of an unpacked libtorch" FORCE)
     endif()
   endif()
+  if(folder)
+    set(LOCKSTEP_TORCH_LIBRARIES ${folder}/lib PARENT_SCOPE)
+  else()
+    find_library(of_cmake torch HINTS ${includes}/../lib NO_CACHE)
+    cmake_path(GET of_cmake PARENT_PATH of_cmake)
+    set(LOCKSTEP_TORCH_LIBRARIES ${of_cmake} PARENT_SCOPE)
+  endif()
   set(LOCKSTEP_TORCH_VERSION ${version} PARENT_SCOPE)
   set(LOCKSTEP_TORCH_INCLUDES ${includes} PARENT_SCOPE)
-endfunction()
-
-# With a folder, Lockstep::torch computes on the CPU alone until this adds what computes on GPUs. torch_cuda registers its
-# operators as it is loaded, and nothing else would need it to be.
-function(lockstep_add_torch_cuda)
-  foreach(name IN ITEMS torch_cuda c10_cuda)
-    if(LOCKSTEP_TORCH AND EXISTS ${LOCKSTEP_TORCH}/lib/lib${name}.so)
-      target_link_options(Lockstep::torch INTERFACE LINKER:--no-as-needed)
-      target_link_libraries(Lockstep::torch INTERFACE ${LOCKSTEP_TORCH}/lib/lib${name}.so)
-    endif()
-  endforeach()
 endfunction()

@@ -19,6 +19,7 @@
 #include "lockstep/base/resources.h"
 #include "lockstep/base/signal_guard.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "worker_verbs.h"
 
@@ -64,7 +65,12 @@ std::string output_of(std::vector<std::string> command) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (status != 0) throw PeerError("the ranks of a start failed; their output stands above");
+  if (status != 0) {
+    const std::string end = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
+                                                : fmt::format("exit code {}", WEXITSTATUS(status));
+    throw PeerError(fmt::format("the ranks of a start ended with {}", end),
+                    fmt::format("run them alone: {}", text::join(command, " ")));
+  }
   return text;
 }
 

@@ -4,12 +4,14 @@
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/tensor/memory.h"
 #include "worker/answers.h"
 #include "worker/commands.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
   fault::this_is_lockstep();
+  keep_freed_memory();  // before there are threads
   return guarded_main([&] {
     const std::vector<cli::Verb> verbs = {
         {"train", cli::kTrainSummary, worker::cmd_train},

@@ -26,6 +26,9 @@ HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
 # They include cublas_v2.h or are not there where Lockstep is built for GPUs: Python's packages bring neither.
 UNKNOWN_TO_PIP = ("ATen/cuda/CUDAContext.h", "ATen/cuda/CUDAContextLight.h", "ATen/cuda/CUDAEvent.h", "ATen/cuda/Exceptions.h",
                   "cublas_v2.h", "nccl.h")
+# Of liblockstep-cuda.so alone: whatever else included them would be linked with CUDA's libraries.
+CUDA = re.compile(r"(c10|ATen|torch)/cuda[./]|cuda\w*\.h$")
+CUDA_ROOM = "src/tensor/cuda/"
 UMBRELLA = "include/lockstep/lockstep.h"
 UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h",
              "include/lockstep/data.h")
@@ -196,6 +199,8 @@ class House:
                 yield line, f"{module} -> {include}: narrow headers only"
             if include in UNKNOWN_TO_PIP:
                 yield line, f"{module} -> {include}: pip's packages for CUDA lack it, or cublas_v2.h, which it needs"
+            if not quoted and CUDA.match(include) and not file.startswith(CUDA_ROOM):
+                yield line, f"{module} -> {include}: CUDA's headers in {CUDA_ROOM} only"
             if include == "ATen/Parallel.h" and module in COMPUTING:
                 yield line, f"{module} -> {include}: tensor::parallel_for() has the threads that at::parallel_for lacks here"
             target = self.resolve(file, include)
@@ -223,7 +228,7 @@ def self_test():
     """Builds small houses and checks that each fault is found, and that a clean one is not."""
     layers = "base 0\ntensor 1 base\nview 2 base\ncomm 2 tensor base\nrecipes 5 comm tensor view base\napps 6 recipes comm base\n"
     clean = {
-        "include/lockstep/base/a.h": "", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
+        "include/lockstep/base/a.h": "", "src/tensor/cuda/g.cpp": "#include <c10/cuda/CUDAStream.h>\n", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
         "src/comm/x.cpp": '#include "comm/x.h"\n#include "lockstep/tensor/t.h"\n#include <vector>\n',
         "src/comm/x.h": "", "recipes/a/a.cpp": '#include <torch/torch.h>\n#include "a/a.h"\n#include "common/c.h"\n',
         "recipes/a/a.h": "", "recipes/common/c.h": "", "include/lockstep/lockstep.h": "#include <torch/torch.h>\n",
@@ -248,6 +253,8 @@ def self_test():
         "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
         "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
         "src/tensor/g.cpp": ("#include <ATen/cuda/CUDAEvent.h>\n", "tensor -> ATen/cuda/CUDAEvent.h: pip's packages"),
+        "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: CUDA's headers in"),
+        "src/comm/r.cpp": ("#include <cuda_runtime_api.h>\n", "comm -> cuda_runtime_api.h: CUDA's headers in"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'

@@ -3,7 +3,6 @@
 // epoch_plan.cpp, the threads in worker_pool.cpp, how they hand over in epoch_stream.cpp.
 #include "lockstep/data/loader.h"
 
-#include <ATen/Context.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/tensor/device.h"
 #include "lockstep/tensor/first_batch.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/sharing.h"
@@ -158,7 +158,7 @@ data::BatchSource DataLoader::Impl::make_source() const {
           .fixed = fixed,
           .collate = options.collate,
           .seed = options.seed,
-          .pin_memory = (options.pin_memory || options.device.is_cuda()) && at::hasCUDA(),
+          .pin_memory = (options.pin_memory || options.device.is_cuda()) && tensor::has_cuda(),
           .skip_bad = options.bad_samples == BadSamples::kSkip,
           .replace_bad = dataset != nullptr && options.remainder != Remainder::kKeep,
           .shard = options.shard.index};

@@ -25,8 +25,11 @@ std::string cpu_words() {
   return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
 }
 
-std::string idle_words(int gpus) {
-  return fmt::format("this build of Lockstep has no CUDA and leaves {} idle", count_words(gpus, "visible GPU"));
+bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.what.empty(); }
+
+std::string idle_words(const RankPlaces& places) {
+  return fmt::format("{} {} idle, since {}", count_words(places.gpus, "visible GPU"), places.gpus == 1 ? "is" : "are",
+                     places.obstacle.what);
 }
 
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {
@@ -35,9 +38,8 @@ std::string idle_words(int gpus) {
                      "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
   }
   throw UsageError(
-      fmt::format("--nproc-per-node gpu, and {}", idle_words(places.gpus)),
-      fmt::format("build Lockstep with a libtorch for CUDA; give 'cpu'; or, if the program is not Lockstep's, {}",
-                  places.gpus));
+      fmt::format("--nproc-per-node gpu, and {}", idle_words(places)),
+      fmt::format("{}; or give 'cpu', or {} if the program is not Lockstep's", places.obstacle.remedy, places.gpus));
 }
 
 }  // namespace
@@ -51,18 +53,18 @@ int count_gpus() {
 
 int count_cpus() { return usable_cpus(); }
 
-bool computes_on_gpus() { return LOCKSTEP_HAS_CUDA != 0; }
-
 RankPlaces find_places() {
-  return {.gpus = count_gpus(), .computes_on_gpus = computes_on_gpus(), .cpus = count_cpus(), .cpu_words = cpu_words()};
+  RankPlaces places{.gpus = count_gpus(), .cpus = count_cpus(), .cpu_words = cpu_words()};
+  if (places.gpus > 0) places.obstacle = cuda::obstacle_to(cuda::search_of_this_process());
+  return places;
 }
 
 ProcessCount choose_process_count(const std::string& text, const RankPlaces& places) {
   if (text == "cpu") return {places.cpus, places.cpu_words};
   if (text == "gpu" || text == "auto") {
-    if (places.gpus > 0 && places.computes_on_gpus) return {places.gpus, count_words(places.gpus, "visible GPU")};
+    if (are_usable(places)) return {places.gpus, count_words(places.gpus, "visible GPU")};
     if (text == "gpu") throw_no_gpu(places);
-    const std::string why = places.gpus == 0 ? "no visible GPU" : idle_words(places.gpus);
+    const std::string why = places.gpus == 0 ? "no visible GPU" : idle_words(places);
     return {places.cpus, fmt::format("{}, {}", why, places.cpu_words)};
   }
   const WholeRange range{.least = 1};
@@ -75,7 +77,7 @@ ProcessCount choose_process_count(const std::string& text, const RankPlaces& pla
 
 ProcessCount choose_training_count(const RankPlaces& places) {
   if (places.gpus == 0) return {1, "no GPU is visible"};
-  if (!places.computes_on_gpus) return {1, idle_words(places.gpus)};
+  if (!are_usable(places)) return {1, idle_words(places)};
   return {places.gpus, places.gpus == 1 ? "1 GPU is visible" : fmt::format("{} GPUs are visible", places.gpus)};
 }
 

@@ -14,7 +14,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/tensor/device.h"
-#include "tensor/cuda_stream.h"
 #include "tensor/kernel_compiler.h"
 #include "tensor/library_function.h"
 
@@ -100,12 +99,17 @@ class LoadedKernels final : public DeviceKernels {
   void launch(const char* kernel, const KernelGrid& grid, const void* argument) override {
     enter_context(gpu_);
     void* arguments[] = {const_cast<void*>(argument)};
-    check(driver().launch(function(kernel), grid.x, grid.y, 1, grid.threads, 1, 1, 0, native_stream(), arguments,
-                          nullptr),
+    check(driver().launch(function(kernel), grid.x, grid.y, 1, grid.threads, 1, 1, 0, native_stream(stream()),
+                          arguments, nullptr),
           fmt::format("the launch of {}", kernel));
   }
 
  private:
+  [[nodiscard]] c10::Stream stream() const {
+    const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu_));
+    return c10::impl::getDeviceGuardImpl(c10::kCUDA)->getStream(device);
+  }
+
   void* function(const char* kernel) {
     const std::scoped_lock lock(mutex_);  // forward and backward run in two threads
     void*& found = functions_[kernel];

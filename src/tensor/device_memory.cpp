@@ -9,7 +9,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "tensor/cuda_memory.h"
+#include "tensor/cuda_parts.h"
 
 namespace lockstep {
 namespace tensor {
@@ -25,10 +25,16 @@ std::int64_t parse_peak_resident(std::string_view status) {
   return kibibytes * 1024;
 }
 
+void forget_memory(int gpu) { require_cuda_parts(fmt::format("GPU {} gets no memory back", gpu)).forget_memory(gpu); }
+
 }  // namespace tensor
 
 MemoryUse memory_use(const c10::Device& device) {
-  if (device.is_cuda()) return tensor::cuda_memory_use(device.index());
+  if (device.is_cuda()) {
+    const int gpu = device.index();
+    if (const tensor::MemoryOfGpu memory = tensor::make_believe_memory()) return memory(gpu);
+    return tensor::require_cuda_parts(fmt::format("the memory of GPU {} cannot be read", gpu)).memory_use(gpu);
+  }
   if (!device.is_cpu()) throw UsageError(fmt::format("the memory of device '{}'", device.str()), "use cpu or cuda");
   // getrusage() would count what the process was before exec.
   std::ifstream status("/proc/self/status");

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "lockstep/base/nccl_library.h"
 #include "tensor/library_function.h"
 
 namespace lockstep::tensor {
@@ -35,7 +36,7 @@ struct Compiler {
 };
 
 /// libtorch's library of NVRTC needs the real one, which lies where only that one's search path leads.
-constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
 bool find_functions(void* library, Compiler& of) {
   return find_function(library, of.version, "nvrtcVersion") &&
@@ -63,8 +64,10 @@ void load_builtins(const Compiler& compiler) {
 Compiler load_compiler() {
   Compiler compiler;
   std::string said = "no such function";
-  for (const char* file : kFiles) {
-    void* library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  const std::filesystem::path torch = nccl::search_of_this_process().torch_folder;
+  for (const std::filesystem::path& file : {torch / kFiles[0], std::filesystem::path(kFiles[0]),
+                                            std::filesystem::path(kFiles[1]), std::filesystem::path(kFiles[2])}) {
+    void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
       said = ::dlerror();
     } else if (find_functions(library, compiler)) {

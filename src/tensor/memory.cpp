@@ -10,13 +10,14 @@
 namespace lockstep {
 
 void keep_freed_memory() {
-  for (const char* chosen : {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"}) {
+  for (const char* chosen : {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX"}) {
     if (env::get(chosen)) return;
   }
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 1);  // a thread's own arena has no room for large blocks, which are mapped and unmapped
 #endif
 }
 

@@ -196,8 +196,8 @@ def gpu_of_python(case):
     site = case.folder / "site"
     write_version(site / "torch/include/torch/version.h", 2, 4)
     (site / "torch/include/torch/csrc/api/include").mkdir(parents=True)
-    for name in ("torch/lib/libtorch_cpu.so", "torch/lib/libtorch_cuda.so", "nvidia/cu13/lib/libcudart.so.13"):
-        make_library(site / name)
+    for name in ("libtorch_cpu.so", "libtorch_cuda.so"):
+        make_library(site / "torch/lib" / name)
 
     def write_headers(*names):
         for name in names:
@@ -223,7 +223,6 @@ def gpu_of_python(case):
     assert "LOCKSTEP_CUDA needs crt/host_defines.h." in re.sub(r"\s+", " ", said), said
     assert said.count("CMake Error") == 1, said
     shutil.rmtree(site / "nvidia/cu13")  # the packages of CUDA 12 have a folder each
-    make_library(site / "nvidia/cuda_runtime/lib/libcudart.so.12")
     write_headers("cuda_runtime/include/cuda_runtime_api.h")
     assert "LOCKSTEP_CUDA:BOOL=OFF" in configured()[1]
     write_headers("cuda_nvcc/include/crt/host_defines.h")

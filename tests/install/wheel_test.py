@@ -84,6 +84,17 @@ class Wheel(unittest.TestCase):
         for name in ("libcurl.so.4", "libcrypto.so.3", "libutil_of_others.so.1", "librtmp.so.1", "libmd.so.0"):
             self.assertFalse(gather.NOT_COPIED.match(name), name)
 
+    def test_what_torch_has_of_cuda_does_not_come_along(self):
+        torch, package = self.home.with_name("torch"), self.home.with_name("package")
+        for folder in (torch / "lib", package / "lib"):
+            folder.mkdir(parents=True)
+        parts = ["cc", "-shared", "-x", "c", "/dev/null", "-Wl,--no-as-needed"]
+        subprocess.run([*parts, "-Wl,-soname,libtorch_cuda.so", "-o", torch / "lib/libtorch_cuda.so"], check=True)
+        subprocess.run([*parts, "-o", package / "lib/liblockstep-cuda.so", "-L", torch / "lib", "-ltorch_cuda"], check=True)
+        self.assertIn("libtorch_cuda.so", wheel_file.needed(package / "lib/liblockstep-cuda.so"))
+        self.assertEqual(wheel_file.bundle(package, torch), [])
+        self.assertEqual([path.name for path in (package / "lib").iterdir()], ["liblockstep-cuda.so"])
+
     def test_is_the_same_file_whenever_it_is_written(self):
         again = self.file.with_name("again.whl")
         wheel_file.write_archive(self.file.with_name("tree"), VERSION, again)

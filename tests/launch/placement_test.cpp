@@ -420,14 +420,14 @@ TEST(ProcessCount, HiddenGpusDoNotCount) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-TEST(ProcessCount, IsTheGpusOnlyWhereTheBuildComputesOnThem) {
-  const RankPlaces cuda{.gpus = 2, .computes_on_gpus = true, .cpus = 8, .cpu_words = "8 usable CPUs"};
+TEST(ProcessCount, IsTheGpusOnlyWhereRanksComputeOnThem) {
+  const RankPlaces cuda{.gpus = 2, .cpus = 8, .cpu_words = "8 usable CPUs"};
   EXPECT_EQ(choose_process_count("auto", cuda).count, 2);
   EXPECT_EQ(choose_process_count("gpu", cuda).count, 2);
   EXPECT_EQ(choose_training_count(cuda).count, 2);
   RankPlaces without = cuda;
-  without.computes_on_gpus = false;
-  const std::string idle = "this build of Lockstep has no CUDA and leaves 2 visible GPUs idle";
+  without.obstacle = {cuda::Lack::kParts, "this build of Lockstep has no CUDA", "build it with a libtorch for CUDA"};
+  const std::string idle = "2 visible GPUs are idle, since this build of Lockstep has no CUDA";
   EXPECT_EQ(choose_process_count("auto", without).count, 8);
   EXPECT_EQ(choose_process_count("auto", without).reason, idle + ", 8 usable CPUs");
   EXPECT_EQ(choose_training_count(without).count, 1);
@@ -438,6 +438,7 @@ TEST(ProcessCount, IsTheGpusOnlyWhereTheBuildComputesOnThem) {
     ADD_FAILURE() << "no error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr(idle));
+    EXPECT_THAT(error.what(), HasSubstr("build it with a libtorch for CUDA; or give 'cpu', or 2 if"));
   }
 }
 

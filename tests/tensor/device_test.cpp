@@ -4,8 +4,11 @@
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -19,9 +22,12 @@ namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
 
-// With a make-believe CUDA that only knows which device is current in which thread.
-
-C10_REGISTER_GUARD_IMPL(CUDA, FakeCuda);
+/// With a make-believe CUDA that only knows which device is current in which thread. It takes the place of a real one,
+/// which is there before main().
+class Device : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { static const c10::impl::DeviceGuardImplRegistrar kFake(c10::kCUDA, new FakeCuda()); }
+};
 
 int current_in_new_thread(bool adopts) {
   int index = -1;
@@ -32,23 +38,23 @@ int current_in_new_thread(bool adopts) {
   return index;
 }
 
-TEST(Device, TheGpusOfTheGuardAreCounted) {
+TEST_F(Device, TheGpusOfTheGuardAreCounted) {
   EXPECT_TRUE(has_cuda());
   EXPECT_EQ(cuda_device_count(), c10::impl::kFakeGuardImplMaxDevices);
 }
 
-TEST(Device, UseDeviceMakesItCurrentInTheCallingThread) {
+TEST_F(Device, UseDeviceMakesItCurrentInTheCallingThread) {
   use_device({c10::kCUDA, 3});
   EXPECT_EQ(FakeCuda::getDeviceIndex(), 3);
 }
 
-TEST(Device, ANewThreadHasGpuZeroUntilItAdoptsTheProcessesDevice) {
+TEST_F(Device, ANewThreadHasGpuZeroUntilItAdoptsTheProcessesDevice) {
   use_device({c10::kCUDA, 2});
   EXPECT_EQ(current_in_new_thread(false), 0);
   EXPECT_EQ(current_in_new_thread(true), 2);
 }
 
-TEST(Device, AfterTheCpuWasChosenNoThreadTouchesAGpu) {
+TEST_F(Device, AfterTheCpuWasChosenNoThreadTouchesAGpu) {
   use_device({c10::kCUDA, 2});
   use_device(c10::Device(c10::kCPU));
   EXPECT_EQ(current_in_new_thread(true), 0);
@@ -97,6 +103,36 @@ TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   EXPECT_EQ(mallinfo2().hblks, mapped);
   std::free(after);
   EXPECT_GE(mallinfo2().fordblks, kLarge) << "the freed block stays with the process";
+}
+
+/// The page faults of a thread that uses a block for the second time, which is larger than a thread's own arena.
+std::int64_t faults_of_second_use() {
+  constexpr std::size_t kBlock = 2 * kLarge;
+  std::int64_t faults = 0;
+  std::thread([&faults] {
+    for (int use = 0; use < 2; ++use) {
+      rusage before{};
+      rusage after{};
+      ::getrusage(RUSAGE_THREAD, &before);
+      void* block = std::malloc(kBlock);
+      std::memset(block, use, kBlock);
+      std::free(block);
+      ::getrusage(RUSAGE_THREAD, &after);
+      faults = after.ru_minflt - before.ru_minflt;
+    }
+  }).join();
+  return faults;
+}
+
+TEST(KeepFreedMemory, ALaterThreadFindsThePagesAgainThatItHasFreed) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process without earlier threads
+  EXPECT_EXIT(
+      {
+        keep_freed_memory();
+        std::_Exit(faults_of_second_use() < 100 ? 0 : 1);  // of 32,768 pages
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace device_test

@@ -258,8 +258,8 @@ TEST(MachineCheck, Gpus) {
   const GpuMemory empty{.index = 0, .name = "L4", .used = 0, .total = 24 * kGB};
   facts.gpus = GpuFacts{.devices = 2, .gpus = {empty, empty}, .nccl = {.problem = "NCCL cannot be loaded"}};
   expect_finding(facts, "GPUs", Health::kWarn, "since NCCL cannot be loaded: install libnccl2");
-  facts.gpus->is_for_cuda = false;
-  expect_finding(facts, "GPUs", Health::kWarn, "this build of Lockstep has no CUDA");
+  facts.gpus->obstacle = {cuda::Lack::kLibtorch, "this libtorch has no CUDA", "install another"};
+  expect_finding(facts, "GPUs", Health::kWarn, "this libtorch has no CUDA: ranks compute on the CPU; install another");
   facts.gpus = GpuFacts{.devices = 1, .gpus = {empty}};
   EXPECT_EQ(find_check(facts, "GPUs").health, Health::kOk) << "one GPU needs no NCCL";
   facts.gpus->gpus[0].used = 20 * kGB;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/cli.h"
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/nccl_library.h"
 #include "lockstep/base/printable.h"
@@ -60,10 +61,12 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
 }
 
 std::string nccl_text() {
-  if (!computes_on_gpus()) return "not used: this build of Lockstep has no CUDA";
+  if (!tensor::has_cuda()) return fmt::format("not used: {}", cuda::library().obstacle.what);
   const nccl::Library& library = nccl::library();
   return library.problem.empty() ? fmt::format("{} ({})", library.version, library.path) : library.problem;
 }
+
+std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " + cuda::library().obstacle.what; }
 
 std::string wire_text() {
   const auto wire = env::get("LOCKSTEP_WIRE");
@@ -79,8 +82,7 @@ Rows machine_rows() {
   std::string gpus = report.problem;
   if (gpus.empty()) gpus = fmt::format("{}, driver {}", report.gpus.size(), report.driver);
   return {{"lockstep", std::string(kVersion)},
-          {"libtorch",
-           fmt::format("{}, {}", tensor::libtorch_version(), tensor::has_cuda() ? "with CUDA" : "without CUDA")},
+          {"libtorch", fmt::format("{}, {}", tensor::libtorch_version(), cuda_text())},
           {"matrix products", blas ? blas->text() : "neither MKL nor OpenBLAS"},
           {"backends", text::join(built_backends())},
           {"NCCL", nccl_text()},

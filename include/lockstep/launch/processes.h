@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/cuda_library.h"
+
 #pragma GCC visibility push(default)
 
 namespace lockstep {
@@ -17,24 +19,21 @@ struct ProcessCount {
 
 /// What a machine has for ranks.
 struct RankPlaces {
-  int gpus = 0;                   ///< GPUs that are visible
-  bool computes_on_gpus = false;  ///< this build of Lockstep was made for CUDA
-  int cpus = 1;                   ///< CPUs that a process can keep busy
-  std::string cpu_words = {};     ///< "8 usable CPUs"
+  int gpus = 0;                  ///< GPUs that are visible
+  cuda::Obstacle obstacle = {};  ///< why ranks cannot compute on them
+  int cpus = 1;                  ///< CPUs that a process can keep busy
+  std::string cpu_words = {};    ///< "8 usable CPUs"
 };
 
 /// Returns how many GPUs this process may use: those of CUDA_VISIBLE_DEVICES if it is set, else of /dev. Slices of
 /// GPUs (MIG) in the list count one by one.
 [[nodiscard]] int count_gpus();
 
-/// Returns true if this build of Lockstep was made for CUDA (LOCKSTEP_CUDA).
-[[nodiscard]] bool computes_on_gpus();
-
 /// Returns how many CPUs this process can keep busy, by its affinity and the quota of its control group.
 [[nodiscard]] int count_cpus();
 
-/// Reads "3", "gpu", "cpu" or "auto": GPUs if this build computes on them, else CPUs. It is a pure function.
-/// Throws: UsageError for any other text, and for "gpu" if this build can use no GPU.
+/// Reads "3", "gpu", "cpu" or "auto": GPUs if ranks can compute on them, else CPUs. It is a pure function.
+/// Throws: UsageError for any other text, and for "gpu" if ranks can use no GPU.
 [[nodiscard]] ProcessCount choose_process_count(const std::string& text, const RankPlaces& places);
 
 /// Returns how many ranks train where the user does not say: one for each GPU, else one. It is a pure function.

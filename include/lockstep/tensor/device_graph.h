@@ -49,7 +49,7 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-/// Makes a graph for the calling thread's current GPU; null where Lockstep was built without CUDA.
+/// Makes a graph for the calling thread's current GPU; null where cuda::library() has an obstacle.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
 }  // namespace lockstep::tensor

@@ -23,10 +23,14 @@ struct MemoryUse {
 
 /// Returns the memory use of `device`.
 /// Cost:   a system call or two on the CPU; on CUDA it does not wait for the device.
-/// Throws: UsageError for a device that is neither CPU nor CUDA, and for CUDA where Lockstep was built without it.
+/// Throws: UsageError for a device that is neither CPU nor CUDA, and for CUDA where cuda::library() has an obstacle.
 [[nodiscard]] MemoryUse memory_use(const c10::Device& device);
 
 namespace tensor {
+
+/// Returns memory that no tensor uses to the GPU, and restarts the peaks of memory_use(). Blocks: until the GPU has
+/// finished its work. Throws: UsageError where cuda::library() has an obstacle.
+void forget_memory(int gpu);
 
 /// Returns the largest resident set in the text of /proc/self/status, in bytes; 0 where the text does not have it.
 [[nodiscard]] std::int64_t parse_peak_resident(std::string_view status);

@@ -8,9 +8,11 @@ namespace lockstep {
 
 /// Keeps freed memory for the next step instead of returning it to the system. libtorch's CPU allocator frees every
 /// activation each step; glibc unmaps large blocks, and the next step pays for zeroed pages again: 180 ms of a 780 ms
-/// step of the captcha network in bf16. The process then keeps the memory of its largest step. Trainer and DataLoader
-/// call it. It leaves settings alone where MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_ or MALLOC_TOP_PAD_ is set. Call it
-/// once, before training. Without glibc it does nothing.
+/// step of the captcha network in bf16. The process then keeps the memory of its largest step. Trainer, DataLoader and
+/// DataParallel call it. It leaves settings alone where MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or
+/// MALLOC_ARENA_MAX is set. Call it once, before training; where threads compute (DataParallel, several replicas on a
+/// rank), at the start of main(): a thread that started before keeps an arena of its own, of which glibc unmaps blocks
+/// of more than 64 MiB, and later threads may share it. Without glibc it does nothing.
 void keep_freed_memory();
 
 }  // namespace lockstep

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/cuda_library.h"
+
 #pragma GCC visibility push(default)
 
 namespace lockstep::view {
@@ -106,7 +108,7 @@ struct GpuFacts {
   std::vector<GpuMemory> gpus = {};  ///< by index
   std::string driver = {};           ///< version of the driver; empty: none is found
   std::string problem = {};          ///< why no GPU is listed
-  bool is_for_cuda = true;           ///< this build of Lockstep computes on GPUs
+  cuda::Obstacle obstacle = {};      ///< why ranks cannot compute on them
   NcclFacts nccl = {};               ///< where there are GPUs
   std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES where it hides all
 };

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/gpu_devices.h"
 #include "lockstep/launch/gpus.h"
@@ -125,10 +126,12 @@ view::ClockFacts read_clock() {
 
 view::GpuFacts read_gpu_facts(const nccl::Search& search) {
   const GpuReport report = read_gpus();
-  view::GpuFacts facts{.devices = count_gpu_devices(),
-                       .driver = report.driver,
-                       .problem = report.problem,
-                       .is_for_cuda = computes_on_gpus()};
+  view::GpuFacts facts{.devices = count_gpu_devices(), .driver = report.driver, .problem = report.problem};
+  if (facts.devices > 0 || !report.gpus.empty()) {
+    cuda::Search parts = cuda::search_of_this_process();
+    if (!search.torch_folder.empty()) parts.torch_folders = {search.torch_folder};
+    facts.obstacle = cuda::obstacle_to(parts);
+  }
   for (const GpuState& gpu : report.gpus) {
     facts.gpus.push_back({.index = gpu.index, .name = gpu.name, .used = gpu.used_bytes, .total = gpu.total_bytes});
   }

@@ -19,15 +19,15 @@ std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint6
 std::string gpus_text(const GpuFacts& facts) {
   std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
   if (!facts.driver.empty()) value += ", driver " + facts.driver;
-  if (!facts.is_for_cuda) return value + ", Lockstep without CUDA";
+  if (!facts.obstacle.what.empty()) return value + ", not for Lockstep";
   if (!facts.nccl.problem.empty()) return value + ", no NCCL";
   return value + fmt::format(", NCCL {} ({})", facts.nccl.version, facts.nccl.path);
 }
 
-void find_build(Check& check, const GpuFacts& facts) {
-  if (!facts.is_for_cuda) {
+void find_obstacle(Check& check, const GpuFacts& facts) {
+  if (!facts.obstacle.what.empty()) {
     find(check, Health::kWarn,
-         "this build of Lockstep has no CUDA: ranks compute on the CPU; build it with a libtorch for CUDA");
+         fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.what, facts.obstacle.remedy));
   } else if (facts.gpus.size() > 1 && !facts.nccl.problem.empty()) {
     find(check, Health::kWarn,
          fmt::format(
@@ -90,7 +90,7 @@ Check check_gpus(const GpuFacts& facts) {
       find(check, Health::kBad,
            "the driver's library and its kernel module have to be there and of one version: run "
            "nvidia-smi; in a container --gpus all");
-      find_build(check, facts);
+      if (facts.obstacle.lack != cuda::Lack::kDriver) find_obstacle(check, facts);
     }
     return check;
   }
@@ -99,7 +99,7 @@ Check check_gpus(const GpuFacts& facts) {
     check.value += ", hidden";
     find(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
   }
-  find_build(check, facts);
+  find_obstacle(check, facts);
   for (const GpuMemory& gpu : facts.gpus) {
     if (gpu.used <= gpu.total / 10) continue;
     find(check, Health::kWarn,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA graphs through libtorch's own class, which gives a recording memory of its own and takes care of random numbers.
 #include <ATen/core/ivalue.h>  // before any other torch header
+
+#include "tensor/cuda/cuda_graph.h"
+
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/record_function.h>
@@ -15,8 +18,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "lockstep/tensor/device_graph.h"
 
 namespace lockstep::tensor {
 namespace {
@@ -225,6 +226,6 @@ class CudaGraph final : public DeviceGraph {
 
 }  // namespace
 
-std::unique_ptr<DeviceGraph> make_device_graph() { return std::make_unique<CudaGraph>(); }
+std::unique_ptr<DeviceGraph> make_cuda_graph() { return std::make_unique<CudaGraph>(); }
 
 }  // namespace lockstep::tensor

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A build without CUDA: nothing to record.
+#pragma once
+
+#include <memory>
+
 #include "lockstep/tensor/device_graph.h"
 
 namespace lockstep::tensor {
 
-std::unique_ptr<DeviceGraph> make_device_graph() { return nullptr; }
+[[nodiscard]] std::unique_ptr<DeviceGraph> make_cuda_graph();
 
 }  // namespace lockstep::tensor

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program asks liblockstep-cuda.so for. It needs no name of Lockstep's: whatever loads it may be linked with
+// static libraries or shared ones.
+#include <string_view>
+
+#include "lockstep/base/version.h"
+#include "tensor/cuda/cuda_device.h"
+#include "tensor/cuda/cuda_graph.h"
+#include "tensor/cuda/cuda_memory.h"
+#include "tensor/cuda_parts.h"
+
+extern "C" __attribute__((visibility("default"))) const void* lockstep_cuda_parts(const char* version);
+
+/// Returns the CudaParts; null for another version of Lockstep.
+const void* lockstep_cuda_parts(const char* version) {
+  using namespace lockstep;
+  static constexpr tensor::CudaParts kParts{.make_graph = tensor::make_cuda_graph,
+                                            .memory_use = tensor::cuda_memory_use,
+                                            .forget_memory = tensor::forget_cuda_memory,
+                                            .stream = tensor::cuda_stream,
+                                            .pci_address = tensor::cuda_pci_address};
+  return std::string_view(version) == kVersion ? &kParts : nullptr;
+}

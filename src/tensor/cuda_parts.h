@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needs libtorch's libraries for CUDA: src/tensor/cuda, the library liblockstep-cuda.so. Both sides are compiled
+// together; the version of Lockstep says that they are.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <c10/core/Stream.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lockstep/tensor/device_graph.h"
+#include "lockstep/tensor/device_memory.h"
+
+namespace lockstep::tensor {
+
+struct CudaParts {
+  std::unique_ptr<DeviceGraph> (*make_graph)() = nullptr;
+  MemoryUse (*memory_use)(int gpu) = nullptr;
+  void (*forget_memory)(int gpu) = nullptr;
+  void* (*stream)(const c10::Stream&) = nullptr;
+  std::string (*pci_address)(int gpu, std::string& problem) = nullptr;
+};
+
+/// Returns the parts of this process, which the first call loads; null where they cannot be loaded: cuda::library()
+/// says why.
+[[nodiscard]] const CudaParts* cuda_parts();
+
+/// `without`: what cannot be done without them. Throws: UsageError, which says that, where they cannot be loaded.
+[[nodiscard]] const CudaParts& require_cuda_parts(std::string_view without);
+
+using MemoryOfGpu = MemoryUse (*)(int gpu);
+/// What says how much a test's make-believe GPU holds. Null: there is none.
+[[nodiscard]] MemoryOfGpu& make_believe_memory();
+
+}  // namespace lockstep::tensor
