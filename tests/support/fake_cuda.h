@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A make-believe CUDA that only knows which device is current in which thread.
+// A make-believe CUDA that only knows which device and which streams are current in which thread.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/FakeGuardImpl.h>
+
+#include <cstdint>
 
 #include "lockstep/tensor/device.h"
 
@@ -29,6 +31,21 @@ class FakeCuda {
 
   /// The calling thread's.
   static int current() { return Guard::getDeviceIndex(); }
+  static std::int64_t stream_of(int gpu) { return Guard::getCurrentStreamIdFor(static_cast<c10::DeviceIndex>(gpu)); }
+};
+
+/// While it lives, the calling thread computes on a stream of `gpu`.
+class OnStream {
+ public:
+  OnStream(int gpu, int stream)
+      : before_(FakeCuda::Guard().exchangeStream(
+            c10::Stream(c10::Stream::UNSAFE, {c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)}, stream))) {}
+  ~OnStream() { (void)FakeCuda::Guard().exchangeStream(before_); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  c10::Stream before_;
 };
 
 }  // namespace lockstep::testing

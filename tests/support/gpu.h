@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/comm/backends.h"
 #include "lockstep/tensor/device.h"
 
@@ -15,7 +16,7 @@ namespace lockstep::testing {
 
 /// Empty where there is a GPU.
 inline std::string why_no_gpu() {
-  if (!tensor::has_cuda()) return "this libtorch was built without CUDA";
+  if (!tensor::has_cuda()) return cuda::library().obstacle.what;
   if (tensor::cuda_device_count() == 0) return "there is no GPU here";
   return "";
 }

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "numbers.h"
+#include "order.h"
+
+namespace lockstep::testing::nccl_double {
+namespace {
+
+using make_believe::Access;
+
+/// How long a call is inside at least: a second thread must be seen.
+constexpr auto kVisit = std::chrono::microseconds(20);
+constexpr auto kSlow = std::chrono::milliseconds(100);
+
+std::size_t bytes_of(const Operation& operation) { return operation.count * size_of(operation.type); }
+
+/// Equal on ranks that have called the same; never 0.
+std::uint64_t number_of(const Operation& operation) {
+  const bool is_between_two = operation.kind == Kind::kSend || operation.kind == Kind::kRecv;
+  const auto kind = static_cast<std::uint64_t>(is_between_two ? Kind::kSend : operation.kind);
+  const bool has_root = operation.kind == Kind::kReduce || operation.kind == Kind::kBroadcast;
+  std::uint64_t number = kind + 1;
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(operation.count), static_cast<std::uint64_t>(operation.type),
+        static_cast<std::uint64_t>(operation.op), static_cast<std::uint64_t>(has_root ? operation.peer : 0)}) {
+    number = number * 1'000'003 + part;
+  }
+  return number == 0 ? 1 : number;
+}
+
+std::byte* memory(const std::byte* begin) { return const_cast<std::byte*>(begin); }
+
+/// Ranks that are no root read or write nothing where a root does.
+std::vector<Access> accesses_of(const std::vector<Operation>& group, int rank, int world) {
+  std::vector<Access> accesses;
+  for (const Operation& operation : group) {
+    const bool is_root = operation.peer == rank;
+    const bool reads = operation.kind != Kind::kBroadcast || is_root;
+    const bool writes = operation.kind != Kind::kReduce || is_root;
+    const std::size_t all = bytes_of(operation) * static_cast<std::size_t>(world);
+    const std::size_t read = operation.kind == Kind::kReduceScatter ? all : bytes_of(operation);
+    const std::size_t written = operation.kind == Kind::kAllGather ? all : bytes_of(operation);
+    if (reads && operation.from != nullptr) accesses.push_back({operation.from, read, false});
+    if (writes && operation.to != nullptr) accesses.push_back({operation.to, written, true});
+  }
+  return accesses;
+}
+
+std::atomic<int> calls_of_this_rank{0};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+}  // namespace
+
+Communicator::Communicator(const std::string& name, int rank, int world, bool blocking)
+    : boxes_(name), rank_(rank), world_(world), blocking_(blocking) {}
+
+Communicator::Visit::Visit(Communicator& communicator, const char* call) : communicator_(communicator) {
+  const char* other = communicator_.inside_.exchange(call);
+  if (other != nullptr) {
+    end_for(std::string("two threads are in one communicator: one calls ") + other + ", the other " + call);
+  }
+  if (communicator_.gone_) end_for(std::string(call) + " of a communicator that was finalized or aborted");
+  std::this_thread::sleep_for(kVisit);
+}
+
+Communicator::Visit::~Visit() { communicator_.inside_ = nullptr; }
+
+nccl::Result Communicator::start(std::function<nccl::Result()> job) {
+  if (job_.joinable()) end_for("a call while the one before is in progress");
+  if (blocking_) {
+    result_ = job();
+    return static_cast<nccl::Result>(result_.load());
+  }
+  result_ = nccl::kInProgress;
+  job_ = std::thread([this, job = std::move(job)] {
+    const nccl::Result result = job();
+    int busy = nccl::kInProgress;
+    result_.compare_exchange_strong(busy, result);
+  });
+  return nccl::kInProgress;
+}
+
+void Communicator::end_job() {
+  if (job_.joinable()) job_.join();
+}
+
+nccl::Result Communicator::state() {
+  const auto result = static_cast<nccl::Result>(result_.load());
+  if (result != nccl::kInProgress) end_job();
+  return result;
+}
+
+nccl::Result Communicator::connect() {
+  if (!boxes_.is_open()) return nccl::kSystemError;
+  return start([this] { return boxes_.meet(rank_, world_, aborted_) ? nccl::kSuccess : nccl::kInternalError; });
+}
+
+nccl::Result Communicator::launch(std::vector<Operation> group) {
+  if (result_ == nccl::kInProgress) end_for("a collective while the call before is in progress");
+  if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
+  end_job();
+  {
+    const std::lock_guard lock(mutex_);
+    ++under_way_;
+  }
+  return start([this, group = std::move(group)] {
+    const int call = calls_of_this_rank++;
+    group.front().stream->enqueue("a collective of NCCL's", accesses_of(group, rank_, world_), [this, group, call] {
+      run(group, call);
+      note_end();
+    });
+    return nccl::kSuccess;
+  });
+}
+
+void Communicator::note_end() {
+  const std::lock_guard lock(mutex_);
+  --under_way_;
+  ended_.notify_all();
+}
+
+nccl::Result Communicator::finalize() {
+  end_job();
+  const nccl::Result result = start([this] {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return under_way_ == 0; });
+    return nccl::kSuccess;
+  });
+  return result;
+}
+
+void Communicator::destroy() {
+  end_job();
+  std::unique_lock lock(mutex_);
+  if (under_way_ != 0) end_for("ncclCommDestroy while collectives are under way");
+  gone_ = true;
+}
+
+void Communicator::abort() {
+  while (order().what == "stuck" && result_ == nccl::kRemoteError) pause();
+  aborted_ = true;
+  end_job();
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return under_way_ == 0; });
+  gone_ = true;
+}
+
+const char* Communicator::last_error() const {
+  return result_ == nccl::kRemoteError ? "make-believe error of the network" : "";
+}
+
+/// Returns false where the call shall not be done.
+bool Communicator::obey(int call) {
+  const Order& ordered = order();
+  if (ordered.call < 0 || call < ordered.call) return true;
+  if (ordered.what == "slow") {
+    std::this_thread::sleep_for(kSlow);
+    return true;
+  }
+  if (call != ordered.call) return true;
+  if (ordered.what == "die") (void)::kill(getpid(), SIGKILL);
+  if (ordered.what == "error" || ordered.what == "stuck") result_ = nccl::kRemoteError;
+  while (!aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return false;
+}
+
+bool Communicator::broadcast(const Operation& operation) {
+  std::vector<Transfer> transfers;
+  const bool is_root = rank_ == operation.peer;
+  for (int peer = 0; peer < world_; ++peer) {
+    if (peer == rank_ || (!is_root && peer != operation.peer)) continue;
+    std::byte* at = is_root ? memory(operation.from) : operation.to;
+    transfers.push_back({is_root, peer, at, bytes_of(operation), number_of(operation)});
+  }
+  if (!boxes_.exchange(rank_, std::move(transfers), aborted_)) return false;
+  if (is_root && operation.to != operation.from) std::memmove(operation.to, operation.from, bytes_of(operation));
+  return true;
+}
+
+/// In the order of the ranks, so that all have the same bits.
+bool Communicator::reduce(const Operation& operation) {
+  const int root = operation.kind == Kind::kReduce ? operation.peer : -1;
+  const std::size_t bytes = bytes_of(operation);
+  std::vector<std::vector<std::byte>> parts(static_cast<std::size_t>(world_));
+  auto& own = parts[static_cast<std::size_t>(rank_)];
+  own.assign(operation.from, operation.from + bytes);
+  std::vector<Transfer> transfers;
+  for (int peer = 0; peer < world_; ++peer) {
+    if (peer == rank_) continue;
+    if (root < 0 || root == peer) transfers.push_back({true, peer, own.data(), bytes, number_of(operation)});
+    if (root >= 0 && root != rank_) continue;
+    auto& part = parts[static_cast<std::size_t>(peer)];
+    part.resize(bytes);
+    transfers.push_back({false, peer, part.data(), bytes, number_of(operation)});
+  }
+  if (!boxes_.exchange(rank_, std::move(transfers), aborted_)) return false;
+  if (root >= 0 && root != rank_) return true;
+  for (int peer = 1; peer < world_; ++peer) {
+    fold(parts[0].data(), parts[static_cast<std::size_t>(peer)].data(), operation.count, operation.type, operation.op);
+  }
+  if (bytes > 0) std::memcpy(operation.to, parts[0].data(), bytes);
+  return true;
+}
+
+bool Communicator::gather(const Operation& operation) {
+  const std::size_t bytes = bytes_of(operation);
+  std::vector<Transfer> transfers;
+  for (int peer = 0; peer < world_; ++peer) {
+    if (peer == rank_) continue;
+    transfers.push_back({true, peer, memory(operation.from), bytes, number_of(operation)});
+    transfers.push_back(
+        {false, peer, operation.to + static_cast<std::size_t>(peer) * bytes, bytes, number_of(operation)});
+  }
+  std::byte* own = operation.to + static_cast<std::size_t>(rank_) * bytes;
+  if (bytes > 0 && own != operation.from) std::memmove(own, operation.from, bytes);
+  return boxes_.exchange(rank_, std::move(transfers), aborted_);
+}
+
+/// In the order of the ranks, as reduce().
+bool Communicator::reduce_parts(const Operation& operation) {
+  const std::size_t bytes = bytes_of(operation);
+  const auto part_for = [&](int peer) { return operation.from + static_cast<std::size_t>(peer) * bytes; };
+  std::vector<std::vector<std::byte>> parts(static_cast<std::size_t>(world_), std::vector<std::byte>(bytes));
+  std::vector<Transfer> transfers;
+  for (int peer = 0; peer < world_; ++peer) {
+    auto& part = parts[static_cast<std::size_t>(peer)];
+    if (peer == rank_) {
+      part.assign(part_for(rank_), part_for(rank_) + bytes);
+      continue;
+    }
+    transfers.push_back({true, peer, memory(part_for(peer)), bytes, number_of(operation)});
+    transfers.push_back({false, peer, part.data(), bytes, number_of(operation)});
+  }
+  if (!boxes_.exchange(rank_, std::move(transfers), aborted_)) return false;
+  for (int peer = 1; peer < world_; ++peer) {
+    fold(parts[0].data(), parts[static_cast<std::size_t>(peer)].data(), operation.count, operation.type, operation.op);
+  }
+  if (bytes > 0) std::memcpy(operation.to, parts[0].data(), bytes);
+  return true;
+}
+
+void Communicator::run(const std::vector<Operation>& group, int call) {
+  if (!obey(call)) return;
+  std::vector<Transfer> between_two;
+  for (const Operation& operation : group) {
+    const std::size_t bytes = bytes_of(operation);
+    const std::uint64_t number = number_of(operation);
+    bool going_on = true;
+    switch (operation.kind) {
+      case Kind::kSend:
+        between_two.push_back({true, operation.peer, memory(operation.from), bytes, number});
+        break;
+      case Kind::kRecv:
+        between_two.push_back({false, operation.peer, operation.to, bytes, number});
+        break;
+      case Kind::kBroadcast:
+        going_on = broadcast(operation);
+        break;
+      case Kind::kAllGather:
+        going_on = gather(operation);
+        break;
+      case Kind::kReduceScatter:
+        going_on = reduce_parts(operation);
+        break;
+      default:
+        going_on = reduce(operation);
+    }
+    if (!going_on) return;
+  }
+  (void)boxes_.exchange(rank_, std::move(between_two), aborted_);
+}
+
+}  // namespace lockstep::testing::nccl_double

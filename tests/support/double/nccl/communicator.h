@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: one thread at a time is in it, a call
+// of a non-blocking one is a job of another thread, which ncclCommGetAsyncError ends.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "boxes.h"
+#include "lockstep/base/nccl_library.h"
+#include "support/double/stream_handle.h"
+
+namespace lockstep::testing::nccl_double {
+
+enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv };
+
+struct Operation {
+  Kind kind = Kind::kAllReduce;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::size_t count = 0;  ///< elements; of a part, where each rank has one
+  nccl::DataType type = nccl::kUint8;
+  nccl::RedOp op = nccl::kSum;
+  int peer = 0;  ///< the root, or with whom
+  make_believe::StreamHandle* stream = nullptr;
+};
+
+class Communicator {
+ public:
+  Communicator(const std::string& name, int rank, int world, bool blocking);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// A call is in the communicator while it lives. A second one ends the process.
+  class Visit {
+   public:
+    Visit(Communicator& communicator, const char* call);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Communicator& communicator_;
+  };
+
+  [[nodiscard]] nccl::Result connect();
+  /// Enqueues the calls of one group.
+  [[nodiscard]] nccl::Result launch(std::vector<Operation> group);
+  [[nodiscard]] nccl::Result finalize();
+  [[nodiscard]] nccl::Result state();
+  void destroy();
+  void abort();
+  [[nodiscard]] const char* last_error() const;
+  [[nodiscard]] int world() const { return world_; }
+
+ private:
+  [[nodiscard]] nccl::Result start(std::function<nccl::Result()> job);
+  void end_job();
+  void run(const std::vector<Operation>& group, int call);
+  [[nodiscard]] bool obey(int call);
+  [[nodiscard]] bool reduce(const Operation& operation);
+  [[nodiscard]] bool broadcast(const Operation& operation);
+  [[nodiscard]] bool gather(const Operation& operation);
+  [[nodiscard]] bool reduce_parts(const Operation& operation);
+  void note_end();
+
+  Boxes boxes_;
+  const int rank_;
+  const int world_;
+  const bool blocking_;
+  std::atomic<const char*> inside_{nullptr};
+  std::atomic<int> result_{nccl::kSuccess};
+  std::atomic<bool> aborted_{false};
+  bool gone_ = false;  ///< finalized, destroyed or aborted
+  std::thread job_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int under_way_ = 0;  ///< groups on streams
+};
+
+}  // namespace lockstep::testing::nccl_double

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a test orders of the make-believe NCCL: LOCKSTEP_DOUBLE_FAULT=rank=1,call=20,fault=hang.
+#pragma once
+
+#include <string>
+
+namespace lockstep::testing::nccl_double {
+
+/// `what` is error, hang, die, slow or stuck: the call reports an error and does not end; does not end; kills the
+/// process; it and all later ones take 100 ms longer; it reports an error and ncclCommAbort does not return.
+struct Order {
+  int call = -1;  ///< the rank's first, counted over all of its communicators
+  std::string what = {};
+};
+
+/// Returns what is ordered of this process, by its RANK.
+[[nodiscard]] const Order& order();
+
+/// Ends the process: the program has broken a rule of NCCL's.
+[[noreturn]] void end_for(const std::string& rule);
+
+}  // namespace lockstep::testing::nccl_double

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/double/operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ThreadLocalState.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "support/double/device.h"
+#include "support/double/memory.h"
+#include "support/double/streams.h"
+#include "support/host_log.h"
+
+namespace lockstep::testing::make_believe {
+namespace {
+
+using Stack = torch::jit::Stack;
+
+/// Operators that read a value back, or make a result whose size depends on values.
+const std::set<std::string>& waiting_operators() {
+  static const std::set<std::string> names = {"aten::_local_scalar_dense",
+                                              "aten::nonzero",
+                                              "aten::masked_select",
+                                              "aten::equal",
+                                              "aten::_unique",
+                                              "aten::_unique2",
+                                              "aten::unique_consecutive",
+                                              "aten::unique_dim",
+                                              "aten::bincount",
+                                              "aten::multinomial",
+                                              "aten::repeat_interleave"};
+  return names;
+}
+
+/// In-place operators that change what a tensor looks like.
+const std::set<std::string>& reshaping_operators() {
+  static const std::set<std::string> names = {"aten::resize_",    "aten::resize_as_", "aten::set_",
+                                              "aten::t_",         "aten::squeeze_",   "aten::unsqueeze_",
+                                              "aten::transpose_", "aten::as_strided_"};
+  return names;
+}
+
+/// What an operator's schema says.
+struct Traits {
+  bool is_view = false;      ///< touches no memory
+  bool can_be_late = false;  ///< its results are tensors of the caller, so that the caller need not wait for it
+  bool makes_empty = false;  ///< its results have no values yet
+  bool may_resize = false;   ///< its results, unless they are among its inputs
+  bool waits = false;
+  std::vector<bool> writes = {};
+};
+
+Traits traits_of(const c10::FunctionSchema& schema) {
+  Traits traits;
+  traits.waits = waiting_operators().count(schema.name()) != 0;
+  traits.makes_empty = schema.name().starts_with("aten::empty") || schema.name().starts_with("aten::new_empty");
+  bool writes = false;
+  bool draws = false;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const auto* alias = argument.alias_info();
+    traits.writes.push_back(alias != nullptr && alias->isWrite());
+    writes = writes || traits.writes.back();
+    draws = draws || argument.name() == "generator";
+  }
+  bool returns_own = true;
+  for (const c10::Argument& result : schema.returns()) {
+    const auto* alias = result.alias_info();
+    if (alias != nullptr && !alias->isWrite()) traits.is_view = true;
+    returns_own = returns_own && alias != nullptr && alias->isWrite();
+  }
+  const bool reshapes = reshaping_operators().count(schema.name()) != 0;
+  traits.is_view = traits.is_view || reshapes;
+  traits.may_resize = schema.overload_name().find("out") != std::string::npos;
+  traits.can_be_late = writes && returns_own && !draws && !reshapes && !traits.waits;
+  return traits;
+}
+
+const Traits& known_traits(const c10::FunctionSchema& schema) {
+  static thread_local std::unordered_map<const c10::FunctionSchema*, Traits> known;
+  const auto found = known.find(&schema);
+  return found != known.end() ? found->second : known.emplace(&schema, traits_of(schema)).first->second;
+}
+
+template <class Change>
+void change_tensors(c10::IValue& value, const Change& change) {
+  if (value.isTensor()) {
+    value = change(value.toTensor());
+  } else if (value.isTensorList()) {
+    std::vector<at::Tensor> list = value.toTensorVector();
+    for (at::Tensor& one : list) one = change(one);
+    value = c10::IValue(c10::List<at::Tensor>(list));
+  } else if (value.isOptionalTensorList()) {
+    c10::List<c10::optional<at::Tensor>> list;
+    for (const c10::optional<at::Tensor>& one : value.toOptionalTensorList()) {
+      list.push_back(one ? c10::optional<at::Tensor>(change(*one)) : one);
+    }
+    value = c10::IValue(list);
+  }
+}
+
+/// Indices that are masks are counted first, and those of the host are copied.
+bool note_indices(const c10::IValue& value) {
+  bool waits = false;
+  if (!value.isOptionalTensorList()) return waits;
+  for (const c10::optional<at::Tensor>& one : value.toOptionalTensorList()) {
+    if (!one || !one->defined()) continue;
+    const bool is_mask = one->scalar_type() == at::kBool || one->scalar_type() == at::kByte;
+    if (is_mask) note_wait("a mask as an index");
+    if (one->is_cpu() && one->dim() > 0) note_wait("an index of the host's");
+    waits = waits || is_mask;
+  }
+  return waits;
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, Stack& stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+}
+
+/// One call of an operator.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, Stack& stack)
+      : op_(op), stack_(stack), traits_(known_traits(op.schema())), waits_(traits_.waits) {
+    note_call(name());
+    if (traits_.waits) note_wait(name());
+    for (std::size_t i = 0; i < traits_.writes.size(); ++i) take(i);
+    gpu_ = index_.value_or(current_gpu().index());
+  }
+
+  void run() {
+    TORCH_CHECK(
+        !mixes_ || !index_ || name() == "aten::_pack_padded_sequence",
+        "Expected all tensors to be on the same device, but found at least two devices, cuda and cpu: ", name());
+    const OnGpu on(gpu_);
+    const c10::Stream current = current_stream(current_gpu());
+    DeviceStream& stream = stream_of(current);
+    if (can_be_late() && !stream.lane().is_idle()) return enqueue(stream);
+    if (traits_.is_view || traits_.makes_empty) {
+      run_on_cpu(op_, stack_);
+      return give_results(stream);
+    }
+    const Lane::Turn turn(stream.lane());
+    run_on_cpu(op_, stack_);
+    give_results(stream);
+    Ledger::instance().run(stream.number(), name(), accesses_);
+    if (waits_) Ledger::instance().waited(Ledger::instance().record(stream.number()));
+  }
+
+ private:
+  [[nodiscard]] const std::string& name() const { return op_.schema().name(); }
+  [[nodiscard]] c10::IValue& argument(std::size_t i) { return stack_[stack_.size() - traits_.writes.size() + i]; }
+
+  /// An in-place operator may arrive as one with a given result, which is one of its inputs.
+  [[nodiscard]] bool can_be_late() const {
+    if (!traits_.can_be_late || waits_) return false;
+    const auto is_input = [&](const at::Tensor& own) {
+      return std::any_of(read_.begin(), read_.end(), [&](const at::Tensor& one) { return one.is_same(own); });
+    };
+    return !traits_.may_resize || std::all_of(own_.begin(), own_.end(), is_input);
+  }
+
+  void take(std::size_t i) {
+    c10::IValue& value = argument(i);
+    if (note_indices(value)) waits_ = true;
+    change_tensors(value, [&](const at::Tensor& one) {
+      if (!one.defined() || !one.is_cuda()) {
+        mixes_ = mixes_ || (one.defined() && one.dim() > 0 && !value.isOptionalTensorList());
+        return one;
+      }
+      index_ = one.device().index();
+      if (!traits_.is_view && one.has_storage()) accesses_.push_back(span_of(one, traits_.writes[i]));
+      (traits_.writes[i] ? own_ : read_).push_back(one);
+      return twins_.there(one);
+    });
+    if (!value.isDevice() || !value.toDevice().is_cuda()) return;
+    if (value.toDevice().has_index()) index_ = value.toDevice().index();
+    value = c10::IValue(c10::Device(c10::kCPU));
+  }
+
+  /// Leaves the work to the stream. The host's values are those of now.
+  void enqueue(DeviceStream& stream) {
+    const std::size_t count = traits_.writes.size();
+    Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    for (c10::IValue& value : copy) {
+      change_tensors(value,
+                     [&](const at::Tensor& one) { return !one.defined() || twins_.is_twin(one) ? one : one.clone(); });
+    }
+    torch::jit::drop(stack_, count);
+    for (std::size_t i = 0; i < op_.schema().returns().size(); ++i) stack_.emplace_back(own_.at(i));
+    Ledger::instance().run(stream.number(), name(), accesses_);
+    stream.lane().push([op = op_, copy = std::move(copy), state = at::ThreadLocalState()]() mutable {
+      const at::ThreadLocalStateGuard guard(state);
+      run_on_cpu(op, copy);
+    });
+  }
+
+  void give_results(DeviceStream& stream) {
+    const std::size_t results = op_.schema().returns().size();
+    for (std::size_t i = stack_.size() - results; i < stack_.size(); ++i) {
+      change_tensors(stack_[i], [&](const at::Tensor& one) {
+        at::Tensor there = twins_.back(one, current_gpu(), stream.number());
+        if (there.defined() && there.is_cuda() && !traits_.is_view) accesses_.push_back(span_of(there, true));
+        return there;
+      });
+    }
+    twins_.settle(stream.number());
+  }
+
+  const c10::OperatorHandle& op_;
+  Stack& stack_;
+  const Traits& traits_;
+  bool waits_;
+  bool mixes_ = false;  ///< the host's tensors are among them
+  Twins twins_;
+  std::optional<int> index_;
+  int gpu_ = 0;
+  std::vector<Access> accesses_;
+  std::vector<at::Tensor> read_;
+  std::vector<at::Tensor> own_;  ///< those that it writes
+};
+
+void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack).run(); }
+
+// Operators that are not the CPU's -----------------------------------------------------------------------------------
+
+/// Whether the host is waited for, or waits; notes which.
+bool copy_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  if (from.is_cpu() && from.dim() == 0 && !non_blocking) {
+    note_wait("copy of a number to the device");
+  } else if (from.is_cpu() && !non_blocking) {
+    note_wait("copy to the device");
+  } else if (to.is_cpu() && !(non_blocking && is_pinned(to.storage().data()))) {
+    note_wait("copy to the host");
+  } else {
+    if (to.is_cuda() && from.is_cuda()) note_call("aten::copy_");
+    return false;
+  }
+  return true;
+}
+
+at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  const bool waits = copy_waits(self, from, non_blocking);
+  const c10::Device gpu = from.is_cuda() ? from.device() : self.device();
+  DeviceStream& stream = stream_of(current_stream(gpu));
+  std::vector<Access> accesses;
+  if (from.is_cuda()) accesses.push_back(span_of(from, false));
+  if (self.is_cuda()) accesses.push_back(span_of(self, true));
+  DeviceStream& others = stream_of(current_stream(self.is_cuda() ? self.device() : gpu));
+  stream.hold(others.mark());  // between two GPUs both streams wait for the copy
+  // Memory that is not pinned is read at once.
+  const bool is_read_now = from.is_cpu() && !waits && !is_pinned(from.storage().data());
+  at::Tensor to = on_host(self);
+  // What the host reads before the copy is over is not what it wants.
+  if (self.is_cpu() && !waits && self.is_contiguous())
+    std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
+  stream.enqueue_or_run("aten::copy_", accesses, [to, source = is_read_now ? from.clone() : on_host(from)]() mutable {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    to.copy_(source);
+  });
+  others.hold(stream.mark());
+  if (waits) stream.wait();
+  return self;
+}
+
+at::Tensor& set(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(std::move(source));
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(sizes, strides);
+  return self;
+}
+
+void record_stream(at::Tensor& self, at::Stream stream) {
+  Ledger::instance().record_stream(self.storage().data(), stream_of(stream).number());
+}
+
+bool is_pinned_tensor(const at::Tensor& self, c10::optional<at::Device> /*on*/) {
+  return is_pinned(self.storage().data());
+}
+
+at::Tensor pinned(const at::Tensor& self, c10::optional<at::Device> /*on*/) {
+  return at::empty(self.sizes(), self.options().pinned_memory(true)).copy_(self);
+}
+
+/// libtorch 1.13 has it for CUDA only.
+void unscale(at::TensorList values, at::Tensor& found_inf, const at::Tensor& factor) {
+  DeviceStream& stream = stream_of(current_stream(found_inf.device()));
+  std::vector<Access> accesses = {span_of(found_inf, true), span_of(factor, false)};
+  for (const at::Tensor& value : values) accesses.push_back(span_of(value, true));
+  Ledger::instance().run(stream.number(), "aten::_amp_foreach_non_finite_check_and_unscale_", accesses);
+  const Lane::Turn turn(stream.lane());
+  for (const at::Tensor& value : values) {
+    at::Tensor host = on_host(value);
+    host.mul_(on_host(factor));
+    if (!at::isfinite(host).all().item<bool>()) on_host(found_inf).fill_(1);
+  }
+}
+
+}  // namespace
+
+void register_operators() {
+  using torch::CppFunction;
+  static torch::Library any(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  any.fallback(CppFunction::makeFromBoxedFunction<&run_operator>());
+  static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  aten.impl("copy_", &copy);
+  aten.impl("set_.source_Storage_storage_offset", &set);
+  aten.impl("record_stream", &record_stream);
+  aten.impl("is_pinned", &is_pinned_tensor);
+  aten.impl("_pin_memory", &pinned);
+  aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
+  // A CPU's kernel may not be reached through the fallback here: libtorch chooses between the kernels of devices.
+  for (const char* name : {"convolution", "convolution_backward"}) {
+    aten.impl(name, CppFunction::makeFromBoxedFunction<&run_operator>());
+  }
+}
+
+}  // namespace lockstep::testing::make_believe

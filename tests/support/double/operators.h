@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators of the make-believe GPUs: the CPU's kernels over the same memory, in the order of the current stream.
+#pragma once
+
+namespace lockstep::testing::make_believe {
+
+/// Registers them with libtorch's dispatcher, for the life of the process.
+void register_operators();
+
+}  // namespace lockstep::testing::make_believe

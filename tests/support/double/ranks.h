@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of such ranks, in a program of its own
+// (OWN_MAIN) that links lockstep_make_believe_gpus and has ../support/double/ranks.cpp among its SOURCES:
+//
+//   TEST(Double, Sums) {
+//     run_ranks(current_test(), [](Job& job) {
+//       const at::Tensor ones = at::ones({3}, job.device());
+//       job.group().all_reduce(ones).wait();
+//       EXPECT_THAT(found_races(), IsEmpty());
+//     }, ranks_on_gpus(2));
+//   }
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/run_ranks.h"
+
+namespace lockstep::testing {
+
+/// The ranks of one host with as many GPUs. Of `env`: LOCKSTEP_DOUBLE_DELAY_US has copies and collectives begin late,
+/// LOCKSTEP_DOUBLE_FAULT is one of support/double/nccl/order.h.
+[[nodiscard]] RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env = {});
+
+/// Returns what this rank did on a GPU without a wait that it needs, since the last call.
+[[nodiscard]] std::vector<std::string> found_races();
+
+}  // namespace lockstep::testing

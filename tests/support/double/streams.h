@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The streams and events of the make-believe GPUs.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <c10/core/Stream.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/double/lane.h"
+#include "support/double/ledger.h"
+#include "support/double/stream_handle.h"
+
+namespace lockstep::testing::make_believe {
+
+class DeviceStream;
+
+/// A place in a stream, which an event has.
+struct Marker {
+  DeviceStream* stream = nullptr;
+  std::uint64_t at = 0;
+  Clock clock = {};
+};
+
+class DeviceStream final : public StreamHandle {
+ public:
+  explicit DeviceStream(const c10::Stream& stream);
+
+  void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) override;
+  /// The calling thread does it in the stream's order, if the stream has nothing to do; else as enqueue().
+  void enqueue_or_run(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work);
+  [[nodiscard]] Marker mark();
+  void hold(const Marker& marker);
+  /// Waits until all is done, as cudaStreamSynchronize.
+  void wait();
+
+  [[nodiscard]] int number() const { return number_; }
+  [[nodiscard]] Lane& lane() { return lane_; }
+
+ private:
+  Lane lane_;
+  const int number_;
+};
+
+/// The stream behind c10's.
+[[nodiscard]] DeviceStream& stream_of(const c10::Stream& stream);
+
+[[nodiscard]] bool is_done(const Marker& marker);
+
+/// How much later than possible copies and collectives begin: LOCKSTEP_DOUBLE_DELAY_US.
+[[nodiscard]] std::chrono::microseconds ordered_delay();
+
+}  // namespace lockstep::testing::make_believe

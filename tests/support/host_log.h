@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the make-believe GPUs say what a real one is waited for, and what it ran. HostWaits counts it.
+#pragma once
+
+#include <string>
+
+namespace lockstep::testing {
+
+void note_wait(const std::string& what);
+void note_call(const std::string& name);
+
+}  // namespace lockstep::testing
