@@ -352,7 +352,7 @@ TEST(DevicePath, MatchingCallsOfManyOperationsAllEnd) {
   EXPECT_EQ(first.device.calls.size(), 100U);
 }
 
-DeviceRequest on_host(int local_rank, int gpus) { return {.local_rank = local_rank, .gpus = gpus, .has_cuda = true}; }
+DeviceRequest on_host(int local_rank, int gpus) { return {.local_rank = local_rank, .gpus = gpus}; }
 
 template <class Error>
 std::string error_of(const DeviceRequest& request) {
@@ -391,10 +391,13 @@ TEST(DeviceChoice, TheErrorShowsWhatHidesGpus) {
   EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("1 GPU (CUDA_VISIBLE_DEVICES=3)"));
 }
 
+const cuda::Obstacle kObstacle{cuda::Lack::kDriver, "no NVIDIA driver was found", "install the driver"};
+
 TEST(DeviceChoice, GpusThatNobodyUsesAreSaid) {
-  DeviceRequest request{.devices = 2};
-  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and this build of Lockstep has no CUDA"));
-  request.has_cuda = true;
+  DeviceRequest request{.devices = 2, .obstacle = kObstacle};
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and no NVIDIA driver was found: "));
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("else install the driver)"));
+  request.obstacle = {};
   EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and CUDA finds none of them"));
   request.gpus = 2;
   EXPECT_EQ(idle_gpus_warning(request), "");
@@ -414,10 +417,11 @@ TEST(DeviceChoice, OnlyTheUserMayHaveRanksShareAGpu) {
   EXPECT_TRUE(may_share_gpu(request));
 }
 
-TEST(DeviceChoice, CudaWithoutAGpuSaysWhetherTheBuildLacksIt) {
-  DeviceRequest request{.wanted = "cuda"};
-  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("this libtorch was built without CUDA"));
-  request.has_cuda = true;
+TEST(DeviceChoice, CudaWithoutAGpuSaysWhatIsLacking) {
+  DeviceRequest request{.wanted = "cuda", .obstacle = kObstacle};
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("there is no CUDA device: no NVIDIA driver was found"));
+  EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("install the driver; or use --device cpu"));
+  request.obstacle = {};
   EXPECT_THAT(error_of<ResourceError>(request), HasSubstr("this host has 0 GPUs"));
 }
 

@@ -12,6 +12,7 @@ namespace device_watch_test {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct FakeEvent final : DeviceEvent {
   void hold_stream() override {}
@@ -148,6 +149,15 @@ TEST_F(DeviceWatchTest, ADeathThatTheTransportNoticesBeforeTheHostsIsStillNamed)
   other.add({.event = std::make_shared<FakeEvent>(), .meeting = nullptr, .collective = {}, .tensors = {}});
   EXPECT_THROW(other.check(at(1)), PeerError);
   EXPECT_EQ(asked, 3);
+}
+
+TEST_F(DeviceWatchTest, ALostConnectionOfWhichTheHostsKnowNothingIsACauseOfItsOwn) {
+  (void)enqueue();
+  problem = "remote process exited or there was a network error";
+  (void)watch.look(at(1));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("NCCL lost its connection to another rank"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("next  NCCL_DEBUG=INFO names the connection"));
+  EXPECT_THAT(failure<ResourceError>(), Not(HasSubstr("only follows")));
 }
 
 TEST_F(DeviceWatchTest, OnlyTheFirstFailureCounts) {

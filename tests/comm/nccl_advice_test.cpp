@@ -11,6 +11,7 @@ namespace lockstep::comm {
 namespace nccl_advice_test {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Case {
   const char* name;
@@ -72,10 +73,13 @@ internal error - please report this issue to the NCCL developers, NCCL version 2
 NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.14.3
 ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
 )"},
-    {"peer_ended", "another rank ended", "ends first", R"(
+    {"lost_connection", "no rank is known to have ended", "NCCL_SOCKET_IFNAME", R"(
 node1:3996:4004 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node2<57557>
 node1:3996:4004 [0] NCCL INFO misc/socket.cc:749 -> 6
 remote process exited or there was a network error, NCCL version 2.18.3
+)"},
+    {"remote_process_exited", "no rank is known to have ended", "NCCL_DEBUG=INFO", R"(
+remote process exited or there was a network error, NCCL version 2.28.9
 )"},
 };
 
@@ -86,6 +90,14 @@ TEST_P(NcclLog, NamesCauseAndRemedyOfARecordedLog) {
   ASSERT_TRUE(advice.has_value()) << GetParam().log;
   EXPECT_THAT(advice->cause, HasSubstr(GetParam().cause));
   EXPECT_THAT(advice->remedy, HasSubstr(GetParam().remedy));
+}
+
+TEST_P(NcclLog, IsACauseOfItsOwnAndPointsToNoOtherFailure) {
+  const auto advice = nccl_advice(GetParam().log);
+  ASSERT_TRUE(advice);
+  for (const char* words : {"only follows", "ends first", "is the cause", "above", "first failure", "first error"}) {
+    EXPECT_THAT(advice->cause + advice->remedy, Not(HasSubstr(words)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Logs, NcclLog, ::testing::ValuesIn(kCases),

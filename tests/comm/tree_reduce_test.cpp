@@ -258,6 +258,30 @@ TEST(Moves, OfUnevenPartsFollowOneAnother) {
   EXPECT_EQ(moves[1].bytes, 56U);
 }
 
+TEST(EqualPart, IsThatOfEveryRankWhereTheElementsCanBeDealtOut) {
+  for (const Kind kind : {Kind::kAllGatherInto, Kind::kReduceScatter}) {
+    EXPECT_EQ(equal_part({.what = descriptor(kind, 35)}, kWorld), 7) << name_of(kind);
+    EXPECT_EQ(equal_part({.what = descriptor(kind, 0)}, kWorld), 0) << name_of(kind);
+    EXPECT_EQ(equal_part({.what = descriptor(kind, 36)}, kWorld), std::nullopt) << name_of(kind);
+    EXPECT_EQ(equal_part({.what = descriptor(kind, 4)}, kWorld), std::nullopt) << "the last rank has nothing";
+  }
+}
+
+TEST(EqualPart, OfAnAllGatherIsWhatEachRankBrings) {
+  Collective collective{.what = descriptor(Kind::kAllGather, 12)};
+  EXPECT_EQ(equal_part(collective, 3), 12);
+  collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{4, 4, 4});
+  EXPECT_EQ(equal_part(collective, 3), 4);
+  collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{4, 4, 5});
+  EXPECT_EQ(equal_part(collective, 3), std::nullopt);
+}
+
+TEST(EqualPart, IsNoneOfACollectiveThatGivesRanksOtherThings) {
+  for (const Kind kind : {Kind::kAllReduce, Kind::kBroadcast, Kind::kAllToAll, Kind::kGather, Kind::kScatter}) {
+    EXPECT_EQ(equal_part({.what = descriptor(kind, 35)}, kWorld), std::nullopt) << name_of(kind);
+  }
+}
+
 TEST(ShardOf, CoversEveryElementOnce) {
   for (const std::int64_t numel : {0, 1, 3, 7, 8, 100}) {
     std::int64_t next = 0;

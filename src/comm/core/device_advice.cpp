@@ -17,6 +17,13 @@ const NcclAdvice kSameGpu = {
     "two ranks use the same GPU, which NCCL does not allow",
     "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
 
+/// Whoever knows of a rank that ended blames that rank before this table is asked: here none is known.
+const NcclAdvice kLostConnection = {
+    "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
+    "GPUs broke",
+    "NCCL_DEBUG=INFO names the connection: look at that interface or InfiniBand port on both hosts; "
+    "NCCL_SOCKET_IFNAME=<interface> or NCCL_IB_DISABLE=1 goes round it"};
+
 const NcclAdvice kPeerAccess = {
     "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, stands "
     "between them",
@@ -59,10 +66,8 @@ const std::vector<Row>& table() {
        {"a rank could not be reached at the address that NCCL chose: of a virtual or wrong interface, or behind a "
         "firewall",
         "NCCL_SOCKET_IFNAME=<interface> on every host, one that all reach; open the ports between the hosts"}},
-      {{"onnection closed by remote peer"},
-       {"another rank ended", "look for the rank whose log ends first: its error is the cause, this one only follows"}},
-      {{"remote process exited"},
-       {"another rank ended", "look for the rank whose log ends first: its error is the cause, this one only follows"}},
+      {{"onnection closed by remote peer"}, kLostConnection},
+      {{"remote process exited"}, kLostConnection},
       {{"out of memory"},
        {"a GPU's memory is full: NCCL needs some hundred MB outside of PyTorch's allocator",
         "a smaller batch_size, or NCCL_BUFFSIZE=1048576"}},

@@ -2,6 +2,7 @@
 #include "comm/core/moves.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace lockstep::comm {
 namespace {
@@ -50,6 +51,24 @@ Move move_of(const MovePlan& plan, int from, int to) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> equal_part(const Collective& collective, int world) {
+  const std::int64_t numel = collective.what.numel;
+  switch (collective.what.kind) {
+    case Kind::kAllGatherInto:
+    case Kind::kReduceScatter:
+      if (numel % world != 0) return std::nullopt;
+      return numel / world;
+    case Kind::kAllGather: {
+      if (collective.counts == nullptr) return numel;
+      const std::vector<std::int64_t>& counts = *collective.counts;
+      if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end()) return std::nullopt;
+      return counts.front();
+    }
+    default:
+      return std::nullopt;
+  }
+}
 
 std::size_t outbox_bytes(const MovePlan& plan, int rank) {
   std::int64_t elements = 0;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "comm/core/collective.h"
@@ -30,6 +32,10 @@ struct MovePlan {
 [[nodiscard]] inline MovePlan plan_of(const Collective& collective, int world) {
   return {collective.what, collective.counts, collective.item_bytes, world};
 }
+
+/// Returns the elements of each rank's part of an all_gather, all_gather_into or reduce_scatter, where all are equal;
+/// none where they differ, and for other collectives. Some transports carry equal parts only.
+[[nodiscard]] std::optional<std::int64_t> equal_part(const Collective& collective, int world);
 
 /// Returns the bytes that `rank` brings.
 [[nodiscard]] std::size_t outbox_bytes(const MovePlan& plan, int rank);

@@ -21,7 +21,7 @@ c10::Device parse(const std::string& text) {
 c10::Device gpu(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
 std::string count_text(const DeviceRequest& request) {
-  if (!request.has_cuda) return "this libtorch was built without CUDA";
+  if (!request.obstacle.what.empty()) return request.obstacle.what;
   std::string text = fmt::format("this host has {} GPU{}", request.gpus, request.gpus == 1 ? "" : "s");
   if (!request.visible.empty()) text += fmt::format(" (CUDA_VISIBLE_DEVICES={})", request.visible);
   return text;
@@ -29,7 +29,9 @@ std::string count_text(const DeviceRequest& request) {
 
 c10::Device gpu_of_rank(const DeviceRequest& request) {
   if (request.gpus == 0) {
-    throw ResourceError(fmt::format("there is no CUDA device: {}", count_text(request)), "use --device cpu");
+    const std::string& remedy = request.obstacle.remedy;
+    throw ResourceError(fmt::format("there is no CUDA device: {}", count_text(request)),
+                        remedy.empty() ? "use --device cpu" : remedy + "; or use --device cpu");
   }
   return gpu(request.local_rank % request.gpus);
 }
@@ -49,12 +51,10 @@ c10::Device choose_device(const DeviceRequest& request) {
 std::string idle_gpus_warning(const DeviceRequest& request) {
   if (request.wanted != "auto" || request.gpus > 0 || request.devices == 0) return "";
   const std::string gpus = fmt::format("{} GPU{}", request.devices, request.devices == 1 ? "" : "s");
-  if (!request.has_cuda) {
+  if (!request.obstacle.what.empty()) {
     return fmt::format(
-        "this host has {}, and this build of Lockstep has no CUDA: it computes on the CPU (--device cpu says that this "
-        "is "
-        "right; else build it with a libtorch for CUDA)",
-        gpus);
+        "this host has {}, and {}: it computes on the CPU (--device cpu says that this is right; else {})", gpus,
+        request.obstacle.what, request.obstacle.remedy);
   }
   return fmt::format(
       "this host has {}, and CUDA finds none of them: it computes on the CPU (--device cpu says that this is right; "

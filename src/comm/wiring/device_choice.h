@@ -7,16 +7,18 @@
 
 #include <string>
 
+#include "lockstep/base/cuda_library.h"
+
 namespace lockstep::comm {
 
 struct DeviceRequest {
   std::string wanted = "auto";  ///< auto, cpu, cuda, cuda:N
   int local_rank = 0;
-  int gpus = 0;              ///< GPUs that this process sees
-  int devices = 0;           ///< GPUs that the kernel and CUDA_VISIBLE_DEVICES show
-  bool has_cuda = false;     ///< libtorch was built with CUDA
-  std::string visible = {};  ///< CUDA_VISIBLE_DEVICES; empty: not set
-  bool share = false;        ///< several ranks may use one GPU
+  int gpus = 0;                  ///< GPUs that this process sees
+  int devices = 0;               ///< GPUs that the kernel and CUDA_VISIBLE_DEVICES show
+  cuda::Obstacle obstacle = {};  ///< why this process has no CUDA
+  std::string visible = {};      ///< CUDA_VISIBLE_DEVICES; empty: not set
+  bool share = false;            ///< several ranks may use one GPU
 };
 
 /// Chooses the device. auto: the GPU of the local rank, or the CPU where this process sees no GPU. cuda: the same, but

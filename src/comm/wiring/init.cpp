@@ -24,6 +24,7 @@
 #include "comm/wiring/select.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
@@ -103,7 +104,7 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   if (!text) text = env::get("LOCKSTEP_DEVICE");
   comm::DeviceRequest request{.wanted = options.device ? options.device->str() : text.value_or("auto")};
   request.local_rank = info.local_rank;
-  request.has_cuda = tensor::has_cuda();
+  if (!tensor::has_cuda()) request.obstacle = cuda::library().obstacle;
   request.gpus = tensor::cuda_device_count();
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): empty shows none
   request.devices = count_visible_gpus(count_gpu_devices(),

@@ -6,16 +6,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/prod.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +26,7 @@
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/nccl_library.h"
 
@@ -88,21 +86,6 @@ std::optional<nccl::DataType> nccl_type(c10::ScalarType dtype) {
   }
 }
 
-/// What the driver calls the device; empty where it does not say. The runtime's own answer is the whole GPU's for all
-/// of its slices (MIG).
-std::string driver_uuid(int device) {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (driver == nullptr) return "";
-  using Get = int (*)(int*, int);
-  using Uuid = int (*)(unsigned char*, int);
-  const auto get = reinterpret_cast<Get>(::dlsym(driver, "cuDeviceGet"));
-  const auto uuid = reinterpret_cast<Uuid>(::dlsym(driver, "cuDeviceGetUuid_v2"));
-  std::array<unsigned char, 16> bytes{};
-  int handle = 0;
-  if (get == nullptr || uuid == nullptr || get(&handle, device) != 0 || uuid(bytes.data(), handle) != 0) return "";
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
 /// NCCL's functions. The ranks have agreed on NCCL, so the library is there.
 const nccl::Functions& calls() { return nccl::library().functions; }
 
@@ -142,10 +125,6 @@ ResourceError nccl_error(const char* call, const std::string& text) {
   return ResourceError(
       fmt::format("{} failed: {}{}", call, advice ? advice->cause + " (" : "", text) + (advice ? ")" : ""),
       advice ? advice->remedy : "NCCL_DEBUG=INFO shows more");
-}
-
-void check_cuda(cudaError_t result, const char* call) {
-  if (result != cudaSuccess) throw ResourceError(fmt::format("{} failed: {}", call, cudaGetErrorString(result)));
 }
 
 nccl::UniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) {
@@ -252,7 +231,7 @@ class NcclBackend final : public DeviceBackend {
   }
 
  private:
-  [[nodiscard]] cudaStream_t cuda_stream() const { return c10::cuda::CUDAStream(stream_).stream(); }
+  [[nodiscard]] nccl::Stream cuda_stream() const { return handle_of_stream()(stream_); }
   [[nodiscard]] std::string error_text(nccl::Result result) const {
     const char* last = comm_ == nullptr ? nullptr : calls().get_last_error(comm_);
     return fmt::format("{} {}", calls().get_error_string(result), last == nullptr ? "" : last);
@@ -319,8 +298,14 @@ class NcclBackend final : public DeviceBackend {
     output.view({-1}).narrow(0, 0, mine.size()).div_(divisor_tensor(output, divisor));
   }
 
-  /// reduce_scatter allows parts of different lengths, which NCCL's own does not.
+  /// Parts of different lengths, which ncclReduceScatter does not take, are reduced one by one.
   void reduce_parts(const Collective& collective, nccl::DataType type, nccl::RedOp op) {
+    if (const auto part = equal_part(collective, world_)) {
+      wait_for(calls().reduce_scatter(collective.data, collective.output, static_cast<std::size_t>(*part), type, op,
+                                      comm_, cuda_stream()),
+               "ncclReduceScatter");
+      return;
+    }
     CallGroup group;
     for (int root = 0; root < world_; ++root) {
       const ElementRange part = result_range(collective.what, world_, root);
@@ -338,6 +323,13 @@ class NcclBackend final : public DeviceBackend {
       wait_for(calls().broadcast(collective.data, collective.output, collective.bytes, nccl::kUint8,
                                  collective.what.root, comm_, cuda_stream()),
                "ncclBroadcast");
+      return;
+    }
+    if (const auto part = equal_part(collective, world_)) {
+      wait_for(calls().all_gather(collective.data, collective.output,
+                                  static_cast<std::size_t>(*part) * collective.item_bytes, nccl::kUint8, comm_,
+                                  cuda_stream()),
+               "ncclAllGather");
       return;
     }
     const MovePlan plan = plan_of(collective, world_);
@@ -358,9 +350,18 @@ class NcclBackend final : public DeviceBackend {
     wait_for(group.end(), name_of(collective.what.kind));
   }
 
+  /// On stream_, which is the current one.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
     if (to == from || bytes == 0) return;
-    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()), "cudaMemcpyAsync");
+    memory(to, bytes).copy_(memory(const_cast<std::byte*>(from), bytes), true);
+  }
+
+  /// Device memory as a tensor.
+  [[nodiscard]] at::Tensor memory(std::byte* begin, std::size_t bytes) const {
+    return at::for_blob(begin, {static_cast<std::int64_t>(bytes)})
+        .options(at::TensorOptions(at::kByte).device(device_))
+        .target_device(device_)
+        .make_tensor();
   }
 
   /// Checks the result of calls inside a group, which only collects them.
@@ -380,14 +381,9 @@ class NcclBackend final : public DeviceBackend {
 
 }  // namespace
 
-const nccl::Library& usable_nccl() { return nccl::library(); }
-
-GpuId gpu_id(const c10::Device& device) {
-  std::array<char, 32> address{};
-  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device.index()),
-             "cudaDeviceGetPCIBusId");
-  const std::string uuid = driver_uuid(device.index());
-  return {.unique = uuid.empty() ? address.data() : uuid, .slot = address.data()};
+const nccl::Library& usable_nccl() {
+  static const nccl::Library none{.problem = cuda::library().obstacle.what};
+  return handle_of_stream() == nullptr ? none : nccl::library();
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {
