@@ -4,17 +4,20 @@
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/StreamGuard.h>
 #include <fmt/format.h>
-#include <torch/cuda.h>
 #include <torch/nn/module.h>
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/tensor/device.h"
+#include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "parallel/gathered_backward.h"
 #include "parallel/replica_threads.h"
@@ -64,7 +67,7 @@ std::vector<c10::Device> devices_of(const Module& module, const DataParallelOpti
   const auto parameters = module.parameters();
   if (parameters.empty() || !parameters.front().is_cuda()) return {};
   std::vector<c10::Device> all;
-  for (std::size_t i = 0; i < torch::cuda::device_count(); ++i) {
+  for (int i = 0; i < tensor::cuda_device_count(); ++i) {
     all.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(i));
   }
   if (options.replicas > 0 && static_cast<std::size_t>(options.replicas) < all.size()) {
@@ -84,6 +87,12 @@ int replicas_of(const std::vector<c10::Device>& devices, const DataParallelOptio
 int threads_of(int replicas, const DataParallelOptions& options) {
   if (options.threads < 0) throw UsageError(fmt::format("DataParallelOptions::threads is {}", options.threads));
   return options.threads > 0 ? options.threads : std::max(at::get_num_threads() / replicas, 1);
+}
+
+/// A thread that starts before keep_freed_memory() gives its memory back.
+std::shared_ptr<ReplicaThreads> start_threads(int replicas, const DataParallelOptions& options) {
+  keep_freed_memory();
+  return std::make_shared<ReplicaThreads>(replicas, threads_of(replicas, options));
 }
 
 std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
@@ -131,8 +140,9 @@ class DataParallelCore::Impl {
       : module_(std::move(module)),
         devices_(devices_of(*module_, options)),
         replicas_(replicas_of(devices_, options)),
-        threads_(std::make_shared<ReplicaThreads>(replicas_, threads_of(replicas_, options))) {
+        threads_(start_threads(replicas_, options)) {
     require_unsynced(*module_);
+    for (const c10::Device& device : devices_) copies_.push_back(copy_on(device));
     if (!devices_.empty()) return;
     for (int replica = 1; replica < replicas_; ++replica) copies_.push_back(clone(*module_));
   }
@@ -148,29 +158,45 @@ class DataParallelCore::Impl {
     return index == 0 ? *module_ : *copies_[static_cast<std::size_t>(index) - 1];
   }
 
-  /// Updates a copy to the module's present state: the same parameter memory, its own buffers, the same modes.
-  void refresh(Module& copy) const {
+  [[nodiscard]] std::shared_ptr<Module> copy_on(const c10::Device& device) const {
+    auto copy = clone(*module_, device);
+    for (at::Tensor& parameter : copy->parameters()) parameter.requires_grad_(false);  // it gets a history instead
+    return copy;
+  }
+
+  /// Updates a copy to the module's present state: the same values, its own buffers, the same modes. Parameters on the
+  /// copy's device share their memory. What is copied gets new memory: an earlier forward's graph may have kept the
+  /// old.
+  void refresh(Module& copy, const std::optional<c10::Device>& device = std::nullopt) const {
     const at::NoGradGuard no_grad;
+    const auto here = [&](const at::Tensor& value) { return device ? value.to(*device) : value; };
     const auto from = module_->parameters();
     const auto into = copy.parameters();
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      at::Tensor parameter = into[i];
-      parameter.set_data(from[i].detach());
-      parameter.requires_grad_(from[i].requires_grad());
-    }
+    for (std::size_t i = 0; i < from.size(); ++i) at::Tensor(into[i]).set_data(here(from[i].detach()));
     const auto buffers = module_->buffers();
     const auto own = copy.buffers();
-    // New memory: an earlier forward's graph may have kept the old.
-    for (std::size_t i = 0; i < buffers.size(); ++i) at::Tensor(own[i]).set_data(buffers[i].detach().clone());
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      const at::Tensor value = buffers[i].detach();
+      at::Tensor(own[i]).set_data(value.to(device.value_or(value.device()), value.scalar_type(), /*non_blocking=*/false,
+                                           /*copy=*/true));
+    }
     const auto modules = module_->modules();
     const auto copies = copy.modules();
     for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());  // outer ones first
   }
 
+  /// Does the same for a copy whose graph begins at its own parameters.
+  void refresh_leaf(Module& copy) const {
+    refresh(copy);
+    const auto from = module_->parameters();
+    const auto into = copy.parameters();
+    for (std::size_t i = 0; i < from.size(); ++i) at::Tensor(into[i]).requires_grad_(from[i].requires_grad());
+  }
+
   std::vector<at::Tensor> run_on_threads(const std::vector<at::Tensor>& arguments, const Body& body) {
     Parts parts = split(arguments, replicas_);
     const auto count = static_cast<int>(parts.size());
-    for (int index = 1; index < count; ++index) refresh(replica(index));
+    for (int index = 1; index < count; ++index) refresh_leaf(replica(index));
     std::vector<ReplicaGraph> graphs(parts.size());
     threads_->run(count, [&](int index) {
       ReplicaGraph& graph = graphs[static_cast<std::size_t>(index)];
@@ -189,16 +215,21 @@ class DataParallelCore::Impl {
   std::vector<at::Tensor> run_on_devices(const std::vector<at::Tensor>& arguments, const Body& body) {
     const Parts parts = split(arguments, replicas_);
     const std::vector<c10::Device> used(devices_.begin(), devices_.begin() + static_cast<std::ptrdiff_t>(parts.size()));
-    const auto copies = replicate(used);
+    replicate(used);
     std::vector<std::vector<at::Tensor>> outputs(parts.size());
+    // The caller's: its work so far comes before the replicas', and its later work behind theirs.
+    std::vector<c10::Stream> streams;
+    for (const c10::Device& device : used) {
+      streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    }
     threads_->run(static_cast<int>(parts.size()), [&](int index) {
       const auto at = static_cast<std::size_t>(index);
-      const c10::DeviceGuard guard(used[at]);
+      const c10::StreamGuard guard(streams[at]);
       std::vector<at::Tensor> own;
       for (const at::Tensor& part : parts[at]) own.push_back(part.defined() ? part.to(used[at]) : part);
-      outputs[at] = body(*copies[at], own);
+      outputs[at] = body(*copies_[at], own);
     });
-    keep_buffers(*copies.front());
+    keep_buffers(*copies_.front());
     std::vector<at::Tensor> joined;
     for (std::size_t i = 0; i < outputs.front().size(); ++i) {
       std::vector<at::Tensor> pieces;
@@ -208,21 +239,19 @@ class DataParallelCore::Impl {
     return joined;
   }
 
-  [[nodiscard]] std::vector<std::shared_ptr<Module>> replicate(const std::vector<c10::Device>& used) const {
-    std::vector<std::shared_ptr<Module>> copies;
-    for (const c10::Device& device : used) copies.push_back(clone(*module_, device));
-    const auto parameters = module_->parameters();
-    const auto modules = module_->modules();
+  /// Gives the copies on these devices the module's present state, and its parameters their gradients.
+  void replicate(const std::vector<c10::Device>& used) const {
+    std::vector<std::vector<at::Tensor>> values;  // by replica
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      refresh(*copies_[i], used[i]);
+      values.push_back(copies_[i]->parameters());
+    }
+    const auto parameters = module_->named_parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       std::vector<at::Tensor> own;
-      for (const auto& copy : copies) own.push_back(copy->parameters()[i].requires_grad_(false));
-      lead_back(parameters[i], own);
+      for (const auto& each : values) own.push_back(each[i]);
+      lead_back(parameters[i].key(), parameters[i].value(), own);
     }
-    for (const auto& copy : copies) {
-      const auto own = copy->modules();
-      for (std::size_t i = 0; i < modules.size(); ++i) own[i]->train(modules[i]->is_training());
-    }
-    return copies;
   }
 
   void keep_buffers(const Module& first) const {
@@ -238,7 +267,7 @@ class DataParallelCore::Impl {
   std::vector<c10::Device> devices_;
   int replicas_;
   std::shared_ptr<ReplicaThreads> threads_;
-  std::vector<std::shared_ptr<Module>> copies_;  ///< copies of the module, for the replicas after the first
+  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; else for each replica after the first
 };
 
 DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)

@@ -39,6 +39,13 @@ at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   return at::add(left, right);
 }
 
+/// Copies share their parameter's memory, or were made of it. Throws: UsageError where it has changed since.
+void require_unchanged(const std::string& name, const at::Tensor& parameter, std::int64_t version) {
+  if (parameter._version() == version) return;
+  throw UsageError(fmt::format("parameter '{}' was changed between DataParallel's forward and backward", name),
+                   "step the optimizer after backward");
+}
+
 std::vector<at::Tensor> leaves_with_gradient(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> found;
   for (const at::Tensor& tensor : tensors) {
@@ -50,8 +57,10 @@ std::vector<at::Tensor> leaves_with_gradient(const std::vector<at::Tensor>& tens
 /// The backward of giving a parameter to copies of its module.
 class SumOfCopies final : public torch::autograd::Node {
  public:
-  explicit SumOfCopies(const at::Tensor& parameter) : like_(parameter.detach()) {}
+  SumOfCopies(std::string name, const at::Tensor& parameter)
+      : name_(std::move(name)), like_(parameter.detach()), version_(like_._version()) {}
   variable_list apply(variable_list&& grads) override {
+    require_unchanged(name_, like_, version_);
     for (at::Tensor& grad : grads) {
       if (grad.defined()) grad = grad.to(like_.device());
     }
@@ -60,8 +69,23 @@ class SumOfCopies final : public torch::autograd::Node {
   std::string name() const override { return "lockstep::SumOfCopies"; }
 
  private:
-  at::Tensor like_;
+  std::string name_;
+  at::Tensor like_;  ///< shares the parameter's version
+  std::int64_t version_;
 };
+
+/// Returns for each tensor which of `count` threads takes it, so that all have about as many elements.
+std::vector<int> shares_of(const variable_list& tensors, int count) {
+  std::int64_t all = 1;
+  for (const at::Tensor& tensor : tensors) all += tensor.numel();
+  std::vector<int> shares;
+  std::int64_t before = 0;
+  for (const at::Tensor& tensor : tensors) {
+    shares.push_back(static_cast<int>((before + tensor.numel() / 2) * count / all));
+    before += tensor.numel();
+  }
+  return shares;
+}
 
 class GatheredBackward final : public torch::autograd::Node {
  public:
@@ -100,10 +124,7 @@ class GatheredBackward final : public torch::autograd::Node {
                        "backward with retain_graph for all but the last");
     }
     for (std::size_t i = 0; i < versions_.size(); ++i) {
-      const auto& [name, value] = inputs_.parameters[i];
-      if (value._version() == versions_[i]) continue;
-      throw UsageError(fmt::format("parameter '{}' was changed between DataParallel's forward and backward", name),
-                       "step the optimizer after backward");
+      require_unchanged(inputs_.parameters[i].first, inputs_.parameters[i].second, versions_[i]);
     }
   }
 
@@ -138,23 +159,31 @@ class GatheredBackward final : public torch::autograd::Node {
                                  /*allow_unused=*/true);
   }
 
+  /// The replicas' threads add the gradients up, each those of its share of the elements.
   variable_list combine(const std::vector<variable_list>& found) const {
-    variable_list results;
-    std::size_t next = 0;
-    const auto parts_of = [&](std::size_t at) {
-      std::vector<at::Tensor> parts;
-      for (const variable_list& each : found) parts.push_back(each[at]);
-      return parts;
-    };
-    for (std::size_t i = 0; i < inputs_.arguments.size(); ++i) {
-      if (!inputs_.arguments[i].requires_grad()) continue;
-      std::vector<at::Tensor> parts = parts_of(next++);
-      results.push_back(inputs_.is_split[i] ? joined(parts, i) : sum_parts(parts, inputs_.arguments[i]));
-    }
-    for (const auto& item : inputs_.parameters) {
-      if (item.second.requires_grad()) results.push_back(sum_parts(parts_of(next++), item.second));
-    }
+    const variable_list wanted = trained();
+    const auto count = static_cast<int>(graphs_.size());
+    const std::vector<int> adders = shares_of(wanted, count);
+    variable_list results(wanted.size());
+    threads_->run(count, [&](int replica) {
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        if (adders[i] == replica) results[i] = combined(found, i, wanted[i]);
+      }
+    });
     return results;
+  }
+
+  /// Returns the gradient of trained()[at], which is `of`. The arguments come before the parameters.
+  [[nodiscard]] at::Tensor combined(const std::vector<variable_list>& found, std::size_t at,
+                                    const at::Tensor& of) const {
+    std::vector<at::Tensor> parts;
+    for (const variable_list& each : found) parts.push_back(each[at]);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < inputs_.arguments.size(); ++i) {
+      if (!inputs_.arguments[i].requires_grad() || next++ != at) continue;
+      return inputs_.is_split[i] ? joined(parts, i) : sum_parts(parts, of);
+    }
+    return sum_parts(parts, of);
   }
 
   [[nodiscard]] at::Tensor joined(std::vector<at::Tensor>& parts, std::size_t argument) const {
@@ -177,9 +206,12 @@ at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& lik
   return sum.defined() ? sum.to(like.scalar_type()) : sum;
 }
 
-void lead_back(const at::Tensor& parameter, const std::vector<at::Tensor>& copies) {
-  if (!parameter.requires_grad()) return;
-  const auto node = make_node<SumOfCopies>(parameter);
+void lead_back(const std::string& name, const at::Tensor& parameter, const std::vector<at::Tensor>& copies) {
+  if (!parameter.requires_grad()) {
+    for (const at::Tensor& copy : copies) torch::autograd::impl::set_gradient_edge(copy, {});
+    return;
+  }
+  const auto node = make_node<SumOfCopies>(name, parameter);
   node->set_next_edges(torch::autograd::collect_next_edges(parameter));
   for (at::Tensor copy : copies) torch::autograd::set_history(copy, node);
 }

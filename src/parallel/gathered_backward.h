@@ -37,8 +37,9 @@ struct GatherInputs {
 /// Adds tensors in tree order; undefined ones count as zero. The result has the type of `like`.
 [[nodiscard]] at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& like);
 
-/// Makes the gradients of `copies`, one for each replica, flow into `parameter` as their sum.
-void lead_back(const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
+/// Makes the gradients of `copies`, one for each replica, flow into `parameter` as their sum, and nowhere if it needs
+/// none. The copies are no leaves, or need no gradient; they may have led back in an earlier forward.
+void lead_back(const std::string& name, const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
 
 /// Returns `parts` as one tensor.
 [[nodiscard]] at::Tensor join_parts(const std::vector<at::Tensor>& parts);

@@ -20,6 +20,7 @@
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/tensor/threads.h"
+#include "parallel/caller_streams.h"
 
 namespace lockstep {
 namespace {
@@ -89,6 +90,7 @@ class ReplicaTeam::Impl {
   bool closed_ = false;
   const std::function<void(Replica&)>* body_ = nullptr;
   std::optional<at::ThreadLocalState> caller_;
+  std::optional<parallel::CallerStreams> streams_;
   std::exception_ptr error_;
   at::Tensor result_;
   std::vector<std::thread> threads_;
@@ -148,6 +150,7 @@ void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
   Lock lock(mutex_);
   body_ = &body;
   caller_.emplace();
+  streams_.emplace();
   error_ = nullptr;
   arrived_ = 0;
   for (const auto& each : members_) {
@@ -181,6 +184,7 @@ void ReplicaTeam::Impl::execute(int local) noexcept {
   std::exception_ptr error;
   {
     const at::ThreadLocalStateGuard state(*caller_);
+    streams_->enter();
     current = &member(local).replica;
     member(local).phase = Phase::kRunning;
     try {

@@ -19,6 +19,7 @@
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/threads.h"
 #include "lockstep/tensor/torch_version.h"
+#include "parallel/caller_streams.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -61,9 +62,10 @@ class ReplicaThreads::Impl {
   void run(int count, const std::function<void(int)>& body) {
     const at::ThreadLocalState caller;
     const AutocastOfCaller autocast;
+    const CallerStreams streams;
     std::unique_lock lock(mutex_);
     for (std::exception_ptr& error : errors_) error = nullptr;
-    const Task task{.body = body, .caller = caller, .autocast = autocast, .count = count};
+    const Task task{.body = body, .caller = caller, .autocast = autocast, .streams = streams, .count = count};
     task_ = &task;
     running_ = count;
     ++round_;
@@ -80,6 +82,7 @@ class ReplicaThreads::Impl {
     const std::function<void(int)>& body;
     const at::ThreadLocalState& caller;
     const AutocastOfCaller& autocast;
+    const CallerStreams& streams;
     int count;
   };
 
@@ -132,6 +135,7 @@ class ReplicaThreads::Impl {
   static std::exception_ptr execute(const Task& task, int index) noexcept {
     const at::ThreadLocalStateGuard state(task.caller);
     task.autocast.enter();
+    task.streams.enter();
     try {
       task.body(index);
     } catch (...) {

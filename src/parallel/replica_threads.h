@@ -16,7 +16,8 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// Runs body(0), ..., body(count - 1), each in its thread, with the caller's gradient mode and autocast.
+  /// Runs body(0), ..., body(count - 1), each in its thread, with the caller's gradient mode, autocast and current
+  /// streams.
   ///
   /// Blocks: until all have ended.
   /// Throws: what the body with the lowest number threw.

@@ -11,11 +11,13 @@
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adamw.h"
@@ -130,6 +132,42 @@ struct Golden {
     EXPECT_EQ(scaler->step(*part.optimizer), !bad);
   }
 };
+
+/// The factors of the multiplications of a call, as a recording reads them: where they are.
+template <class Call>
+std::vector<const void*> factors_of(const Call& call) {
+  static std::vector<const void*> found;
+  found.clear();
+  const auto note = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    if (std::string_view(function.name()) != "aten::mul") return nullptr;
+    const c10::IValue& factor = function.inputs().at(1);
+    found.push_back(factor.isTensor() ? factor.toTensor().data_ptr() : nullptr);
+    return nullptr;
+  };
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note).needsInputs(true));
+  call();
+  at::removeCallback(handle);
+  return found;
+}
+
+TEST(GradScaler, MultipliesByATensorThatStaysWhereItIsWhateverTheScaleBecomes) {
+  GradScaler scaler({.init_scale = 4, .growth_interval = 1});
+  AdamW optimizer(NamedTensors{{"weight", at::ones({1}).requires_grad_()}}, {.lr = 0.1});
+  at::Tensor scaled;
+  const auto scale = [&] { scaled = scaler.scale(at::ones({1})); };
+  const std::vector<const void*> first = factors_of(scale);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_NE(first.at(0), nullptr) << "a number of the host would be recorded as it is";
+  (void)scaler.step(optimizer);
+  scaler.update();
+  const StateDict saved = scaler.state_dict();
+  EXPECT_EQ(factors_of(scale), first);
+  EXPECT_EQ(scaled.item<float>(), 8);
+  scaler.update(2);
+  scaler.load_state_dict(saved);
+  EXPECT_EQ(factors_of(scale), first);
+  EXPECT_EQ(scaled.item<float>(), 8);
+}
 
 TEST(GradScaler, HasPyTorchsScaleTrackerAndWeightsInEachIteration) {
   const Json json = test::read_golden("optim/golden/grad_scaler.json");

@@ -23,12 +23,15 @@
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/tensor/random.h"
+#include "parallel/replica_threads.h"
+#include "support/fake_cuda.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
 namespace lockstep {
 namespace data_parallel_test {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
@@ -52,6 +55,16 @@ Net make_net() {
 
 at::Tensor images(int step, std::int64_t count) {
   return at::randn({count, 1, 5, 4}, make_generator(static_cast<std::uint64_t>(step)));
+}
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
 }
 
 at::Tensor labels(int step, std::int64_t count) {
@@ -118,8 +131,20 @@ TEST(DataParallel, AddsGradientsInTreeOrderWhateverTheThreadsDo) {
   }
 }
 
-TEST(DataParallel, GradientsAccumulateAndTwoForwardsMayGoBeforeABackward) {
-  DataParallel model(make_net(), {.replicas = 2});
+/// Both ways to run two replicas: threads with graphs of their own, and one graph over devices.
+class BothWays : public ::testing::TestWithParam<bool> {
+ protected:
+  static DataParallelOptions two() {
+    const c10::Device cpu(c10::kCPU);
+    return GetParam() ? DataParallelOptions{.devices = {cpu, cpu}} : DataParallelOptions{.replicas = 2};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(DataParallel, BothWays, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "Devices" : "Threads"; });
+
+TEST_P(BothWays, GradientsAccumulateAndTwoForwardsMayGoBeforeABackward) {
+  DataParallel model(make_net(), two());
   const at::Tensor a = model(images(1, 4)).pow(2).sum();
   const at::Tensor b = model(images(2, 4)).pow(2).sum();
   (a + b).backward();
@@ -166,8 +191,8 @@ TEST(DataParallel, GivesTheGradientOfItsInput) {
   EXPECT_TRUE(at::allclose(input.grad(), again.grad(), 1e-5, 1e-6));
 }
 
-TEST(DataParallel, FollowsWhatTheModuleBecomes) {
-  DataParallel model(make_net(), {.replicas = 2});
+TEST_P(BothWays, FollowsWhatTheModuleBecomes) {
+  DataParallel model(make_net(), two());
   model(images(1, 4)).sum().backward();
   {
     const at::NoGradGuard no_grad;
@@ -180,6 +205,43 @@ TEST(DataParallel, FollowsWhatTheModuleBecomes) {
   const at::Tensor whole = model(batch);
   EXPECT_TRUE(at::allclose(whole, model.module().forward(batch), 1e-5, 1e-6));
   EXPECT_EQ(model.module().norm->num_batches_tracked.item<std::int64_t>(), 1);
+  for (at::Tensor& parameter : model.parameters()) parameter.mutable_grad().reset();
+  whole.sum().backward();
+  EXPECT_TRUE(model.module().last->bias.grad().defined());
+  EXPECT_FALSE(model.module().last->weight.grad().defined()) << "it needs none any more";
+}
+
+/// It counts the networks that are made.
+struct CountedImpl : torch::nn::Cloneable<CountedImpl> {
+  explicit CountedImpl(int* made) : made_(made) { reset(); }
+  void reset() override {
+    ++*made_;
+    last = register_module("last", torch::nn::Linear(2, 1));
+  }
+  at::Tensor forward(const at::Tensor& x) { return last(x); }
+  torch::nn::Linear last{nullptr};
+
+ private:
+  int* made_;
+};
+
+TEST_P(BothWays, TheReplicasAreMadeOnceAndNotInEachForward) {
+  int made = 0;
+  DataParallel model(std::make_shared<CountedImpl>(&made), two());
+  const int at_first = made;
+  for (int step = 0; step < 3; ++step) model(at::zeros({4, 2})).sum().backward();
+  EXPECT_EQ(made, at_first);
+}
+
+TEST_P(BothWays, AParameterThatChangesBeforeBackwardIsRefused) {
+  DataParallel model(make_net(), two());
+  const at::Tensor loss = model(images(1, 4)).sum();
+  {
+    const at::NoGradGuard no_grad;
+    model.module().last->weight.add_(1);
+  }
+  EXPECT_EQ(error_of([&] { loss.backward(); }),
+            "parameter 'last.weight' was changed between DataParallel's forward and backward");
 }
 
 /// A net whose forward does what a test says.
@@ -232,16 +294,6 @@ TEST(DataParallel, CarriesGradientModeAndAutocastIntoTheThreads) {
   EXPECT_EQ(at::get_num_threads(), threads);
 }
 
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
-
 TEST(DataParallel, SaysWhatCannotBe) {
   struct Plain : torch::nn::Module {
     at::Tensor forward(const at::Tensor& x) { return x; }
@@ -264,15 +316,20 @@ TEST(DataParallel, RefusesABackwardThatWouldBeWrong) {
   at::Tensor loss = model(images(1, 4)).sum();
   EXPECT_EQ(error_of([&] { loss.backward({}, c10::nullopt, /*create_graph=*/true); }),
             "a second derivative through DataParallel");
-  {
-    const at::NoGradGuard no_grad;
-    model.module().last->bias.add_(1);
-  }
-  EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "parameter 'last.bias' was changed between DataParallel's forward and backward");
   loss = model(images(1, 4)).sum();
   loss.backward({}, /*retain_graph=*/true);
   loss.backward();
+}
+
+TEST(ReplicaThreads, ComputeOnTheStreamsOfTheirCaller) {
+  const testing::FakeCuda gpus(1);
+  parallel::ReplicaThreads threads(3, 1);
+  for (const int stream : {5, 0}) {
+    const testing::OnStream current(2, stream);
+    std::vector<std::int64_t> found(3);
+    threads.run(3, [&](int index) { found[static_cast<std::size_t>(index)] = testing::FakeCuda::stream_of(2); });
+    EXPECT_THAT(found, Each(stream));
+  }
 }
 
 TEST(DataParallel, TheFirstFailingReplicasErrorIsTheCallers) {

@@ -140,6 +140,42 @@ TEST(DeviceZero, ReadsItsNormOnce) {
   EXPECT_NEAR(norms[0], norms[1], 1e-6);
 }
 
+/// A whole state would not fit into the GPU of one rank.
+TEST(DeviceZero, GathersItsStateInHostMemory) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const char* program = "test";
+  const Job job = init(1, &program, {.device = testing::make_believe_gpu()});
+  auto net = std::make_shared<NetImpl>();
+  net->to(testing::make_believe_gpu());
+  ZeroRedundancyOptimizer zero(named_parameters_of(*net), job.group(), [](NamedTensors parts) {
+    return std::make_unique<Adam>(std::move(parts), AdamOptions{});
+  });
+  const auto step = [&] {
+    zero.zero_grad();
+    net->forward(at::randn({9, 12}).to(testing::make_believe_gpu())).backward();
+    zero.step();
+  };
+  step();
+  zero.consolidate_state_dict();
+  const StateDict whole = zero.state_dict();
+  int tensors = 0;
+  for (const auto& [name, value] : zero.local().state_dict()) {
+    const auto* own = std::get_if<at::Tensor>(&value);
+    if (own == nullptr || own->numel() < 2) continue;
+    const auto& gathered = std::get<at::Tensor>(whole.at(name));
+    EXPECT_TRUE(gathered.is_cpu()) << name;
+    EXPECT_TRUE(own->is_cuda()) << name;
+    EXPECT_TRUE(gathered.flatten().equal(own->cpu())) << name;
+    ++tensors;
+  }
+  EXPECT_EQ(tensors, 8) << "two moments of four parameters";
+  const auto weights = net->first->weight.detach().cpu().clone();
+  step();
+  zero.load_state_dict(whole);
+  EXPECT_EQ(zero.steps(), 1);
+  EXPECT_FALSE(net->first->weight.detach().cpu().equal(weights));
+}
+
 TEST(DevicePowerSgd, IsTheHostsAndWaitsForNoNorm) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const PowerSgdOptions options{.rank = 3, .start_iter = 1, .min_compression_rate = 1};

@@ -283,6 +283,18 @@ TEST(ReplicaTeam, EveryReplicasThreadIsOnTheDeviceOfTheProcess) {
   EXPECT_THAT(found, ElementsAre(3, 3, 3));
 }
 
+TEST(ReplicaTeam, EveryReplicasThreadComputesOnTheStreamsOfItsCaller) {
+  const Job job = alone();
+  const testing::FakeCuda gpus(0);
+  ReplicaTeam team(job.group(), {.replicas = 3});
+  for (const int stream : {5, 0}) {
+    const testing::OnStream current(2, stream);
+    std::vector<std::int64_t> found;
+    team.run([&](Replica&) { found.push_back(testing::FakeCuda::stream_of(2)); });
+    EXPECT_THAT(found, ElementsAre(stream, stream, stream));
+  }
+}
+
 // Those that have started are ended, and the error says what ran out.
 TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
   const Job job = alone();

@@ -48,7 +48,8 @@ class GradScaler final : public Stateful {
   /// Throws: UsageError for an option out of range.
   explicit GradScaler(GradScalerOptions options = {});
 
-  /// Returns `output` times the scale. The first call places the scale on the device of its argument.
+  /// Returns `output` times the scale. The first call places the scale on the device of its argument, where it stays in
+  /// the same memory: a recorded call (StepGraph) follows update().
   [[nodiscard]] at::Tensor scale(const at::Tensor& output);
 
   /// Multiplies the gradients of `optimizer` with 1 / scale and checks them, in one pass.

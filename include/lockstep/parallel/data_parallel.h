@@ -87,14 +87,15 @@ Result from_list(std::vector<at::Tensor> list) {
 /// 2. Outputs (a tensor, a tuple or a vector of them) are joined along dimension 0; scalars become a list. They are on
 ///    the first device.
 /// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
-///    order over the replicas, to grad() of the given module. Gradient mode and autocast are the caller's.
+///    order over the replicas, to grad() of the given module. Gradient mode, autocast and streams are the caller's.
 /// 4. Replica 0 is the given module: its buffers (batch norm) survive a forward; each of the other replicas begins with
 ///    a copy.
 ///
 /// The bits do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
 /// from the process's one generator.
 ///
-/// Cost: parameters on the first device are shared, not copied; on other devices they are copied in each forward.
+/// Cost: the module is copied once. Parameters on the module's device are shared; on other devices they are copied in
+/// each forward.
 /// Thread-safe: no.
 /// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
 ///         sizes, for a parameter that changed between forward and backward, and for a second derivative. An exception

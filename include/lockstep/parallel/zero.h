@@ -76,9 +76,10 @@ class ZeroRedundancyOptimizer final : public Optimizer {
 
   [[nodiscard]] double grad_norm() override;
 
-  /// Gathers the whole state on rank 0, where it needs its full memory until the next step(). Blocks: yes.
+  /// Gathers the whole state in the host memory of rank 0, which needs its full size until the next step().
+  /// Blocks: yes.
   void consolidate_state_dict() override;
-  /// Returns the consolidated state.
+  /// Returns the consolidated state, whose tensors are on the CPU.
   /// Throws: UsageError on other ranks than 0, and where consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
   /// Returns this rank's part of the state, without consolidate_state_dict(), for checkpoints that all ranks write. The

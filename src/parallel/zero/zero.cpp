@@ -164,7 +164,8 @@ void ZeroRedundancyOptimizer::Impl::consolidate() {
   if (group_->rank() == 0) whole_ = std::move(whole);
 }
 
-/// Rank 0 gathers one kind of entry for all parameters.
+/// Rank 0 gathers one kind of entry for all parameters. It does so in host memory, into which each rank copies tensor
+/// by tensor: a GPU that has room for its own part has none for all ranks'.
 void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const NamedTensors& entries,
                                                 StateDict& whole) const {
   std::map<std::size_t, at::Tensor> by_parameter;
@@ -173,7 +174,7 @@ void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const N
     // All ranks have equal blocks: the last parts are shorter.
     const std::int64_t block = shard_of(group.layout.numel, group_->world_size(), 0).size();
     const auto dtype = by_parameter.at(group.members.front()).scalar_type();
-    const at::Tensor own = at::zeros({block}, group.flat.options().dtype(dtype));
+    const at::Tensor own = at::zeros({block}, at::TensorOptions(dtype));
     for (const std::size_t index : group.members) {
       const parallel::ZeroPart& part = layout_.parts()[index];
       const std::int64_t begin = group.layout.slots[part.slot].offset + part.begin - group.own.begin;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The streams on which a caller computes, for threads that compute for it: what it enqueued before comes before their
+// work, and their work before what it enqueues later. A thread starts with the default streams.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <c10/core/Stream.h>
+
+#include <vector>
+
+namespace lockstep::parallel {
+
+class CallerStreams {
+ public:
+  /// Takes the calling thread's current stream of each GPU; none where libtorch has no CUDA.
+  CallerStreams();
+  /// Makes them the calling thread's.
+  void enter() const;
+
+ private:
+  std::vector<c10::Stream> streams_;
+};
+
+}  // namespace lockstep::parallel
