@@ -15,8 +15,11 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <limits>
+
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/tensor/device_memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
@@ -126,6 +129,32 @@ class Side {
     optimizer_.emplace(net_, AdamWOptions{.lr = 1e-2});
   }
 
+  /// Each step has two batches, and the loss is scaled.
+  void train_scaled_in_halves(bool recorded) {
+    GradScaler scaler({.init_scale = 1024, .growth_interval = 2});
+    scaler_ = &scaler;
+    StepGraphOptions options;
+    if (!recorded) options.make = {};
+    StepGraph graph(
+        named_parameters_of(net_), [this](const Batch& batch) { return compute(batch); }, options);
+    for (int i = 0; i < 20; ++i) {
+      seed_all(50 + static_cast<std::uint64_t>(i));
+      Batch batch;
+      batch.data = at::rand({5, 3, 12, 12}).to(c10::kCUDA);
+      if (i == 13) batch.data.fill_(std::numeric_limits<float>::infinity());
+      batch.size = 5;
+      (void)graph.run(batch, static_cast<std::uint64_t>(i));
+      if (i % 2 == 0) continue;
+      (void)scaler.step(*optimizer_);
+      scaler.update();
+      optimizer_->zero_grad();
+    }
+    recorded_ = graph.recorded();
+    fallback_ = graph.fallback();
+    scale_ = scaler.get_scale();
+    scaler_ = nullptr;
+  }
+
   std::vector<float> train(bool recorded, int steps, bool automatic = false) {
     StepGraphOptions options;
     if (!recorded) options.make = {};
@@ -150,6 +179,8 @@ class Side {
 
   [[nodiscard]] bool recorded() const { return recorded_; }
   [[nodiscard]] const std::string& fallback() const { return fallback_; }
+  [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] std::vector<at::Tensor> weights() const { return net_->parameters(); }
   [[nodiscard]] std::vector<at::Tensor> state() const {
     std::vector<at::Tensor> all = net_->parameters();
     const std::vector<at::Tensor> buffers = net_->buffers();
@@ -161,7 +192,7 @@ class Side {
   at::Tensor compute(const Batch& batch) {
     const at::Tensor loss = net_->forward(batch.data).pow(2).mean();
     if (calls_++ >= reads_back_from_) (void)loss.item<float>();
-    loss.backward();
+    (scaler_ == nullptr ? loss : scaler_->scale(loss)).backward();
     return loss.detach();
   }
 
@@ -169,6 +200,8 @@ class Side {
   int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;
+  GradScaler* scaler_ = nullptr;  ///< null: the loss is not scaled
+  double scale_ = 0;              ///< at the end
   bool recorded_ = false;
   std::string fallback_;
 };
@@ -188,6 +221,21 @@ TEST(StepGraphGpu, ReplayedStepsTrainAsThoseThatAreComputedWithDropoutStatistics
   EXPECT_TRUE(recorded.recorded()) << recorded.fallback();
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << "step " << i;
   expect_alike(plain, recorded);
+}
+
+/// The statistics of the step that overflows are NaN in both.
+TEST(StepGraphGpu, ReplayedBatchesOfOneStepAddUpUnderAScaleThatChanges) {
+  LOCKSTEP_NEEDS_GPU();
+  Side plain;
+  Side recorded;
+  plain.train_scaled_in_halves(false);
+  recorded.train_scaled_in_halves(true);
+  EXPECT_TRUE(recorded.recorded()) << recorded.fallback();
+  EXPECT_EQ(recorded.scale(), plain.scale());
+  EXPECT_GT(recorded.scale(), 1024);
+  for (std::size_t i = 0; i < plain.weights().size(); ++i) {
+    EXPECT_TRUE(at::allclose(recorded.weights()[i], plain.weights()[i], 1e-4, 1e-5)) << "tensor " << i;
+  }
 }
 
 TEST(StepGraphGpu, AStepThatReadsANumberBackEndsTheRunAndSaysWhy) {

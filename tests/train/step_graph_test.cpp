@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are recorded, and what a step spends its time on.
+// Steps that are recorded.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -10,18 +10,15 @@
 #include <torch/nn/modules/linear.h>
 
 #include <any>
-#include <ctime>
-#include <numeric>
+#include <limits>
 #include <stdexcept>
-#include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fault.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
-#include "train/report/process_counters.h"
 #include "train/settings/graph_choice.h"
-#include "train/step/step_clock.h"
 
 namespace lockstep {
 namespace step_graph_test {
@@ -39,7 +36,36 @@ struct Calls {
   int replays = 0;
 };
 
-/// A replay computes into the memory that the recording was made in, as a GPU's does.
+std::vector<at::Tensor> gradients_of(const NamedTensors& parameters) {
+  std::vector<at::Tensor> found;
+  for (const auto& item : parameters) found.push_back(item.second.grad());
+  return found;
+}
+
+void set_gradients(const NamedTensors& parameters, const std::vector<at::Tensor>& gradients) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].second.mutable_grad() = gradients[i];
+}
+
+/// While it lives, the values of these tensors may change: what is recorded is not computed.
+class KeptValues {
+ public:
+  explicit KeptValues(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
+    for (const at::Tensor& one : tensors_) values_.push_back(one.defined() ? one.clone() : one);
+  }
+  ~KeptValues() {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (values_[i].defined()) tensors_[i].copy_(values_[i]);
+    }
+  }
+  KeptValues(const KeptValues&) = delete;
+  KeptValues& operator=(const KeptValues&) = delete;
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> values_;
+};
+
+/// A replay computes into the memory that the recording was made in, as a GPU's does, and reads what was there.
 class MakeBelieveGraph final : public tensor::DeviceGraph {
  public:
   MakeBelieveGraph(Calls& calls, NamedTensors parameters) : calls_(calls), parameters_(std::move(parameters)) {}
@@ -51,17 +77,22 @@ class MakeBelieveGraph final : public tensor::DeviceGraph {
   void record(const std::function<void()>& work) override {
     ++calls_.records;
     work_ = work;
+    before_ = gradients_of(parameters_);
+    const KeptValues kept(before_);
     work();
-    for (const auto& item : parameters_) gradients_.push_back(item.second.grad());
-    for (const at::Tensor& gradient : gradients_) gradient.zero_();  // it was recorded, not computed
+    gradients_ = gradients_of(parameters_);
+    for (const at::Tensor& gradient : gradients_) {
+      if (gradient.defined()) gradient.zero_();
+    }
   }
   void replay() override {
     ++calls_.replays;
-    for (const auto& item : parameters_) item.second.mutable_grad() = at::Tensor();
+    set_gradients(parameters_, before_);
     work_();
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      gradients_[i].copy_(parameters_[i].second.grad());
-      parameters_[i].second.mutable_grad() = at::Tensor();
+      at::Tensor& found = parameters_[i].second.mutable_grad();
+      if (found.defined() && !found.is_same(gradients_[i])) gradients_[i].copy_(found);
+      found = at::Tensor();
     }
   }
 
@@ -69,6 +100,7 @@ class MakeBelieveGraph final : public tensor::DeviceGraph {
   Calls& calls_;
   NamedTensors parameters_;
   std::function<void()> work_;
+  std::vector<at::Tensor> before_;
   std::vector<at::Tensor> gradients_;
 };
 
@@ -81,28 +113,40 @@ class BrokenGraph final : public tensor::DeviceGraph {
   void replay() override { throw std::logic_error("nothing was recorded"); }
 };
 
-/// A network with dropout, its weights and its step.
+/// A network with dropout, its weights and its step. Batches of 3 also need a second layer.
 struct Small {
   torch::nn::Linear net{6, 2};
+  torch::nn::Linear more{6, 2};
+  double share = 1;              ///< of a batch in its step
+  GradScaler* scaler = nullptr;  ///< null: the loss is not scaled
 
   Small() : loss_(at::zeros({})) {
     const at::NoGradGuard no_grad;
-    for (at::Tensor& parameter : net->parameters()) parameter.fill_(0.25);
+    for (const auto& item : parameters()) at::Tensor(item.second).fill_(0.25);
   }
-  [[nodiscard]] NamedTensors parameters() { return named_parameters_of(net); }
+  [[nodiscard]] NamedTensors parameters() {
+    NamedTensors all = named_parameters_of(net);
+    for (const auto& [name, value] : named_parameters_of(more)) all.emplace_back("more." + name, value);
+    return all;
+  }
   [[nodiscard]] StepGraph::Compute compute() {
     return [this](const Batch& batch) {
-      const at::Tensor loss = at::dropout(net(batch.data), 0.5, true).pow(2).sum();
-      loss.backward();
+      at::Tensor loss = at::dropout(net(batch.data), 0.5, true).pow(2).sum() * share;
+      if (batch.size == 3) loss = loss + more(batch.data).pow(2).sum() * share;
+      (scaler == nullptr ? loss : scaler->scale(loss)).backward();
       return loss_.copy_(loss.detach());  // where a recording's loss always is
     };
   }
   void update() {
     const at::NoGradGuard no_grad;
-    for (at::Tensor& parameter : net->parameters()) {
-      parameter.sub_(parameter.grad(), 0.01);
+    for (const auto& item : parameters()) {
+      at::Tensor parameter = item.second;
+      if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.01);
       parameter.mutable_grad() = at::Tensor();
     }
+  }
+  [[nodiscard]] bool has_weights_of(Small& other) {
+    return at::equal(net->weight, other.net->weight) && at::equal(more->weight, other.more->weight);
   }
 
  private:
@@ -144,6 +188,74 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
   EXPECT_EQ(train(plain, plainly, kSizes), train(recorded, graph, kSizes));
   EXPECT_TRUE(at::equal(plain.net->weight, recorded.net->weight));
   EXPECT_EQ(calls.records, 1);
+}
+
+/// Runs steps of `batches` batches each, as the sizes say. Returns: the losses.
+std::vector<double> accumulate(Small& small, StepGraph& steps, const std::vector<std::int64_t>& sizes,
+                               std::size_t batches) {
+  small.share = 1.0 / static_cast<double>(batches);
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    losses.push_back(steps.run(batch_of(sizes[i], i), 100 + i).item<double>());
+    if ((i + 1) % batches == 0) small.update();
+  }
+  return losses;
+}
+
+TEST(StepGraph, ARecordingAddsToTheGradientsOfTheStepsEarlierBatches) {
+  Calls calls;
+  Small plain;
+  Small recorded;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraph graph(recorded.parameters(), recorded.compute(), make_believe(calls, recorded));
+  const std::vector<std::int64_t> sizes(18, 4);
+  EXPECT_EQ(accumulate(plain, plainly, sizes, 3), accumulate(recorded, graph, sizes, 3));
+  EXPECT_TRUE(recorded.has_weights_of(plain));
+  EXPECT_EQ(calls.records, 2) << "one sets the gradients, one adds to them";
+  EXPECT_EQ(calls.replays, 18 - 4);
+}
+
+TEST(StepGraph, ABatchAddsToGradientsOfAnotherShapeAndOfLayersThatItDoesNotUse) {
+  Calls calls;
+  Small plain;
+  Small recorded;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraph graph(recorded.parameters(), recorded.compute(), make_believe(calls, recorded));
+  std::vector<std::int64_t> sizes;
+  for (int i = 0; i < 8; ++i) sizes.insert(sizes.end(), {4, 3, 3, 4, 4, 4, 5, 4, 3, 3});
+  EXPECT_EQ(accumulate(plain, plainly, sizes, 2), accumulate(recorded, graph, sizes, 2));
+  EXPECT_TRUE(recorded.has_weights_of(plain));
+  EXPECT_GT(calls.replays, 40);
+}
+
+/// The weights after steps whose loss is scaled; one of them overflows, and is left out.
+void train_scaled(Small& small, StepGraph& steps) {
+  GradScaler scaler({.init_scale = 4, .growth_interval = 2});
+  SGD optimizer(small.parameters(), {.lr = 0.01});
+  small.scaler = &scaler;
+  for (std::size_t i = 0; i < 16; ++i) {
+    const Batch batch = batch_of(4, i);
+    if (i == 11) batch.data.fill_(std::numeric_limits<float>::infinity());
+    (void)steps.run(batch, 100 + i);
+    if (i % 2 == 0) continue;
+    (void)scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+  }
+  small.scaler = nullptr;
+  EXPECT_EQ(scaler.get_scale(), 16) << "twice as large after steps 2 and 4, half after 6, twice as large after 8";
+}
+
+TEST(StepGraph, AScaledLossIsRecordedWithAScaleThatChanges) {
+  Calls calls;
+  Small plain;
+  Small recorded;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraph graph(recorded.parameters(), recorded.compute(), make_believe(calls, recorded));
+  train_scaled(plain, plainly);
+  train_scaled(recorded, graph);
+  EXPECT_TRUE(recorded.has_weights_of(plain));
+  EXPECT_EQ(calls.replays, 16 - 4);
 }
 
 TEST(StepGraph, TheFirstStepsAreNotRecordedAndABatchOfAnotherShapeIsNotReplayed) {
@@ -210,7 +322,7 @@ TEST(StepGraph, WhatIsComputedBesideARecordingGoesToItsStream) {
 
 TEST(StepGraph, WithoutCudaTheReasonIsThere) {
   Small small;
-  EXPECT_THAT(StepGraph(small.parameters(), small.compute(), {.make = {}}).fallback(), HasSubstr("no CUDA"));
+  EXPECT_THAT(StepGraph(small.parameters(), small.compute(), {.make = {}}).fallback(), Not(IsEmpty()));
   Calls calls;
   EXPECT_THAT(StepGraph(small.parameters(), small.compute(), make_believe(calls, small)).fallback(), IsEmpty());
 }
@@ -263,9 +375,11 @@ TEST(StepGraph, BatchesWithAKeyOfTheirOwnHaveARecordingOfTheirOwn) {
 /// A device that waits in steps, or refuses to record.
 class HardGraph final : public tensor::DeviceGraph {
  public:
-  HardGraph(std::string wait, int& records) : wait_(std::move(wait)), records_(records) {}
+  HardGraph(std::string wait, int& records, NamedTensors parameters)
+      : wait_(std::move(wait)), records_(records), parameters_(std::move(parameters)) {}
   void record(const std::function<void()>& work) override {
     ++records_;
+    const KeptValues kept(gradients_of(parameters_));
     work();
     throw std::runtime_error("operation not permitted when stream is capturing");
   }
@@ -279,13 +393,14 @@ class HardGraph final : public tensor::DeviceGraph {
  private:
   std::string wait_;
   int& records_;
+  NamedTensors parameters_;
 };
 
 /// The fallback and the weights of 6 automatic steps on such a device.
 std::pair<std::string, at::Tensor> automatic_steps(const std::string& wait, int& records) {
   Small small;
   StepGraphOptions options;
-  options.make = [&] { return std::make_unique<HardGraph>(wait, records); };
+  options.make = [&] { return std::make_unique<HardGraph>(wait, records, small.parameters()); };
   options.automatic = true;
   StepGraph graph(small.parameters(), small.compute(), options);
   train(small, graph, {4, 4, 4, 4, 4, 4});
@@ -309,6 +424,22 @@ TEST(StepGraph, AnAutomaticStepThatCannotBeRecordedIsComputedAsEver) {
   EXPECT_TRUE(at::equal(plain.net->weight, weight));
 }
 
+TEST(StepGraph, ARecordingThatFailsWithinAStepLeavesTheGradientsOfItsEarlierBatches) {
+  int records = 0;
+  Small plain;
+  Small failing;
+  StepGraph plainly(plain.parameters(), plain.compute(), {.make = {}});
+  StepGraphOptions options;
+  options.make = [&] { return std::make_unique<HardGraph>("", records, failing.parameters()); };
+  options.automatic = true;
+  StepGraph graph(failing.parameters(), failing.compute(), options);
+  const std::vector<std::int64_t> sizes = {5, 4, 5, 4,
+                                           6, 4, 6, 4};  // the second batch of a step comes three times first
+  EXPECT_EQ(accumulate(plain, plainly, sizes, 2), accumulate(failing, graph, sizes, 2));
+  EXPECT_EQ(records, 1);
+  EXPECT_TRUE(failing.has_weights_of(plain));
+}
+
 }  // namespace step_graph_test
 }  // namespace lockstep
 
@@ -317,8 +448,6 @@ namespace step_graph_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using trace::Span;
-using view::StepPart;
 
 const c10::Device kGpu(c10::kCUDA, 0);
 
@@ -353,163 +482,12 @@ TEST(GraphChoice, SeveralProcessesAndReplicasAreObstaclesThatAreNamed) {
   EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("4 replicas"));
 }
 
-TEST(GraphChoice, AccumulationAndAScaledLossAreObstacles) {
+TEST(GraphChoice, AccumulationAndAScaledLossAreNoObstacles) {
   TrainConfig config = recordable();
   config.accumulate_steps = 3;
-  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("accumulate_steps is 3"));
-  config = recordable();
   config.amp = "fp16";
-  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("scaled"));
-}
-
-/// Uses the core for so much CPU time.
-void compute_for_ms(int ms) {
-  const auto used = [] {
-    timespec now{};
-    (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
-  };
-  for (const double end = used() + ms; used() < end;) {
-  }
-}
-
-double ms_of(const ClockReading& reading, StepPart part) { return 1e3 * reading.parts[static_cast<std::size_t>(part)]; }
-
-TEST(StepClock, CountsASpanWithoutThoseInsideIt) {
-  StepClock clock(1);
-  {
-    const Span backward({.name = "backward"});
-    compute_for_ms(2);
-    const Span waiting({.name = "DistributedDataParallel::end_backward"});
-    compute_for_ms(6);
-  }
-  const ClockReading reading = clock.take();
-  EXPECT_GE(ms_of(reading, StepPart::kBackward), 2);
-  EXPECT_GE(ms_of(reading, StepPart::kExposed), 6);
-  EXPECT_LT(1e3 * reading.compute_cpu, 6);  // waiting is no computing
-  EXPECT_GE(1e3 * reading.compute_cpu, 1.9);
-}
-
-TEST(StepClock, CountsWhatAnEvaluationDoesAsTheEvaluation) {
-  StepClock clock(1);
-  {
-    const Span evaluation({.name = "evaluate"});
-    const Span next({.name = "DataLoader::next"});
-    compute_for_ms(2);
-  }
-  const ClockReading reading = clock.take();
-  EXPECT_GE(ms_of(reading, StepPart::kEvaluate), 2);
-  EXPECT_EQ(ms_of(reading, StepPart::kData), 0);
-}
-
-TEST(StepClock, LeavesNoTimeOutAndCountsNoneTwice) {
-  StepClock clock(1);
-  (void)clock.take();
-  for (const char* name : {"DataLoader::next", "forward", "loss", "optimizer", "save", "unknown"}) {
-    const Span span({.name = name});
-    compute_for_ms(1);
-  }
-  const ClockReading reading = clock.take();
-  EXPECT_NEAR(std::accumulate(reading.parts.begin(), reading.parts.end(), 0.0), reading.seconds, 1e-9);
-  EXPECT_GE(ms_of(reading, StepPart::kForward), 2);
-  EXPECT_GE(ms_of(reading, StepPart::kOther), 1);
-  const ClockReading next = clock.take();
-  EXPECT_EQ(ms_of(next, StepPart::kForward), 0);
-}
-
-TEST(StepClock, CountsReplicasThatTakeTurnsAsOne) {
-  StepClock clock(2);
-  (void)clock.take();
-  const Span first({.name = "backward"});
-  clock.turn_to(1);
-  std::thread other([&] {
-    const Span span({.name = "forward"});
-    compute_for_ms(4);
-    clock.turn_to(0);  // as at the end of its backward
-  });
-  other.join();
-  const ClockReading reading = clock.take();
-  EXPECT_GE(ms_of(reading, StepPart::kForward), 4);
-  // The other replica's 4 ms are not counted as this one's.
-  EXPECT_LE(ms_of(reading, StepPart::kBackward), 1e3 * reading.seconds - 4);
-  EXPECT_GE(1e3 * reading.compute_cpu, 3.9);
-  EXPECT_EQ(reading.training_threads.size(), 2U);
-}
-
-TEST(StepClock, AddsUpWhatLoaderThreadsDo) {
-  StepClock clock(1);
-  std::thread([] { fault::in_section("the data set", [] { compute_for_ms(3); }); }).join();
-  const ClockReading reading = clock.take();
-  EXPECT_GE(1e3 * reading.loading, 3);
-  EXPECT_GE(1e3 * reading.loading_cpu, 3);
-  EXPECT_EQ(reading.loading_threads.size(), 1U);
-  EXPECT_EQ(reading.training_threads.size(), 1U);
-}
-
-TEST(StepClock, KeepsAFewStretchesOfAnyNumberOfSteps) {
-  StepClock clock(1);
-  for (int step = 1; step <= 1000; ++step) {
-    fault::note_step(step);
-    const Span span({.name = "forward"});
-  }
-  fault::note_step(-1);
-  const ClockReading reading = clock.take();
-  EXPECT_EQ(reading.steps, 1000);
-  EXPECT_LE(reading.stretches.size(), 16U);
-  EXPECT_GE(reading.stretches.size(), 8U);
-  std::int64_t next = 1;
-  double compute = 0;
-  for (const view::Stretch& stretch : reading.stretches) {
-    EXPECT_EQ(stretch.first_step, next);
-    next += stretch.steps;
-    compute += stretch.compute;
-  }
-  EXPECT_EQ(next, 1001);
-  EXPECT_NEAR(1e3 * compute, ms_of(reading, StepPart::kForward), 1e-6);
-}
-
-TEST(ProcessCounters, ReadWhatTheKernelCounts) {
-  const ProcessCounters before = read_counters();
-  compute_for_ms(5);
-  EXPECT_GE(read_counters().cpu - before.cpu, 0.0049);
-  const ProcessState state = read_state();
-  EXPECT_GE(state.cores, 1);
-  EXPECT_GT(state.resident, 1'000'000);
-  EXPECT_GT(state.host_memory, state.host_free);
-  EXPECT_GT(state.host_free, 0);
-}
-
-TEST(ProcessCounters, AreParsedFromTheFilesOfProc) {
-  EXPECT_EQ(number_of("rchar: 6976\nwchar: 12\nread_bytes: 3\n", "read_bytes:"), 3);
-  EXPECT_EQ(number_of("VmPeak:\t 3060 kB\nVmHWM:\t 1604 kB\n", "VmHWM:"), 1604);
-  EXPECT_FALSE(number_of("xrchar: 1\n", "rchar:"));
-  EXPECT_EQ(delay_of("100 87824 1\n"), 87824);
-  EXPECT_FALSE(delay_of(""));
-}
-
-TEST(ProcessCounters, TakeInterfacesWithoutThoseThatRepeatThem) {
-  const auto found = parse_interfaces(
-      "Inter-|   Receive                                                |  Transmit\n"
-      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo\n"
-      "    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n"
-      "  eth0: 1000 10 0 0 0 0 0 0 300 5 0 0 0 0 0 0\n"
-      "docker0: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n");
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].name, "eth0");
-  EXPECT_EQ(found[0].received, 1000);
-  EXPECT_EQ(found[0].sent, 300);
-  EXPECT_EQ(parse_resent("Ip: a b\nIp: 1 2\nTcp: InSegs OutSegs RetransSegs InErrs\nTcp: 5 6 42 0\n"), 42);
-  EXPECT_EQ(parse_resent("Ip: a\n"), 0);
-}
-
-TEST(ProcessCounters, CountWhatPassedBetweenTwoReadings) {
-  const NetworkCounters before{.network = "a", .traffic = {{"eth0", 10, 20}, {"eth1", 5, 5}}, .resent = 3};
-  const NetworkCounters now{.network = "a", .traffic = {{"eth0", 110, 70}, {"eth1", 5, 5}}, .resent = 4};
-  const NetworkCounters passed = passed_since(before, now);
-  ASSERT_EQ(passed.traffic.size(), 1U);
-  EXPECT_EQ(passed.traffic[0].sent, 100);
-  EXPECT_EQ(passed.traffic[0].received, 50);
-  EXPECT_EQ(passed.resent, 1);
+  ASSERT_TRUE(config.scales_loss());
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), IsEmpty());
 }
 
 }  // namespace step_graph_test

@@ -39,8 +39,8 @@ struct StepGraphOptions {
 /// when the shape comes for the third time, and later steps replay it. The update of the weights stays outside: the
 /// host keeps the learning rate, clipping and the optimizer's counts.
 ///
-/// 1. Before each run() the gradients are undefined (zero_grad()); after it they are those of the batch, always in the
-///    same memory for one shape.
+/// 1. run() gives undefined gradients (zero_grad()) those of the batch, in the same memory for one shape, and adds to
+///    gradients that are there (accumulation), in the same memory for all shapes.
 /// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
 ///    the same memory, and its decisions are made once for a shape and key.
 /// 3. kMost recordings are kept: the one that was not used for longest makes place. A recording that fails ends the
@@ -77,7 +77,7 @@ class StepGraph {
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
 
  private:
-  /// A step of one shape.
+  /// A step of one shape, which sets gradients or adds to them.
   struct Recording {
     std::unique_ptr<tensor::DeviceGraph> graph;
     Batch batch;                             ///< the tensors that it reads
@@ -90,13 +90,18 @@ class StepGraph {
   at::Tensor compute(const Batch& batch, std::uint64_t seed);
   at::Tensor look(const Batch& batch, std::uint64_t seed);
   bool record(const std::string& key, const Batch& batch, std::uint64_t seed);
-  void drop_gradients();
+  [[nodiscard]] std::string defined_gradients() const;
+  [[nodiscard]] std::vector<at::Tensor> gradients() const;
+  void set_gradients(const std::vector<at::Tensor>& gradients);
+  void gather_sums();
   at::Tensor replay(Recording& recording, const Batch& batch, std::uint64_t seed);
 
   NamedTensors parameters_;
   Compute compute_;
   StepGraphOptions options_;
   std::unique_ptr<tensor::DeviceGraph> next_;  ///< what the next recording is made in; its stream is that of all
+  bool adds_ = false;                          ///< some step had gradients to add to
+  std::vector<at::Tensor> sums_;  ///< by parameter: where all recordings add; undefined: none has added yet
   int steps_ = 0;
   std::map<std::string, int> seen_;                          ///< by key: steps that were computed
   std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, what was used last first

@@ -12,8 +12,6 @@ std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place) {
   // A recorded reduction could neither be watched nor aborted, so a dead peer would cause a hang.
   if (place.world_size > 1) return fmt::format("{} processes reduce their gradients within the step", place.world_size);
   if (config.replicas > 1) return fmt::format("{} replicas take turns within the step", config.replicas);
-  if (config.accumulate_steps > 1) return fmt::format("accumulate_steps is {}", config.accumulate_steps);
-  if (config.scales_loss()) return "the loss is scaled, by a factor that changes";
   return "";
 }
 

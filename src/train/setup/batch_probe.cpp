@@ -10,10 +10,10 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/tensor/device_memory.h"
 #include "lockstep/train/prepare.h"
 #include "train/settings/graph_choice.h"
 #include "train/settings/optimizer_choice.h"
-#include "train/step/cuda_cache.h"
 #include "train/step/out_of_memory.h"
 #include "train/task/loss_terms.h"
 
@@ -113,7 +113,7 @@ bool BatchProbe::fits(std::int64_t batch) {
     fit = false;
   }
   // Otherwise blocks of the last trial's sizes would fragment the next one's memory.
-  if (run_.job.device().is_cuda()) forget_gpu_memory(run_.job.device().index());
+  if (run_.job.device().is_cuda()) tensor::forget_memory(run_.job.device().index());
   return fit;
 }
 

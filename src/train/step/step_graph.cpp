@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/step_graph.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <utility>
 
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/random.h"
@@ -26,6 +28,11 @@ std::string layout_of(const at::Tensor& tensor) {
 
 at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
 
+std::string no_graph_words() {
+  const std::string& why = cuda::library().obstacle.what;
+  return why.empty() ? "no CUDA graph is made" : why;
+}
+
 void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
   if (mine.defined()) mine.copy_(theirs, /*non_blocking=*/true);
 }
@@ -36,8 +43,9 @@ StepGraph::StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions 
     : parameters_(std::move(parameters)),
       compute_(std::move(compute)),
       options_(std::move(options)),
-      next_(options_.make ? options_.make() : nullptr) {
-  if (!next_) fallback_ = "this build of Lockstep has no CUDA";
+      next_(options_.make ? options_.make() : nullptr),
+      sums_(parameters_.size()) {
+  if (!next_) fallback_ = no_graph_words();
 }
 
 std::optional<std::string> StepGraph::key_of(const Batch& batch) const {
@@ -45,6 +53,38 @@ std::optional<std::string> StepGraph::key_of(const Batch& batch) const {
   std::optional<std::string> key = options_.key ? options_.key(batch) : "";
   if (key) *key += fmt::format(" {} {} {}", batch.size, layout_of(batch.data), layout_of(batch.target));
   return key;
+}
+
+/// A recording adds to the gradients that were defined when it was made, and sets the others.
+std::string StepGraph::defined_gradients() const {
+  std::string text;
+  for (const auto& item : parameters_) text += item.second.grad().defined() ? '+' : '0';
+  return text.find('+') == std::string::npos ? "" : " adds " + text;
+}
+
+std::vector<at::Tensor> StepGraph::gradients() const {
+  std::vector<at::Tensor> found;
+  for (const auto& item : parameters_) found.push_back(item.second.grad());
+  return found;
+}
+
+void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
+}
+
+/// Moves the gradients to where recordings add, if they are elsewhere: after a step that was computed normally.
+void StepGraph::gather_sums() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& gradient = parameters_[i].second.mutable_grad();
+    if (!gradient.defined() || gradient.is_same(sums_[i])) continue;
+    if (!sums_[i].defined()) {
+      sums_[i] = gradient;
+    } else {
+      sums_[i].copy_(gradient);
+      gradient = sums_[i];
+    }
+  }
 }
 
 StepGraph::Recording* StepGraph::find(const std::string& key) {
@@ -55,9 +95,12 @@ StepGraph::Recording* StepGraph::find(const std::string& key) {
 }
 
 at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
-  const std::optional<std::string> key = fallback_.empty() ? key_of(batch) : std::nullopt;
+  const std::string adds = defined_gradients();
+  adds_ = adds_ || !adds.empty();
+  std::optional<std::string> key = fallback_.empty() ? key_of(batch) : std::nullopt;
   ++steps_;
   if (!key) return compute(batch, seed);
+  *key += adds;
   if (Recording* recording = find(*key)) return replay(*recording, batch, seed);
   const int seen = seen_[*key]++;
   if (seen == 1 && options_.automatic) return look(batch, seed);
@@ -87,10 +130,15 @@ bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t
   next_ = options_.make();
   made.batch.data = clone_of(batch.data);
   made.batch.target = clone_of(batch.target);
-  drop_gradients();
+  if (adds_) gather_sums();
+  const std::vector<at::Tensor> gradients_before = gradients();
+  const std::vector<at::Tensor> sums_before = sums_;
   seed_all(seed);  // not while it is recorded: the generator then belongs to the graph
   try {
-    made.graph->record([&] { made.loss = compute_(made.batch); });
+    made.graph->record([&] {
+      made.loss = compute_(made.batch);
+      if (adds_) gather_sums();  // so that the next batch finds them there
+    });
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
@@ -104,25 +152,21 @@ bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t
     }
     fallback_ = why;
     recordings_.pop_front();
-    drop_gradients();
+    sums_ = sums_before;
+    set_gradients(gradients_before);
     return false;
   }
-  for (const auto& item : parameters_) made.gradients.push_back(item.second.grad());
+  made.gradients = gradients();
   return true;
 }
 
-void StepGraph::drop_gradients() {
-  for (const auto& item : parameters_) item.second.mutable_grad() = at::Tensor();
-}
-
 at::Tensor StepGraph::replay(Recording& recording, const Batch& batch, std::uint64_t seed) {
+  if (adds_) gather_sums();
   copy_into(recording.batch.data, batch.data);
   copy_into(recording.batch.target, batch.target);
   seed_all(seed);
   recording.graph->replay();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].second.mutable_grad() = recording.gradients[i];
-  }
+  set_gradients(recording.gradients);
   return recording.loss.clone();
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
@@ -57,7 +58,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
   std::string obstacle = graph_obstacle(config, {job.device(), job.world_size(), task.is_recordable()});
   if (obstacle.empty()) {
     if (auto graph = tensor::make_device_graph()) return graph;
-    obstacle = "this build of Lockstep has no CUDA";
+    obstacle = cuda::library().obstacle.what;
   }
   // What `auto` leaves out in silence is nothing that the user could change.
   const bool could_be = task.is_recordable() && job.device().is_cuda() && job.world_size() == 1;
@@ -112,10 +113,15 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
                             .grad_norm = weights_.counts_norm()});
   weights_.build(job_, *model_);
   if (!graph) return;
-  const auto compute = [this](const Batch& batch) { return run_batch(batch, 1); };
+  // Without buckets a backward before the last one does what the last one does.
+  const auto compute = [this](const Batch& batch) { return run_batch(batch, 1.0 / static_cast<double>(batches_)); };
   StepGraphOptions options;
   options.automatic = config_.cuda_graph == "auto";
-  options.key = [this](const Batch& batch) { return task_.recording_key(batch); };
+  options.key = [this](const Batch& batch) {
+    std::optional<std::string> key = task_.recording_key(batch);
+    if (key) *key += fmt::format(" / {}", batches_);  // the division is in the recording
+    return key;
+  };
   graph_.emplace(named_parameters_of(*model_), compute, std::move(options));
 }
 
@@ -130,6 +136,7 @@ const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batche
   if (weights_.scaler().is_enabled()) kept_buffers_ = copies_of(floating_buffers());
   taken_.begin();
   images_ = 0;
+  batches_ = batches;
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
   return taken_.losses();
 }

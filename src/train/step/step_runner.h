@@ -93,11 +93,12 @@ class StepRunner {
   ReplicaLoaders data_;
   WeightUpdate weights_;
   TakenBatches taken_;
-  std::optional<StepGraph> graph_;  ///< set where steps are recorded
+  std::optional<StepGraph> graph_;  ///< set where steps are recorded; it ends before the communicators of job_ do
   std::string noted_;               ///< why they are not, once a note has said it
   NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
   bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
+  std::int64_t batches_ = 1;   ///< of each replica in this step
   std::int64_t images_ = 0;    ///< images of this rank's replicas
   std::vector<Holder> batch_;  ///< the tensors of the last batch
 };
