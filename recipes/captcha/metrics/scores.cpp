@@ -4,7 +4,8 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/TensorOperators.h>
 #include <utility>
 
@@ -33,8 +34,8 @@ at::Tensor decode(const at::Tensor& logits, std::int64_t classes) {
 at::Tensor count_reads(const at::Tensor& logits, const at::Tensor& target_NL, std::int64_t classes) {
   const at::Tensor read_NL = decode(logits, classes);
   const at::Tensor right_N = read_NL.eq(target_NL).all(1);
-  const at::Tensor strings = at::tensor(
-      {static_cast<double>(target_NL.size(0)), static_cast<double>(right_N.sum().item<std::int64_t>())}, at::kDouble);
+  const at::Tensor right = right_N.sum().to(at::kDouble);
+  const at::Tensor strings = at::stack({at::full_like(right, static_cast<double>(target_NL.size(0))), right});
   const at::Tensor table = at::bincount((target_NL * classes + read_NL).flatten(), {}, classes * classes);
   return at::cat({strings, table.to(at::kDouble)});
 }
