@@ -21,7 +21,7 @@ INT_MAX = 2**31 - 1
 
 def keep_freed_memory() -> None:
     """malloc as Lockstep sets it for itself: freed memory stays with the process. In docs/design/step.md."""
-    for name, value in ((-4, 0), (-1, INT_MAX), (-2, 64 << 20)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
+    for name, value in ((-4, 0), (-1, INT_MAX), (-2, 64 << 20), (-8, 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD, M_ARENA_MAX
         ctypes.CDLL(None).mallopt(name, value)
 
 

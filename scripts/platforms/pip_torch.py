@@ -1,7 +1,7 @@
 """A virtual environment with PyTorch of PyPI in a folder, for the scripts that build with it.
 
-Of what torch depends on, only that is installed which a C++ program needs to start on a machine without a GPU, unless all of
-it is asked for. What the folder has already is not done again.
+Of what torch depends on, only that is installed which a C++ program needs to start on a machine without a GPU ("cpu"), and
+to be built for GPUs there ("headers"), unless all of it is asked for ("cuda"). What the folder has already is not done again.
 """
 import contextlib
 import fcntl
@@ -52,7 +52,7 @@ def find_python(version: str) -> pathlib.Path:
     raise Failure(69, f"there is no python{version} that can make a virtual environment: apt-get install python{version}-venv")
 
 
-def needed_packages(requirements: list[str], cuda: bool) -> list[str]:
+def needed_packages(requirements: list[str], kind: str) -> list[str]:
     """Of what torch requires, what is wanted here. A wheel for the CPU alone needs none for a C++ program."""
     found = []
     for line in requirements:
@@ -61,9 +61,12 @@ def needed_packages(requirements: list[str], cuda: bool) -> list[str]:
         if "extra ==" in line:
             continue
         if toolkit:
-            extras = f"{toolkit[1]},{HEADERS}" if cuda else EXTRAS_FOR_THE_CPU
+            extras = {"cpu": EXTRAS_FOR_THE_CPU, "headers": f"{EXTRAS_FOR_THE_CPU},{HEADERS}",
+                      "cuda": f"{toolkit[1]},{HEADERS}"}[kind]
             found.append(f"cuda-toolkit[{extras}]{toolkit[2]}")
-        elif re.match(FOR_THE_CPU, package) or (cuda and not re.match(NOT_NEEDED, package)):
+        elif kind == "headers" and package.startswith("nvidia-cuda-runtime"):
+            found += [package, package.replace("runtime", "nvcc", 1)]  # CUDA 12's package of headers
+        elif re.match(FOR_THE_CPU, package) or (kind == "cuda" and not re.match(NOT_NEEDED, package)):
             found.append(package)
     return found
 
@@ -90,7 +93,8 @@ class Environment:
         if run([find_python(python), "-m", "venv", self.root]):
             raise Failure(69, f"no virtual environment in {self.root}")
 
-    def prepare(self, python: str, torch: str, cuda: bool) -> None:
+    def prepare(self, python: str, torch: str, kind: str) -> None:
+        """`kind`: what of torch's packages is wanted: cpu, headers or cuda."""
         mark = self.root / MARK
         wanted = f"python {python}, torch {torch}"
         had = mark.read_text().splitlines() if mark.exists() else []
@@ -100,10 +104,9 @@ class Environment:
             self.create(python)
             self.pip("pip_torch.log", "--no-deps", f"torch=={torch}")
             had = [wanted]
-        kind = "cuda" if cuda else "cpu"
         if kind not in had:
             lines = self.ask("import importlib.metadata as m; print(*m.requires('torch') or [], sep='\\n')").splitlines()
-            packages = needed_packages(lines, cuda)
+            packages = needed_packages(lines, kind)
             if packages:
                 self.pip(f"pip_{kind}.log", *packages)
             mark.write_text("\n".join([*had, kind]) + "\n")
