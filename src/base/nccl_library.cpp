@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/function_finder.h"
 
 namespace lockstep::nccl {
 namespace {
@@ -17,26 +18,9 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "LOCKSTEP_NCCL";
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Finds functions and remembers the first that is missing.
-class Finder {
- public:
-  explicit Finder(void* library) : library_(library) {}
-
-  template <class Function>
-  void find(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(library_, name));
-    if (function == nullptr && missing_.empty()) missing_ = name;
-  }
-  [[nodiscard]] const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
-
 /// Returns the name of the first function that is missing; empty: none is.
 std::string find_functions(void* library, Functions& nccl) {
-  Finder finder(library);
+  FunctionFinder finder(library);
   finder.find(nccl.get_version, "ncclGetVersion");
   finder.find(nccl.get_error_string, "ncclGetErrorString");
   finder.find(nccl.get_last_error, "ncclGetLastError");

@@ -12,10 +12,10 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/function_finder.h"
 #include "lockstep/base/log.h"
 #include "lockstep/tensor/device.h"
 #include "tensor/kernel_compiler.h"
-#include "tensor/library_function.h"
 
 namespace lockstep::tensor {
 namespace {
@@ -45,16 +45,17 @@ Driver load_driver() {
     driver.problem = fmt::format("the CUDA driver cannot be loaded: {}", ::dlerror());
     return driver;
   }
-  const bool whole = find_function(library, driver.device_get, "cuDeviceGet") &&
-                     find_function(library, driver.attribute, "cuDeviceGetAttribute") &&
-                     find_function(library, driver.current_context, "cuCtxGetCurrent") &&
-                     find_function(library, driver.primary_context, "cuDevicePrimaryCtxRetain") &&
-                     find_function(library, driver.set_context, "cuCtxSetCurrent") &&
-                     find_function(library, driver.load, "cuModuleLoadData") &&
-                     find_function(library, driver.function, "cuModuleGetFunction") &&
-                     find_function(library, driver.launch, "cuLaunchKernel") &&
-                     find_function(library, driver.error_string, "cuGetErrorString");
-  if (!whole) driver.problem = "the CUDA driver lacks a function of those that launch kernels";
+  FunctionFinder finder(library);
+  finder.find(driver.device_get, "cuDeviceGet");
+  finder.find(driver.attribute, "cuDeviceGetAttribute");
+  finder.find(driver.current_context, "cuCtxGetCurrent");
+  finder.find(driver.primary_context, "cuDevicePrimaryCtxRetain");
+  finder.find(driver.set_context, "cuCtxSetCurrent");
+  finder.find(driver.load, "cuModuleLoadData");
+  finder.find(driver.function, "cuModuleGetFunction");
+  finder.find(driver.launch, "cuLaunchKernel");
+  finder.find(driver.error_string, "cuGetErrorString");
+  if (!finder.missing().empty()) driver.problem = fmt::format("the CUDA driver has no function {}", finder.missing());
   return driver;
 }
 

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "lockstep/base/function_finder.h"
 #include "lockstep/base/nccl_library.h"
-#include "tensor/library_function.h"
 
 namespace lockstep::tensor {
 namespace {
@@ -38,17 +38,22 @@ struct Compiler {
 /// libtorch's library of NVRTC needs the real one, which lies where only that one's search path leads.
 constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
-bool find_functions(void* library, Compiler& of) {
-  return find_function(library, of.version, "nvrtcVersion") &&
-         find_function(library, of.arch_count, "nvrtcGetNumSupportedArchs") &&
-         find_function(library, of.archs, "nvrtcGetSupportedArchs") &&
-         find_function(library, of.create, "nvrtcCreateProgram") &&
-         find_function(library, of.compile, "nvrtcCompileProgram") &&
-         find_function(library, of.log_size, "nvrtcGetProgramLogSize") &&
-         find_function(library, of.log, "nvrtcGetProgramLog") &&
-         find_function(library, of.cubin_size, "nvrtcGetCUBINSize") &&
-         find_function(library, of.cubin, "nvrtcGetCUBIN") && find_function(library, of.ptx_size, "nvrtcGetPTXSize") &&
-         find_function(library, of.ptx, "nvrtcGetPTX") && find_function(library, of.destroy, "nvrtcDestroyProgram");
+/// Returns the first function that is missing; empty: none is.
+std::string find_functions(void* library, Compiler& of) {
+  FunctionFinder finder(library);
+  finder.find(of.version, "nvrtcVersion");
+  finder.find(of.arch_count, "nvrtcGetNumSupportedArchs");
+  finder.find(of.archs, "nvrtcGetSupportedArchs");
+  finder.find(of.create, "nvrtcCreateProgram");
+  finder.find(of.compile, "nvrtcCompileProgram");
+  finder.find(of.log_size, "nvrtcGetProgramLogSize");
+  finder.find(of.log, "nvrtcGetProgramLog");
+  finder.find(of.cubin_size, "nvrtcGetCUBINSize");
+  finder.find(of.cubin, "nvrtcGetCUBIN");
+  finder.find(of.ptx_size, "nvrtcGetPTXSize");
+  finder.find(of.ptx, "nvrtcGetPTX");
+  finder.find(of.destroy, "nvrtcDestroyProgram");
+  return finder.missing();
 }
 
 /// NVRTC asks for its own part by name alone, and finds it where it is loaded already.
@@ -63,17 +68,21 @@ void load_builtins(const Compiler& compiler) {
 
 Compiler load_compiler() {
   Compiler compiler;
-  std::string said = "no such function";
+  std::string said;
   const std::filesystem::path torch = nccl::search_of_this_process().torch_folder;
   for (const std::filesystem::path& file : {torch / kFiles[0], std::filesystem::path(kFiles[0]),
                                             std::filesystem::path(kFiles[1]), std::filesystem::path(kFiles[2])}) {
     void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
       said = ::dlerror();
-    } else if (find_functions(library, compiler)) {
+      continue;
+    }
+    const std::string missing = find_functions(library, compiler);
+    if (missing.empty()) {
       load_builtins(compiler);
       return compiler;
     }
+    said = fmt::format("{} has no function {}", file.string(), missing);
   }
   compiler.problem = fmt::format("NVRTC cannot be loaded: {}", said);
   return compiler;

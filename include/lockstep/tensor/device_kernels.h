@@ -26,7 +26,8 @@ class DeviceKernels {
 
   /// Puts the kernel of this name on the current stream of the current GPU. It has one parameter, a struct, which
   /// `argument` points to; its value is copied. Stream: the current one. Blocks: no.
-  /// Throws: InternalError where there is no such kernel, ResourceError with the driver's words.
+  /// Throws: InternalError if the program has no such kernel; ResourceError, with the driver's words, if the driver
+  /// refuses.
   virtual void launch(const char* kernel, const KernelGrid& grid, const void* argument) = 0;
 };
 

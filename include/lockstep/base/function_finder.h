@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of a library that was loaded while the process runs, by their names.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <string>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Finds functions in a loaded library and remembers the first that is missing.
+class FunctionFinder {
+ public:
+  /// `library`: what dlopen() returned.
+  explicit FunctionFinder(void* library) : library_(library) {}
+
+  /// Sets `function`, to null if the library lacks it.
+  template <class Function>
+  void find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(::dlsym(library_, name));
+    if (function == nullptr && missing_.empty()) missing_ = name;
+  }
+  /// Returns the first name that was not found; empty: all were.
+  [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
+
+ private:
+  void* library_;
+  std::string missing_;
+};
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop
