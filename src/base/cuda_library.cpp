@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The build defines, as lists with ":", LOCKSTEP_CUDA_FOLDERS and LOCKSTEP_TORCH_FOLDERS: where an install and the
-// build have their libraries, and libtorch its own. What is relative counts from the folder of the code's file.
+// The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS has the folders of an install's and
+// of the build's libraries, LOCKSTEP_TORCH_FOLDERS those of libtorch's. Relative ones begin at the folder of the code's
+// file.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>

@@ -52,7 +52,7 @@ struct Library {
 };
 
 /// Loads the library, and libtorch's libraries for CUDA with it. It is never unloaded. Thread-safe: yes.
-/// Cost: half a second where there is a driver, else some microseconds.
+/// Cost: half a second if there is a driver, otherwise some microseconds.
 [[nodiscard]] Library open(const Search& search);
 
 /// Returns the library of this process, which the first call opens. Programs with libtorch make that call before

@@ -36,8 +36,8 @@ struct DenoisingOptions {
 /// Throws: UsageError where there are no targets for an image.
 [[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 
-/// Returns a copy whose labels, boxes and mask are on `device`. It does not wait for the device. What only the losses
-/// read stays on the CPU, because they count it there.
+/// Returns a copy whose labels, boxes and mask are on `device`, and does not wait for it. The other fields stay on the
+/// CPU, where the losses count them.
 [[nodiscard]] Denoising on_device(const Denoising& denoising, const at::Device& device);
 
 }  // namespace lockstep::detection

@@ -170,7 +170,7 @@ void DevicePath::close(bool orderly) noexcept {
   watch_->stop();
 }
 
-/// The peers are told first: they must not wait for this rank's abort.
+/// It tells the peers first, so that they do not wait for this rank's abort.
 void DevicePath::fail(const std::exception_ptr& error) noexcept {
   if (queue_ != nullptr) {
     try {

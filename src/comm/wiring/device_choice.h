@@ -24,10 +24,10 @@ struct DeviceRequest {
 /// Chooses the device. auto: the GPU of the local rank, or the CPU where this process sees no GPU. cuda: the same, but
 /// there must be a GPU. The ranks of a host use the GPUs that they see in turn: where each sees its own only (Slurm's
 /// --gpus-per-task), that is its first. Whether two ranks have the same one shows when they meet (require_gpu_each).
-/// Throws: UsageError for a text that names no device, ResourceError where there is no such GPU.
+/// Throws: UsageError if the text names no device, ResourceError if the host has no such GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
 
-/// Returns what a user has to know whose GPUs nobody uses; empty: none is left idle, or the CPU is what was asked for.
+/// Returns a warning about GPUs that stay idle; empty: none stays idle, or the user asked for the CPU.
 [[nodiscard]] std::string idle_gpus_warning(const DeviceRequest& request);
 
 /// Returns true if another rank may have the same GPU: the user names it (cuda:N), or lets ranks share.

@@ -47,6 +47,7 @@ class Call {
  public:
   Call(tensor::DeviceKernels& kernels, const at::Tensor& input, bool pool)
       : kernels_(kernels),
+        pool_(pool),
         lanes_(input.size(1) / kVector),
         type_(input.scalar_type() == at::kFloat ? "float32" : "bfloat16") {
     with.x = input.data_ptr();
@@ -54,7 +55,6 @@ class Call {
     with.channels = static_cast<unsigned>(input.size(1));
     with.height = static_cast<unsigned>(input.size(2));
     with.width = static_cast<unsigned>(input.size(3));
-    with.pool = pool ? 1 : 0;
   }
 
   NormActDevice with{};
@@ -80,9 +80,9 @@ class Call {
   [[nodiscard]] std::int64_t pixels() const { return std::int64_t{with.images} * with.height * with.width; }
   /// Those of an odd last row or column included.
   [[nodiscard]] std::int64_t windows() const {
-    return with.pool == 0 ? pixels() : std::int64_t{with.images} * up(with.height, 2) * up(with.width, 2);
+    return !pool_ ? pixels() : std::int64_t{with.images} * up(with.height, 2) * up(with.width, 2);
   }
-  [[nodiscard]] std::string name(const char* pass) const { return with.pool == 0 ? pass : std::string(pass) + "_pool"; }
+  [[nodiscard]] std::string name(const char* pass) const { return !pool_ ? pass : std::string(pass) + "_pool"; }
 
  private:
   void launch(const std::string& kernel, const tensor::KernelGrid& grid) {
@@ -90,6 +90,7 @@ class Call {
   }
 
   tensor::DeviceKernels& kernels_;
+  bool pool_;
   std::int64_t lanes_;
   const char* type_;
   at::TensorOptions like_;

@@ -34,7 +34,6 @@ struct NormActDevice {
   unsigned width;
   unsigned channels;      ///< a multiple of 8
   unsigned blocks;        ///< how many share the pixels of a sum
-  unsigned pool;          ///< 1: 2x2 windows, stride 2
 };
 
 #if defined(LOCKSTEP_KERNELS)
@@ -277,7 +276,7 @@ struct Window {
   unsigned long long first;  // pixel of x
   unsigned wide;             // its columns in x: 1 at an odd right edge
   unsigned high;
-  unsigned long long out;    // pixel of the output, where it is whole
+  unsigned long long out;    // its pixel of the output; only a whole one has one
 };
 
 /// Windows are numbered by the input, so that those of an odd last row or column have a number as well.
