@@ -15,7 +15,7 @@
 
 #include "apps/command.h"
 #include "lockstep/data/contact_sheet.h"
-#include "support/gpu.h"
+#include "support/ranks_on_one_gpu.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
@@ -23,6 +23,7 @@ namespace gpu_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::RanksOnOneGpu;
 using Words = std::vector<std::string>;
 
 Words joined(Words words, const Words& more) {
@@ -94,14 +95,17 @@ TEST(CommandOnAGpu, InspectGpuNamesItWithItsMemory) {
   EXPECT_THAT(seen.out, HasSubstr(" GB"));
 }
 
-/// Two ranks on one GPU; what they printed.
-std::string train_two_ranks(const std::string& sharing) {
+using Variables = std::map<std::string, std::string>;
+
+/// Ranks on one GPU; what they printed.
+std::string train_ranks(int world, const Variables& variables) {
   const TempDir home;
   draw_digits(home / "digits", 320);
   ProcessOptions options = lockstep_command(
-      joined(train_words("digits", "run"), {"--device", "cuda", "--nproc-per-node", "2", "--set", "batch_size=16"}),
+      joined(train_words("digits", "run"),
+             {"--device", "cuda", "--nproc-per-node", std::to_string(world), "--set", "batch_size=16"}),
       home.path());
-  options.environment.emplace_back("LOCKSTEP_SHARE_GPUS", sharing);
+  options.environment.insert(options.environment.end(), variables.begin(), variables.end());
   const ProcessResult run = run_process(options, std::chrono::seconds(240));
   EXPECT_EQ(run.code, 0) << run.err << run.out;
   return run.out + run.err;
@@ -109,13 +113,20 @@ std::string train_two_ranks(const std::string& sharing) {
 
 TEST(CommandOnAGpu, TwoRanksThatShareItTrainAndSayHowTheirGradientsTravel) {
   LOCKSTEP_NEEDS_GPU();
-  EXPECT_THAT(train_two_ranks("1"), HasSubstr("share a GPU"));
+  EXPECT_THAT(train_ranks(2, {{"LOCKSTEP_SHARE_GPUS", "1"}}), HasSubstr("share a GPU"));
 }
 
-TEST(CommandOnAGpu, TwoNcclRanksOnItTrain) {
-  LOCKSTEP_NEEDS_NCCL();
-  EXPECT_THAT(train_two_ranks("nccl"), HasSubstr("nccl"));
+TEST_P(RanksOnOneGpu, TwoTrainCaptcha) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  EXPECT_THAT(train_ranks(2, testing::shared_gpu(GetParam())), HasSubstr("nccl"));
 }
+
+TEST_P(RanksOnOneGpu, FourTrainCaptcha) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  EXPECT_THAT(train_ranks(4, testing::shared_gpu(GetParam())), HasSubstr("nccl"));
+}
+
+LOCKSTEP_RANKS_ON_ONE_GPU();
 
 // Every recipe on a real GPU: it trains there, and its weights mean the same on GPU and CPU.
 

@@ -60,6 +60,11 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveOfEveryDtype) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam()));
 }
 
+/// What ranks on one real GPU are tested with (support/ranks_on_one_gpu.h), over the runtime of make-believe ones.
+TEST_P(DoubleWorlds, ComputeEveryCollectiveThroughTheDoubleForRealGpus) {
+  run_ranks(current_test(), check_all, ranks_on_gpus(GetParam(), {{"LOCKSTEP_NCCL", LOCKSTEP_NCCL_DOUBLE_ON_CUDA}}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));
 
 TEST(Double, EightGpusSum) {

@@ -14,8 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
 #include "lockstep/comm/tree_sum.h"
-#include "support/gpu.h"
-#include "support/run_ranks.h"
+#include "support/ranks_on_one_gpu.h"
 
 namespace lockstep {
 namespace gpu_test {
@@ -186,38 +185,32 @@ namespace gpu_test {
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::RankEnd;
 using ::lockstep::testing::RankProcesses;
-using ::lockstep::testing::RanksOptions;
+using ::lockstep::testing::ranks_on_one_gpu;
+using ::lockstep::testing::RanksOnOneGpu;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 
-// NCCL between several ranks. They share one GPU (LOCKSTEP_SHARE_GPUS=nccl): communicators, streams, events and kernels
-// are those of several GPUs, only the messages go through sockets.
-
-RanksOptions ranks_on_one_gpu(int world, const std::string& timeout = "60") {
-  return {.world = world,
-          .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", "nccl"}, {"LOCKSTEP_TIMEOUT", timeout}}};
+TEST_P(RanksOnOneGpu, TwoComputeEveryCollective) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(2, GetParam()));
 }
 
-TEST(RanksOnOneGpu, TwoComputeEveryCollectiveByNccl) {
-  LOCKSTEP_NEEDS_NCCL();
-  run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(2));
+TEST_P(RanksOnOneGpu, ThreeComputeEveryCollective) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(3, GetParam()));
 }
 
-TEST(RanksOnOneGpu, ThreeComputeEveryCollectiveByNccl) {
-  LOCKSTEP_NEEDS_NCCL();
-  run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(3));
-}
-
-/// The watch looks each millisecond while this thread calls: both are in NCCL's communicator, one at a time.
-TEST(RanksOnOneGpu, ManyCollectivesInFlightKeepTheirOrderAndResults) {
-  LOCKSTEP_NEEDS_NCCL();
+/// The watch looks each millisecond while this thread calls: both are in the communicator, one at a time.
+TEST_P(RanksOnOneGpu, ManyCollectivesInFlightKeepTheirOrderAndResults) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   run_ranks(
-      current_test(), [](Job& job) { device_collectives::keep_many_in_flight(job, 100); }, ranks_on_one_gpu(2));
+      current_test(), [](Job& job) { device_collectives::keep_many_in_flight(job, 100); },
+      ranks_on_one_gpu(2, GetParam()));
 }
 
-TEST(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
-  LOCKSTEP_NEEDS_NCCL();
-  RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2));
+TEST_P(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, GetParam()));
   ASSERT_TRUE(ranks.wait_for_log(1, "the loop runs"));
   kill(ranks.pid(1), SIGKILL);
   const RankEnd end = ranks.wait().at(0);
@@ -227,9 +220,9 @@ TEST(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
 
 /// Its threads that feed the sockets stop with it, so the other one has met it and waits for the GPU. Only the launcher
 /// can name it.
-TEST(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
-  LOCKSTEP_NEEDS_NCCL();
-  RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, "3"));
+TEST_P(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, GetParam(), "3"));
   ASSERT_TRUE(ranks.wait_for_log(1, "the loop runs"));
   kill(ranks.pid(1), SIGSTOP);
   ASSERT_TRUE(ranks.wait_for_log(0, "timed out"));
@@ -239,8 +232,8 @@ TEST(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
   EXPECT_THAT(end.log, HasSubstr("all_reduce timed out"));
 }
 
-TEST(RanksOnOneGpu, ARankThatCallsSomethingElseIsNamedWithItsCall) {
-  LOCKSTEP_NEEDS_NCCL();
+TEST_P(RanksOnOneGpu, ARankThatCallsSomethingElseIsNamedWithItsCall) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   RankProcesses ranks(
       current_test(),
       [](Job& job) {
@@ -249,12 +242,14 @@ TEST(RanksOnOneGpu, ARankThatCallsSomethingElseIsNamedWithItsCall) {
         (void)values.sum().item<float>();
         device_collectives::reduce_for_ever(job);
       },
-      ranks_on_one_gpu(2));
+      ranks_on_one_gpu(2, GetParam()));
   for (const RankEnd& end : ranks.wait()) {
     EXPECT_NE(end.code, 0);
     EXPECT_THAT(end.log, HasSubstr("all_reduce(sum) of 1,001 float32 on rank 1"));
   }
 }
+
+LOCKSTEP_RANKS_ON_ONE_GPU();
 
 }  // namespace gpu_test
 }  // namespace lockstep::comm

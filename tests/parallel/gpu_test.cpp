@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps on a GPU against the same on the CPU: alone, and two ranks that share it.
+// Training steps on a GPU against the same on the CPU: alone, and several ranks that share it.
 #include "parallel/device_training.h"
 
 #include <gmock/gmock.h>
 
-#include "support/gpu.h"
-#include "support/run_ranks.h"
+#include "support/ranks_on_one_gpu.h"
 
 namespace lockstep {
 namespace {
 
 using namespace device_training;  // NOLINT(google-build-using-namespace): this file is about it
 using testing::current_test;
+using testing::ranks_on_one_gpu;
+using testing::RanksOnOneGpu;
+using testing::RanksOptions;
 using testing::run_ranks;
 
 Job job_on(const char* device) {
@@ -25,31 +27,42 @@ TEST(Gpu, AStepAloneIsTheCpusUpToRounding) {
   expect_close(trained_by(job, plain_adamw), trained_on_all_samples());
 }
 
-/// Two ranks on one GPU, each with half of the samples. `sharing`: 1 for host memory, nccl.
-void expect_two_ranks_to_train_as_one(const MakeOptimizer& make_optimizer, const std::string& sharing) {
-  run_ranks(current_test(), [&](Job& job) { expect_to_train_as_one(job, make_optimizer); },
-            {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", sharing}}});
+/// Each rank has a part of the samples.
+void expect_to_train_as_one_process(const MakeOptimizer& make_optimizer, const RanksOptions& ranks) {
+  run_ranks(
+      current_test(), [&](Job& job) { expect_to_train_as_one(job, make_optimizer); }, ranks);
+}
+
+RanksOptions two_ranks_through_host_memory() {
+  return {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", "1"}}};
 }
 
 TEST(Gpu, TwoRanksThatShareItTrainAsOneWithAllSamples) {
   LOCKSTEP_NEEDS_GPU();
-  expect_two_ranks_to_train_as_one(plain_adamw, "1");
+  expect_to_train_as_one_process(plain_adamw, two_ranks_through_host_memory());
 }
 
 TEST(Gpu, TwoRanksThatShareItTrainAsOneWithShardedStateAndGradients) {
   LOCKSTEP_NEEDS_GPU();
-  expect_two_ranks_to_train_as_one(sharded_adamw, "1");
+  expect_to_train_as_one_process(sharded_adamw, two_ranks_through_host_memory());
 }
 
-TEST(Gpu, TwoNcclRanksOnItTrainAsOneWithAllSamples) {
-  LOCKSTEP_NEEDS_NCCL();
-  expect_two_ranks_to_train_as_one(plain_adamw, "nccl");
+TEST_P(RanksOnOneGpu, TwoTrainAsOneWithAllSamples) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  expect_to_train_as_one_process(plain_adamw, ranks_on_one_gpu(2, GetParam()));
 }
 
-TEST(Gpu, TwoNcclRanksOnItTrainAsOneWithShardedStateAndGradients) {
-  LOCKSTEP_NEEDS_NCCL();
-  expect_two_ranks_to_train_as_one(sharded_adamw, "nccl");
+TEST_P(RanksOnOneGpu, ThreeTrainAsOneWithShardedStateAndGradients) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  expect_to_train_as_one_process(sharded_adamw, ranks_on_one_gpu(3, GetParam()));
 }
+
+TEST_P(RanksOnOneGpu, FourTrainAsOneWithAllSamples) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  expect_to_train_as_one_process(plain_adamw, ranks_on_one_gpu(4, GetParam()));
+}
+
+LOCKSTEP_RANKS_ON_ONE_GPU();
 
 TEST(Gpu, TheClippingNormIsTheCpusUpToRounding) {
   LOCKSTEP_NEEDS_GPU();

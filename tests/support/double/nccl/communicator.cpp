@@ -6,54 +6,20 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "numbers.h"
 #include "order.h"
+#include "queue.h"
 
 namespace lockstep::testing::nccl_double {
 namespace {
-
-using make_believe::Access;
 
 /// How long a call is inside at least: a second thread must be seen.
 constexpr auto kVisit = std::chrono::microseconds(20);
 constexpr auto kSlow = std::chrono::milliseconds(100);
 
-std::size_t bytes_of(const Operation& operation) { return operation.count * size_of(operation.type); }
-
-/// Equal on ranks that have called the same; never 0.
-std::uint64_t number_of(const Operation& operation) {
-  const bool is_between_two = operation.kind == Kind::kSend || operation.kind == Kind::kRecv;
-  const auto kind = static_cast<std::uint64_t>(is_between_two ? Kind::kSend : operation.kind);
-  const bool has_root = operation.kind == Kind::kReduce || operation.kind == Kind::kBroadcast;
-  std::uint64_t number = kind + 1;
-  for (const std::uint64_t part :
-       {static_cast<std::uint64_t>(operation.count), static_cast<std::uint64_t>(operation.type),
-        static_cast<std::uint64_t>(operation.op), static_cast<std::uint64_t>(has_root ? operation.peer : 0)}) {
-    number = number * 1'000'003 + part;
-  }
-  return number == 0 ? 1 : number;
-}
-
 std::byte* memory(const std::byte* begin) { return const_cast<std::byte*>(begin); }
-
-/// Ranks that are no root read or write nothing where a root does.
-std::vector<Access> accesses_of(const std::vector<Operation>& group, int rank, int world) {
-  std::vector<Access> accesses;
-  for (const Operation& operation : group) {
-    const bool is_root = operation.peer == rank;
-    const bool reads = operation.kind != Kind::kBroadcast || is_root;
-    const bool writes = operation.kind != Kind::kReduce || is_root;
-    const std::size_t all = bytes_of(operation) * static_cast<std::size_t>(world);
-    const std::size_t read = operation.kind == Kind::kReduceScatter ? all : bytes_of(operation);
-    const std::size_t written = operation.kind == Kind::kAllGather ? all : bytes_of(operation);
-    if (reads && operation.from != nullptr) accesses.push_back({operation.from, read, false});
-    if (writes && operation.to != nullptr) accesses.push_back({operation.to, written, true});
-  }
-  return accesses;
-}
 
 std::atomic<int> calls_of_this_rank{0};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -107,18 +73,22 @@ nccl::Result Communicator::launch(std::vector<Operation> group) {
   if (result_ == nccl::kInProgress) end_for("a collective while the call before is in progress");
   if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
   end_job();
-  {
-    const std::lock_guard lock(mutex_);
-    ++under_way_;
-  }
-  return start([this, group = std::move(group)] {
-    const int call = calls_of_this_rank++;
-    group.front().stream->enqueue("a collective of NCCL's", accesses_of(group, rank_, world_), [this, group, call] {
-      run(group, call);
+  const bool recorded = is_recorded(group.front().stream);
+  if (!recorded) note_begin();
+  return start([this, group = std::move(group), recorded] {
+    const int call = recorded ? 0 : calls_of_this_rank++;
+    enqueue(group, {rank_, world_}, [this, call, recorded](const std::vector<Operation>& there) {
+      if (recorded) note_begin();
+      run(there, recorded ? calls_of_this_rank++ : call);
       note_end();
     });
     return nccl::kSuccess;
   });
+}
+
+void Communicator::note_begin() {
+  const std::lock_guard lock(mutex_);
+  ++under_way_;
 }
 
 void Communicator::note_end() {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,22 +14,9 @@
 
 #include "boxes.h"
 #include "lockstep/base/nccl_library.h"
-#include "support/double/stream_handle.h"
+#include "operation.h"
 
 namespace lockstep::testing::nccl_double {
-
-enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv };
-
-struct Operation {
-  Kind kind = Kind::kAllReduce;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  std::size_t count = 0;  ///< elements; of a part, where each rank has one
-  nccl::DataType type = nccl::kUint8;
-  nccl::RedOp op = nccl::kSum;
-  int peer = 0;  ///< the root, or with whom
-  make_believe::StreamHandle* stream = nullptr;
-};
 
 class Communicator {
  public:
@@ -67,6 +55,7 @@ class Communicator {
   [[nodiscard]] bool broadcast(const Operation& operation);
   [[nodiscard]] bool gather(const Operation& operation);
   [[nodiscard]] bool reduce_parts(const Operation& operation);
+  void note_begin();
   void note_end();
 
   Boxes boxes_;
@@ -80,7 +69,7 @@ class Communicator {
   std::thread job_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  int under_way_ = 0;  ///< groups on streams
+  int under_way_ = 0;  ///< groups on streams, and replays that are running
 };
 
 }  // namespace lockstep::testing::nccl_double

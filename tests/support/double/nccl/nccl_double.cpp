@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of NCCL that Lockstep calls, for make-believe GPUs. A test names this library by LOCKSTEP_NCCL.
+// The functions of NCCL that Lockstep calls. A test names this library by LOCKSTEP_NCCL.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -11,7 +11,6 @@
 #include "order.h"
 
 namespace nccl = lockstep::nccl;
-using lockstep::testing::make_believe::StreamHandle;
 using namespace lockstep::testing::nccl_double;  // NOLINT(google-build-using-namespace): all of its own file
 
 namespace {
@@ -60,7 +59,6 @@ nccl::Result add(nccl::Comm comm, const Operation& operation) {
 
 const std::byte* in(const void* memory) { return static_cast<const std::byte*>(memory); }
 std::byte* out(void* memory) { return static_cast<std::byte*>(memory); }
-StreamHandle* behind(nccl::Stream stream) { return reinterpret_cast<StreamHandle*>(stream); }
 
 }  // namespace
 
@@ -129,37 +127,37 @@ nccl::Result ncclGroupEnd() { return end_group(); }
 
 nccl::Result ncclAllReduce(const void* from, void* to, std::size_t count, nccl::DataType type, nccl::RedOp op,
                            nccl::Comm comm, nccl::Stream stream) {
-  return add(comm, {Kind::kAllReduce, in(from), out(to), count, type, op, 0, behind(stream)});
+  return add(comm, {Kind::kAllReduce, in(from), out(to), count, type, op, 0, stream});
 }
 
 nccl::Result ncclReduce(const void* from, void* to, std::size_t count, nccl::DataType type, nccl::RedOp op, int root,
                         nccl::Comm comm, nccl::Stream stream) {
-  return add(comm, {Kind::kReduce, in(from), out(to), count, type, op, root, behind(stream)});
+  return add(comm, {Kind::kReduce, in(from), out(to), count, type, op, root, stream});
 }
 
 nccl::Result ncclBroadcast(const void* from, void* to, std::size_t count, nccl::DataType type, int root,
                            nccl::Comm comm, nccl::Stream stream) {
-  return add(comm, {Kind::kBroadcast, in(from), out(to), count, type, nccl::kSum, root, behind(stream)});
+  return add(comm, {Kind::kBroadcast, in(from), out(to), count, type, nccl::kSum, root, stream});
 }
 
 nccl::Result ncclAllGather(const void* from, void* to, std::size_t count, nccl::DataType type, nccl::Comm comm,
                            nccl::Stream stream) {
-  return add(comm, {Kind::kAllGather, in(from), out(to), count, type, nccl::kSum, 0, behind(stream)});
+  return add(comm, {Kind::kAllGather, in(from), out(to), count, type, nccl::kSum, 0, stream});
 }
 
 nccl::Result ncclReduceScatter(const void* from, void* to, std::size_t count, nccl::DataType type, nccl::RedOp op,
                                nccl::Comm comm, nccl::Stream stream) {
-  return add(comm, {Kind::kReduceScatter, in(from), out(to), count, type, op, 0, behind(stream)});
+  return add(comm, {Kind::kReduceScatter, in(from), out(to), count, type, op, 0, stream});
 }
 
 nccl::Result ncclSend(const void* from, std::size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                       nccl::Stream stream) {
-  return add(comm, {Kind::kSend, in(from), nullptr, count, type, nccl::kSum, peer, behind(stream)});
+  return add(comm, {Kind::kSend, in(from), nullptr, count, type, nccl::kSum, peer, stream});
 }
 
 nccl::Result ncclRecv(void* to, std::size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                       nccl::Stream stream) {
-  return add(comm, {Kind::kRecv, nullptr, out(to), count, type, nccl::kSum, peer, behind(stream)});
+  return add(comm, {Kind::kRecv, nullptr, out(to), count, type, nccl::kSum, peer, stream});
 }
 
 }  // extern "C"
