@@ -59,6 +59,7 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .loader_timeout_s = config.loader_timeout_s,
           .amp = config.amp,
           .channels_last = config.channels_last,
+          .pin_memory = config.pin_memory,
           .keep_all = !request.results.empty()};
 }
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/train/evaluate.h"
 #include "lockstep/train/function_task.h"
 #include "lockstep/train/trainer.h"
 #include "support/temp_dir.h"
@@ -23,6 +24,7 @@ namespace device_step_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 struct LineNet : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return line(x); }
@@ -119,6 +121,27 @@ TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
             std::vector<std::string>(testing::WaitCounter::kSteps, "aten::_local_scalar_dense"));
   config.grad_scaler.enabled = "false";
   EXPECT_THAT(testing::waits_of_run<LineTask>(config), IsEmpty());
+}
+
+/// The loader's workers copy the batches, from page-locked memory. The numbers are read when all batches are counted.
+TEST(DeviceStep, AnEvaluationWaitsOnceAtItsEnd) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const char* program = "test";
+  const Job job = init(1, &program, {.device = testing::make_believe_gpu()});
+  RootTask task(0);
+  const auto model = task.make_model();
+  model->to(job.device());
+  const auto samples = make_dataset(40, [](std::int64_t) {
+    return Sample{at::full({1 << 15, 1}, 1.0), at::full({1}, 2.0)};
+  });
+  const auto waits = [&](EvaluateOptions options) {
+    options.batch_size = 4;
+    const testing::HostWaits counted;
+    (void)evaluate(job, task, *model, samples, options);
+    return testing::HostWaits::found();
+  };
+  EXPECT_EQ(waits({}), std::vector<std::string>{"copy to the host"});
+  EXPECT_THAT(waits({.pin_memory = false}), SizeIs(11)) << "10 batches, and the end";
 }
 
 TEST(DeviceStep, CheckedGradientsAreLookedAtInTheirStep) {

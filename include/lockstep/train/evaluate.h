@@ -28,6 +28,7 @@ struct EvaluateOptions {
   bool skip_bad_samples = false;     ///< leaves out samples that cannot be read; Evaluation::samples still counts them
   std::string amp = "none";          ///< none, bf16
   bool channels_last = true;         ///< images in memory as [N, H, W, C]
+  bool pin_memory = true;            ///< page-locked batches, which the loader's workers copy to a GPU
   bool keep_all = false;             ///< Tally::keep_all()
   /// Number of parts into which the samples are divided; 0: the world size. Where counts are not whole numbers the last
   /// bits of the result depend on it, and on nothing else.

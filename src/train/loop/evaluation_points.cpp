@@ -17,6 +17,7 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
           .skip_bad_samples = config.bad_samples == "skip",
           .amp = config.amp,
           .channels_last = config.channels_last,
+          .pin_memory = config.pin_memory,
           .replicas = static_cast<int>(config.replicas)};
 }
 

@@ -63,6 +63,7 @@ class Counter {
 
  private:
   [[nodiscard]] DataLoaderOptions loader_options(int replica) const {
+    const bool pinned = options_.pin_memory && job_.device().is_cuda();
     return {.batch_size = options_.batch_size,
             .workers = options_.workers,
             .prefetch_factor = options_.prefetch_factor,
@@ -70,6 +71,8 @@ class Counter {
             .remainder = Remainder::kKeep,
             .bad_samples = options_.skip_bad_samples ? BadSamples::kSkip : BadSamples::kError,
             .timeout_s = options_.loader_timeout_s,
+            .pin_memory = pinned,
+            .device = pinned ? job_.device() : c10::Device(c10::kCPU),
             .collate = task_.collate()};
   }
 

@@ -235,6 +235,9 @@ void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack
 // Operators that are not the CPU's -----------------------------------------------------------------------------------
 
 /// Whether the host is waited for, or waits; notes which.
+/// CUDA takes so much of pageable memory at once; for more it waits until the stream is done.
+constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
+
 bool copy_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (from.is_cpu() && from.dim() == 0 && !non_blocking) {
     note_wait("copy of a number to the device");
@@ -242,6 +245,8 @@ bool copy_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking)
     note_wait("copy to the device");
   } else if (to.is_cpu() && !(non_blocking && is_pinned(to.storage().data()))) {
     note_wait("copy to the host");
+  } else if (from.is_cpu() && from.nbytes() > kStagedBytes && !is_pinned(from.storage().data())) {
+    note_wait("copy from pageable memory");
   } else {
     if (to.is_cuda() && from.is_cuda()) note_call("aten::copy_");
     return false;
