@@ -31,6 +31,7 @@ struct PredictArguments {
   std::string pictures;
   std::vector<std::string> sets;
   bool json = false;
+  JoinArguments join;
   PredictOptions options;
 };
 
@@ -63,6 +64,9 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   app.add_option("--workers", predict.options.workers, "threads that load files ahead; 0: none")
       ->check(cli::whole({0, 1024}))
       ->type_name("N");
+  app.add_option("-d,--device", predict.join.device, "where the model computes")
+      ->type_name("auto|cpu|cuda")
+      ->default_str("auto");
   return cli::parse(app, arguments);
 }
 
@@ -130,11 +134,7 @@ void say_time(std::size_t files, double seconds, double in_model) {
             text::duration(seconds), each(seconds), each(in_model));
 }
 
-}  // namespace
-
-int cmd_predict(const Arguments& arguments) {
-  PredictArguments predict;
-  if (!parse(predict, arguments)) return 0;
+int run_predict(const PredictArguments& predict, const c10::Device& device) {
   const Recipe& recipe = find_recipe(predict.recipe);
   const std::vector<std::filesystem::path> files = files_of(predict.files);
   const auto pictures =
@@ -144,8 +144,8 @@ int cmd_predict(const Arguments& arguments) {
   if (predict.options.threshold && !recipe.has_threshold()) {
     throw UsageError(fmt::format("the recipe {} has no threshold", recipe.name()), "leave out --threshold");
   }
-  predict.options.pictures = !predict.pictures.empty();
   if (predict.options.pictures) FileSystem::system().make_folder(predict.pictures);
+  trained.model->to(device);
   const NoGrad no_grad;
   const TimePoint begin = SystemClock::instance().now();
   double in_model = 0;
@@ -158,6 +158,15 @@ int cmd_predict(const Arguments& arguments) {
   });
   say_time(done, Seconds(SystemClock::instance().now() - begin).count(), in_model);
   return 0;
+}
+
+}  // namespace
+
+int cmd_predict(const Arguments& arguments) {
+  PredictArguments predict;
+  if (!parse(predict, arguments)) return 0;
+  predict.options.pictures = !predict.pictures.empty();
+  return with_job(predict.join, [&](Job& job) { return run_predict(predict, job.device()); });
 }
 
 }  // namespace lockstep::worker

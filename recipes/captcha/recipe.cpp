@@ -9,6 +9,7 @@
 #include "captcha/metrics/scores.h"
 #include "captcha/task.h"
 #include "lockstep/data/decode.h"
+#include "lockstep/train/prepare.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -46,8 +47,10 @@ Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::file
   Batch batch;
   batch.data = at::empty({1, 1, labels.height, labels.width}, at::kFloat);
   to_float_chw(image, batch.data.data_ptr<float>());
+  batch.data = batch.data.to(device_of(model));
   const auto classes = static_cast<std::int64_t>(task.characters().size());
-  const at::Tensor scores_LC = task.forward(model, batch).to(at::kFloat).view({labels.length, classes}).softmax(1);
+  const at::Tensor scores_LC =
+      task.forward(model, batch).to(at::kCPU, at::kFloat).view({labels.length, classes}).softmax(1);
   const auto [confidence_L, read_L] = scores_LC.max(1);
   Prediction prediction{file.string(), "", confidence_L.min().item<double>()};
   for (std::int64_t i = 0; i < labels.length; ++i) {

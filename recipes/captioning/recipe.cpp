@@ -14,6 +14,7 @@
 #include "captioning/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/autocast.h"
+#include "lockstep/train/prepare.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -91,14 +92,15 @@ Prediction say(const CaptioningTask& task, Captioner& model, CaptionDataset& set
   std::vector<Sample> samples;
   samples.push_back(set.get(0, context));
   const Batch batch = collate()(std::move(samples), {});
-  const Memory memory = model.encode(batch.data, {});
+  const Memory memory = model.encode(batch.data.to(device_of(model)), {});
   const CaptioningConfig& config = task.config();
   const at::Tensor words =
       beam_search(model, memory, {.beam = config.eval.beam_size, .max_words = config.sets.max_words});
   const at::Tensor inputs = at::cat({at::zeros({1, 1}, words.options()), words.narrow(1, 0, words.size(1) - 1)}, 1);
   const at::Tensor of_words = model.log_probs(memory, inputs).gather(2, words.unsqueeze(2)).squeeze(2);
   const double mean = of_words.masked_select(chosen(words)).mean().item<double>();
-  return {file.string(), task.vocabulary()->text_of(words.data_ptr<std::int64_t>(), words.size(1)), std::exp(mean)};
+  const at::Tensor ids = words.cpu();
+  return {file.string(), task.vocabulary()->text_of(ids.data_ptr<std::int64_t>(), ids.size(1)), std::exp(mean)};
 }
 
 std::vector<Prediction> CaptioningRecipe::predict(Task& task, torch::nn::Module& model,

@@ -70,16 +70,19 @@ Looked looked_at(const std::filesystem::path& file, ImageSize size, std::vector<
 /// Runs the model over files in batches; `take` gets each file. Blocks: until all are read.
 void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
              const PredictOptions& options, const std::function<void(Looked)>& take) {
+  const c10::Device device = device_of(model);
   DataLoader loader(picture_files(files, task.config().image_size), {.batch_size = options.batch_size,
                                                                      .workers = options.workers,
                                                                      .remainder = Remainder::kKeep,
                                                                      .note_waiting = false,
+                                                                     .pin_memory = device.is_cuda(),
+                                                                     .device = device,
                                                                      .collate = task.collate()});
   const double least = options.threshold.value_or(kConfident);
   std::size_t done = 0;
   for (Batch& batch : loader.epoch(0)) {
     const TimePoint begin = SystemClock::instance().now();
-    prepare_batch(batch, at::kCPU, task.config().channels_last);
+    prepare_batch(batch, device, task.config().channels_last);
     const auto& targets = std::any_cast<const Targets&>(batch.extra);
     auto found = found_objects(task.run(model, batch), targets);
     const double seconds = Seconds(SystemClock::instance().now() - begin).count() / static_cast<double>(found.size());

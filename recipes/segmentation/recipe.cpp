@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/decode.h"
+#include "lockstep/train/prepare.h"
 #include "segmentation/config.h"
 #include "segmentation/metrics/overlay.h"
 #include "segmentation/task.h"
@@ -44,7 +45,7 @@ at::Tensor shares_of_file(const SegmentationTask& task, torch::nn::Module& model
   Sample sample;
   sample.data = at::empty({3, image.size.height, image.size.width}, at::kFloat);
   to_float_chw(image, sample.data.data_ptr<float>());
-  return task.look_at(model, Normalize{}(std::move(sample)).data).to(at::kCPU);
+  return task.look_at(model, Normalize{}(std::move(sample)).data.to(device_of(model))).to(at::kCPU);
 }
 
 /// "background 86.9 %, nucleus 13.1 %", the most frequent first.

@@ -19,6 +19,7 @@
 #include "captioning/model/model.h"
 #include "captioning/task.h"
 #include "lockstep/base/config.h"
+#include "lockstep/optim/autocast.h"
 #include "lockstep/tensor/random.h"
 #include "segmentation/config.h"
 #include "segmentation/model/lorm.h"
@@ -203,6 +204,38 @@ TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
     const at::Tensor other = lorm.named_parameters()[name].grad().cpu();
     EXPECT_LT((other - gradient).abs().max().item<double>(), 1e-5) << name;
   }
+}
+
+/// What a model with fresh weights reads in a picture, on this device.
+std::string read_on(const c10::Device& device, const Recipe& recipe, const TrainConfig& config,
+                    const std::filesystem::path& file) {
+  const auto task = recipe.make_task(config);
+  (void)task->make_training_set(config.data.train);
+  seed_all(3);
+  const auto model = task->make_model();
+  model->eval();
+  model->to(device);
+  const NoGrad no_grad;
+  return recipe.predict(*task, *model, {file}).at(0).text;
+}
+
+void expect_the_same_on_a_gpu(const Recipe& recipe, const TrainConfig& config, const std::filesystem::path& file) {
+  const std::string here = read_on(at::kCPU, recipe, config, file);
+  EXPECT_FALSE(here.empty());
+  EXPECT_EQ(read_on(testing::make_believe_gpu(), recipe, config, file), here);
+}
+
+TEST(Predict, ReadsTheSameOnAGpu) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const test::TempDir folder;
+  captcha::generate_captchas(
+      {.out = folder / "set", .count = 1, .seed = 1, .charset = "0123456789", .width = 96, .height = 36});
+  const std::filesystem::path file = std::filesystem::directory_iterator(folder / "set")->path();
+  auto captcha = preset_of<captcha::CaptchaConfig>(captcha::presets(), "small");
+  captcha.data.train = (folder / "set").string();
+  expect_the_same_on_a_gpu(*captcha::make_recipe(), captcha, file);
+  expect_the_same_on_a_gpu(*segmentation::make_recipe(), segmentation_config(), file);
+  expect_the_same_on_a_gpu(*captioning::make_recipe(), captioning_config(), file);
 }
 
 }  // namespace host_waits_test

@@ -11,6 +11,11 @@ void use_channels_last(torch::nn::Module& net) {
   }
 }
 
+c10::Device device_of(const torch::nn::Module& net) {
+  const std::vector<at::Tensor> parameters = net.parameters();
+  return parameters.empty() ? c10::Device(c10::kCPU) : parameters.front().device();
+}
+
 void move_to(Batch& batch, const c10::Device& device) {
   for (at::Tensor* tensor : {&batch.data, &batch.target}) {
     if (tensor->defined()) *tensor = tensor->to(device, tensor->scalar_type(), /*non_blocking=*/true);

@@ -25,10 +25,13 @@
 #include "detection/model/model.h"
 #include "detection/task.h"
 #include "lockstep/base/config.h"
+#include "lockstep/data/contact_sheet.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/autocast.h"
+#include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
+#include "lockstep/train/recipe.h"
 
 namespace lockstep::detection {
 namespace detection_host_waits_test {
@@ -55,6 +58,25 @@ void expect_one_wait_a_step(const DetectionConfig& config) {
   const std::vector<std::string> found = testing::waits_of_run<DetectionTask>(config);
   EXPECT_THAT(found, SizeIs(testing::WaitCounter::kSteps));
   EXPECT_THAT(found, Each(std::string("copy to the host")));
+}
+
+TEST(DetectionHostWaits, PredictFindsTheSameOnAGpu) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const test::TempDir folder;
+  const std::filesystem::path file = folder / "picture.png";
+  write_png({.size = {96, 64}, .channels = 3, .pixels = std::vector<std::uint8_t>(96 * 64 * 3, 99)}, file);
+  const DetectionConfig config = preset("scenes");
+  const auto recipe = make_recipe();
+  const auto found_on = [&](const c10::Device& device) {
+    const auto task = recipe->make_task(config);
+    seed_all(3);
+    const auto model = task->make_model();
+    model->eval();
+    model->to(device);
+    const NoGrad no_grad;
+    return recipe->predict(*task, *model, {file}).at(0).text;
+  };
+  EXPECT_EQ(found_on(testing::make_believe_gpu()), found_on(at::kCPU));
 }
 
 TEST(DetectionHostWaits, AStepWaitsForTheCostsOfMatchingAlone) {
