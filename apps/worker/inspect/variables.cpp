@@ -42,6 +42,7 @@ constexpr std::array kKnown = {
           "ranks with which a job of --nnodes MIN:MAX goes on at least; set by lockstep run"},
     Known{"LOCKSTEP_GPU_KERNELS", "0: libtorch's layers on a GPU instead of kernels compiled in the process"},
     Known{"LOCKSTEP_NCCL", "the libnccl.so.2 to use; else one that is loaded, beside libtorch, or the system's"},
+    Known{"LOCKSTEP_NUMA", "0: ranks are not bound to the CPUs near their GPU"},
     Known{"LOCKSTEP_QUIET", "1: no banner, no progress and no table; --quiet sets it, and LOCKSTEP_LOG=warn"},
     Known{"LOCKSTEP_SECTION_TIMEOUT", "NAME=SECONDS,...: how long a rank may stay in a section (hangs.md)"},
     Known{"LOCKSTEP_SHARE_GPUS", "1: several ranks may use one GPU; nccl: their tensors go by NCCL. For tests"},

@@ -21,6 +21,7 @@
 #include "comm/wiring/form.h"
 #include "comm/wiring/job_state.h"
 #include "comm/wiring/meeting_watch.h"
+#include "comm/wiring/near_cpus.h"
 #include "comm/wiring/select.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
@@ -112,6 +113,15 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
   request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") != "0";
   return request;
+}
+
+/// A GPU without CUDA's parts is a make-believe one.
+void stay_near(const c10::Device& device) {
+  if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
+  const std::string address = tensor::pci_address(device.index());
+  if (const int cpus = comm::keep_near(address); cpus > 0) {
+    log::debug("bound to the {} CPUs near the GPU at {}; LOCKSTEP_NUMA=0 leaves it to the system", cpus, address);
+  }
 }
 
 int check_replicas(int replicas, int world) {
@@ -475,6 +485,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   if (!idle.empty()) log::warn("{}", idle);
   state->may_share_gpu = comm::may_share_gpu(request);
   tensor::use_device(state->device);
+  stay_near(state->device);
   tensor::note_world(state->plan.info.rank, state->plan.info.world_size);
   remember(state);
   Job job(state);
