@@ -6,21 +6,23 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "lockstep/launch/train_options.h"
+
 namespace lockstep::cli {
 
-inline constexpr const char* kRanks = "Ranks";
+inline const std::string kRanks{kRanksGroup};
 
-/// --nproc-per-node; `fallback` is what --help calls its default. Adds it where `app` does not have it.
+/// "-d,--device", as CLI11 takes it.
+[[nodiscard]] std::string option_names_of(const TrainOption& option);
+
+/// Describes this option of a training by its row of train_options(); adds it, read by nobody, where `app` does not
+/// have it.
+CLI::Option* describe(CLI::App& app, const std::string& name);
+
+/// --nproc-per-node; `fallback` is what --help calls its default.
 void describe_processes(CLI::App& app, const std::string& fallback = "1");
 
-/// --wire, which it adds where `app` does not have it.
-void describe_wire(CLI::App& app);
-
-/// --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id, --token-file and --tls-...: each is
-/// added where `app` does not have it, and described.
+/// Those of kNodesGroup.
 void describe_nodes(CLI::App& app);
-
-/// Adds an option that somebody else has read already, for --help alone.
-CLI::Option* add_read_option(CLI::App& app, const std::string& name, const std::string& description);
 
 }  // namespace lockstep::cli

@@ -70,7 +70,7 @@ constexpr Unneeded kUnneeded[] = {
     {"--local-addr", "HOST", "nodes meet at --master-addr, and ranks choose their interface by the route to it"},
     {"--event-log-handler", "NAME", "events are in the run's log.jsonl"},
     {"--logs-specs", "NAME", "logs have one layout"},
-    {"--numa-binding", "KIND", "put numactl before the program to bind its memory and CPUs"},
+    {"--numa-binding", "KIND", "a rank keeps to the CPUs near its GPU; for others put numactl before the program"},
     {"--duplicate-stdout-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stdout.log"},
     {"--duplicate-stderr-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stderr.log"},
 };
@@ -117,7 +117,7 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--tls-key", node.tls_key);
   app.add_option("--tls-ca", node.tls_ca);
   app.add_option("--wire", node.wire);
-  cli::describe_wire(app);
+  cli::describe(app, "--wire");
   cli::describe_nodes(app);
 }
 
@@ -169,9 +169,8 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->check(cli::whole())
       ->type_name("N")
       ->group(cli::kRanks);
-  app.add_flag("--no-standby", options.no_standby,
-               "keep no processes waiting with their libraries loaded, to take over when ranks start again")
-      ->group(cli::kRanks);
+  app.add_flag("--no-standby", options.no_standby);
+  cli::describe(app, "--no-standby");
   cli::add_number(app, "--shutdown-timeout", options.shutdown_timeout, "the time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
       ->group(cli::kRanks);

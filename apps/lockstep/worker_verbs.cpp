@@ -10,8 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <set>
 #include <thread>
 
 #include "common/cli.h"
@@ -30,6 +28,7 @@
 #include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
+#include "lockstep/launch/train_options.h"
 #include "node_options.h"
 #include "page_of_run.h"
 #include "run_choice.h"
@@ -104,17 +103,12 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
-// Options of `train` without a value.
-const std::set<std::string> kSwitches = {"--no-tensorboard", "--init-from-partial", "--allow-other-bits", "--test-only",
-                                         "--use-amp"};
-
 // The short options of `train` as their long ones, so that everything below knows one name of each.
 void spell_out(Words& arguments) {
-  static const std::map<std::string, std::string> kLong = {
-      {"-c", "--config"}, {"-r", "--resume"}, {"-t", "--init-from"}, {"-d", "--device"}, {"-u", "--update"}};
   for (std::string& word : arguments) {
     if (word == "--") return;
-    if (const auto found = kLong.find(word); found != kLong.end()) word = found->second;
+    const TrainOption* option = word.size() == 2 ? find_train_option(word) : nullptr;
+    if (option != nullptr) word = option->name;
   }
 }
 
@@ -124,18 +118,10 @@ std::string config_file(const Words& arguments) {
   return take_option(copy, "config").value_or("");
 }
 
-// The first word that is neither an option nor an option's value; without one, the file of --config.
-std::string recipe_word(const Words& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].starts_with("--")) return arguments[i];
-    const std::string word = cli::with_dashes(arguments[i]);
-    if (word == "--update") {
-      while (i + 1 < arguments.size() && !arguments[i + 1].starts_with("-")) ++i;
-    } else if (word.find('=') == std::string::npos && !kSwitches.contains(word)) {
-      ++i;
-    }
-  }
-  const std::string file = config_file(arguments);
+// The word that names the recipe; without one, the file of --config.
+std::string recipe_or_file(const Words& arguments) {
+  const std::string word = recipe_word(arguments);
+  const std::string file = word.empty() ? config_file(arguments) : word;
   return file.empty() ? "run" : file;
 }
 
@@ -190,7 +176,7 @@ std::optional<std::string> output_dir(const Words& arguments) {
     if (!folder && assignment.starts_with(kKey)) folder = std::string(assignment.substr(kKey.size()));
   }
   if (folder) return folder;
-  const std::string what = recipe_word(arguments);
+  const std::string what = recipe_or_file(arguments);
   const std::string file = config_file(arguments).empty() ? what : config_file(arguments);
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return std::nullopt;
   try {
@@ -205,7 +191,7 @@ std::optional<std::string> output_dir(const Words& arguments) {
 // Settles folder and start for all ranks; returns the folder.
 fs::path choose_run_dir(Words& arguments) {
   const std::optional<std::string> experiment = experiment_folder(arguments);
-  RunRequest request{.name = run_name(recipe_word(arguments)),
+  RunRequest request{.name = run_name(recipe_or_file(arguments)),
                      .time = time_stamp(),
                      .run_dir = take_option(arguments, "run-dir"),
                      .resume = take_option(arguments, "resume").value_or("none")};

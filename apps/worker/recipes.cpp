@@ -36,38 +36,25 @@ const Recipe& find_recipe(const std::string& name) {
 }
 
 void add_backend_options(CLI::App& app, JoinArguments& join) {
-  app.add_option("--backend", join.backend, "how ranks communicate")
-      ->type_name("auto|local|shm|tcp|nccl")
-      ->default_str("auto")
-      ->group(cli::kRanks);
+  app.add_option("--backend", join.backend);
   app.add_option("--wire", join.wire);
-  cli::describe_wire(app);
+  for (const char* name : {"--backend", "--wire"}) cli::describe(app, name);
 }
 
 void add_device_option(CLI::App& app, std::string& device) {
-  app.add_option("-d,--device", device, "where each rank computes")
-      ->type_name("auto|cpu|cuda")
-      ->default_str(device.empty() ? "auto" : device)
-      ->group(cli::kRanks);
+  const std::string fallback = device.empty() ? "auto" : device;
+  app.add_option("-d,--device", device);
+  cli::describe(app, "--device")->default_str(fallback);
 }
 
 void add_join_options(CLI::App& app, JoinArguments& join) {
-  constexpr const char* kGroup = "Ranks that you start one by one";
   add_backend_options(app, join);
   add_device_option(app, join.device);
-  app.add_option("--dist-url", join.dist_url, "where the ranks meet: env://, tcp://HOST:PORT or file:///PATH")
-      ->type_name("URL")
-      ->group(kGroup);
-  app.add_option("--rank", join.rank, "the rank of this process, for tcp:// and file://")
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option("--world-size", join.world_size, "how many ranks there are, for tcp:// and file://")
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option("--local-rank", join.local_rank,
-                 "as torch.distributed.launch passes it; must be what the launcher says")
-      ->type_name("N")
-      ->group(kGroup);
+  app.add_option("--dist-url", join.dist_url);
+  app.add_option("--rank", join.rank);
+  app.add_option("--world-size", join.world_size);
+  app.add_option("--local-rank", join.local_rank);
+  for (const char* name : {"--dist-url", "--rank", "--world-size", "--local-rank"}) cli::describe(app, name);
 }
 
 int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {

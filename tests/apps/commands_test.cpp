@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands of a first afternoon, on real processes: draw, train on two ranks, evaluate, predict, look.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 
 #include "apps/command.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/launch/train_options.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
@@ -288,6 +290,29 @@ TEST(Commands, OptionsThatLockstepTakesAwayAreInTheHelpOfTheVerbs) {
     EXPECT_THAT(help.out, ::testing::AllOf(HasSubstr("  --nproc-per-node N|auto|gpu|cpu\n"), HasSubstr("  --quiet  ")))
         << verb.front();
   }
+}
+
+TEST(Commands, HelpOfTrainHasEachOptionOfATraining) {
+  const ProcessResult help = ask_worker({"train", "--help"}, ".");
+  for (const TrainOption& option : train_options()) {
+    EXPECT_THAT(help.out, ::testing::ContainsRegex(fmt::format("[ ,]{}[ ,\n]", option.name)));
+  }
+}
+
+/// A setting that is typed as an option is no other option's business: the launcher, which has no settings, and a rank
+/// find the same recipe.
+TEST(Commands, ATrainingFindsItsRecipeBehindSettings) {
+  const TempDir folder;
+  const auto train = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "train");
+    words.insert(words.end(), {"--max-time", "1s"});
+    const ProcessResult run = lockstep(words, folder.path());
+    EXPECT_THAT(run.code, ::testing::AnyOf(0, 143)) << run.err;
+    return run.out;
+  };
+  EXPECT_THAT(train({"--batch-size", "4", "detection:smoke", "--run-dir", "one", "--nproc-per-node", "2"}),
+              HasSubstr(": detection\n"));
+  EXPECT_THAT(train({"--distributed", "detection:smoke"}), HasSubstr("runs/detection-"));
 }
 
 TEST(Commands, QuietNewWritesAProjectAndPrintsNothing) {

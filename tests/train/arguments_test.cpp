@@ -2,10 +2,12 @@
 // The command line of a program around the Trainer, and what messages say where there is none.
 #include "lockstep/train/arguments.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/launch/train_options.h"
 #include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -104,9 +106,25 @@ TEST(Arguments, HelpHasOptionsAndEverySettingWithTheProgramsValue) {
   ::testing::internal::CaptureStdout();
   EXPECT_TRUE(parse({"--help"}, {.description = "Learns points."}).arguments.help);
   const std::string text = ::testing::internal::GetCapturedStdout();
-  for (const char* part : {"usage: points [FILE.yml] [OPTIONS]", "Learns points.", "--resume WHERE", "--set KEY=VALUE",
-                           "epochs=7 ", "passes over data.train", "checkpoint.every_steps=0"}) {
+  for (const char* part : {"usage: points [FILE.yml] [OPTIONS]", "Learns points.", "--resume none|auto|PATH|URL",
+                           "--set KEY=VALUE", "epochs=7 ", "passes over data.train", "checkpoint.every_steps=0"}) {
     EXPECT_THAT(text, HasSubstr(part));
+  }
+  for (const TrainOption& option : train_options()) {
+    const bool is_there = text.find(fmt::format("  {} ", option.name)) != std::string::npos;
+    EXPECT_EQ(is_there, option.in_programs) << option.name;
+  }
+}
+
+/// Those of init() are passed over here.
+TEST(Arguments, EachOptionOfATrainingIsTaken) {
+  for (const TrainOption& option : train_options()) {
+    if (!option.in_programs) continue;
+    const std::string name(option.name);
+    const char* value = name == "--set" ? "seed=3" : name == "--max-time" ? "5s" : "1";
+    std::vector<const char*> words = {name.c_str()};
+    if (!option.value.empty()) words.push_back(value);
+    EXPECT_EQ(error_of(words), "no error") << name;
   }
 }
 

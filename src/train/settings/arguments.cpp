@@ -4,62 +4,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/launch/train_options.h"
 
 namespace lockstep {
 namespace {
 
-struct OptionHelp {
-  std::string_view name;
-  std::string_view value;
-  std::string_view help;
-};
-
-constexpr std::array kOptions = {
-    OptionHelp{"set", "KEY=VALUE", "a setting; may come again. --KEY VALUE is the same"},
-    OptionHelp{"run-dir", "DIR", "the run's folder"},
-    OptionHelp{"resume", "WHERE",
-               "none; auto: the run folder's newest checkpoint, if any; or a checkpoint's path or URL"},
-    OptionHelp{"init-from", "FILE", "a checkpoint, .pth or .safetensors file whose weights a fresh run starts from"},
-    OptionHelp{"rescue", "DIR", "where the run is saved when its own folder is lost or cannot be written to"},
-    OptionHelp{"max-time", "TIME", "save and leave after 90s, 45m, 1h30m, 2d, HH:MM:SS"},
-    OptionHelp{"profile", "N", "profile N steps after the first three; traces go to RUN_DIR/trace"},
-    OptionHelp{"metrics", "[HOST:]PORT", "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics"}};
-
-// What init() reads.
-constexpr std::array kOfInit = {
-    OptionHelp{"backend", "NAME", "shm, tcp, nccl or auto"},
-    OptionHelp{"wire", "NAME", "tls, plain or ucx: how the bytes between hosts travel"},
-    OptionHelp{"device", "NAME", "cpu, cuda or cuda:N"},
-    OptionHelp{"dist-url", "URL", "where the ranks meet: tcp:// or file://"},
-    OptionHelp{"rank", "R", "with --dist-url"},
-    OptionHelp{"world-size", "W", "with --dist-url"},
-    OptionHelp{"local-rank", "R", "as torch.distributed.launch passes it; must be what the launcher says"}};
-
 // A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
 constexpr const char* kDistributed = "distributed";
-constexpr OptionHelp kPartial{"init-from-partial", "", "let --init-from fit less than half of the model's elements"};
-constexpr OptionHelp kOtherBits{"allow-other-bits", "", "let a run that resumes have another number of replicas"};
-constexpr OptionHelp kNoTensorBoard{"no-tensorboard", "", "write no files for TensorBoard"};
+
+/// Of a program: init() reads those that have a group.
+const TrainOption* find_option(const std::string& name) {
+  const TrainOption* option = find_train_option("--" + name);
+  return option != nullptr && option->in_programs ? option : nullptr;
+}
 
 std::string spelled(std::string name, char from, char to) {
   std::replace(name.begin(), name.end(), from, to);
   return name;
-}
-
-template <class Options>
-bool has(const Options& options, const std::string& name) {
-  return std::any_of(options.begin(), options.end(), [&](const OptionHelp& each) { return each.name == name; });
 }
 
 std::string file_name(const char* path) { return std::filesystem::path(path).filename().string(); }
@@ -106,13 +76,12 @@ class Parser {
     const bool is_setting = std::any_of(fields_.fields().begin(), fields_.fields().end(),
                                         [&](const ConfigFields::Field& field) { return field.key == key; });
     if (name == kDistributed && !is_setting) return true;
-    if (name == kNoTensorBoard.name) {
-      typed_.set("tensorboard=none", "--no-tensorboard");
+    const TrainOption* option = find_option(name);
+    if (option != nullptr && option->value.empty()) {
+      apply(*option, "true");
       return true;
     }
-    if (name == kPartial.name) return options_->init_from_partial = true;
-    if (name == kOtherBits.name) return options_->allow_other_bits = true;
-    if (!has(kOptions, name) && !has(kOfInit, name) && !is_setting) return false;
+    if (option == nullptr && !is_setting) return false;
     std::string value;
     if (equals < word.size()) {
       value = word.substr(equals + 1);
@@ -127,23 +96,27 @@ class Parser {
                        fmt::format("key and value are one word: --set {}={}", value, words_[at_ + 1]));
     }
     // The Trainer's own option wins over a setting of the same name, which --set reaches.
-    if (has(kOptions, name)) {
-      apply(name, value);
+    if (option != nullptr && option->group.empty()) {
+      apply(*option, value);
     } else if (is_setting) {
       typed_.set(key + "=" + value, "--" + name);
     }
     return true;
   }
 
-  void apply(const std::string& name, const std::string& value) {
-    if (name == "set") typed_.set(value, "--set");
-    if (name == "run-dir") options_->run_dir = value;
-    if (name == "resume") options_->resume = value;
-    if (name == "init-from") options_->init_from = value;
-    if (name == "rescue") options_->rescue = value;
-    if (name == "metrics") typed_.set("metrics_address=" + value, "--metrics");
-    if (name == "profile") options_->profile = whole_number("--profile", value, {1, 100'000});
-    if (name != "max-time") return;
+  void apply(const TrainOption& option, const std::string& value) {
+    const std::string name(option.name);
+    const std::string setting(option.setting);
+    if (!setting.empty()) return typed_.set(option.value.empty() ? setting : setting + "=" + value, name);
+    if (name == "--set") typed_.set(value, name);
+    if (name == "--run-dir") options_->run_dir = value;
+    if (name == "--resume") options_->resume = value;
+    if (name == "--init-from") options_->init_from = value;
+    if (name == "--init-from-partial") options_->init_from_partial = true;
+    if (name == "--allow-other-bits") options_->allow_other_bits = true;
+    if (name == "--rescue") options_->rescue = value;
+    if (name == "--profile") options_->profile = whole_number(name, value, {1, 100'000});
+    if (name != "--max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());
     if (*seconds <= 0) throw UsageError(fmt::format("--max-time is {}: no time at all", value), "--max-time 45m");
@@ -151,9 +124,10 @@ class Parser {
   }
 
   [[nodiscard]] UsageError unknown(const std::string& word) const {
-    std::vector<std::string> known = {"--help", "--no-tensorboard", "--init-from-partial", "--allow-other-bits"};
-    for (const auto& each : kOptions) known.push_back(fmt::format("--{}", each.name));
-    for (const auto& each : kOfInit) known.push_back(fmt::format("--{}", each.name));
+    std::vector<std::string> known = {"--help"};
+    for (const TrainOption& each : train_options()) {
+      if (each.in_programs) known.emplace_back(each.name);
+    }
     for (const auto& field : fields_.fields()) known.push_back("--" + field.key);
     return UsageError(fmt::format("{}: unknown argument '{}'{}", program_, word,
                                   text::did_you_mean(word.starts_with("--") ? "--" + word.substr(2) : word, known)),
@@ -165,14 +139,9 @@ class Parser {
     std::string out = fmt::format("usage: {} [FILE.yml] [OPTIONS]\n", program_);
     if (!about.description.empty()) out += about.description + "\n";
     out += "\noptions:\n";
-    const auto add = [&out](const OptionHelp& each) {
-      out += fmt::format("  {:<24} {}\n", fmt::format("--{} {}", each.name, each.value), each.help);
-    };
-    std::for_each(kOptions.begin(), kOptions.end(), add);
-    add(kPartial);
-    add(kOtherBits);
-    add(kNoTensorBoard);
-    std::for_each(kOfInit.begin(), kOfInit.end(), add);
+    for (const TrainOption& each : train_options()) {
+      if (each.in_programs) out += fmt::format("  {:<24} {}\n", fmt::format("{} {}", each.name, each.value), each.help);
+    }
     out += "\nsettings:\n";
     for (const auto& field : fields_.fields()) {
       const bool says_more = field.range.has_value() || !field.choices.empty();

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/train_options.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "lockstep/base/number.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kOptions = {
+    TrainOption{.name = "--config",
+                .letter = 'c',
+                .value = "FILE",
+                .help = "a .yml file with settings, which then need not name its recipe; files of the programs that a "
+                        "recipe re-creates are understood as they are"},
+    TrainOption{.name = "--set",
+                .value = "KEY=VALUE",
+                .help = "change a setting; may be given more than once. --KEY VALUE is the same",
+                .in_programs = true},
+    TrainOption{.name = "--update",
+                .letter = 'u',
+                .value = "KEY=VALUE",
+                .help = "change several settings at once: -u epochs=5 seed=1"},
+    TrainOption{.name = "--run-dir",
+                .value = "FOLDER",
+                .fallback = "runs/RECIPE-TIME",
+                .help = "the run folder, for the log, the checkpoints and the results",
+                .in_programs = true},
+    TrainOption{.name = "--resume",
+                .letter = 'r',
+                .value = "none|auto|PATH|URL",
+                .fallback = "none",
+                .help = "where to continue from: auto is the newest valid checkpoint of the run folder; PATH is a run "
+                        "folder, a step folder or RUN:NAME; URL is a step folder on a web server",
+                .in_programs = true},
+    TrainOption{.name = "--init-from",
+                .letter = 't',
+                .value = "PATH|URL",
+                .help = "load the model's first weights from a checkpoint, or from a .pth or .safetensors file "
+                        "(FILE:STATE takes one state of it), as far as they fit; a run that --resume auto continues "
+                        "ignores it",
+                .in_programs = true},
+    TrainOption{.name = "--init-from-partial",
+                .help = "let the weights of --init-from fit less than half of the model's elements",
+                .in_programs = true},
+    TrainOption{.name = "--allow-other-bits",
+                .help = "let a run that resumes have another setting `replicas`: its batches are divided into so many "
+                        "parts, and the result has other bits",
+                .in_programs = true},
+    TrainOption{.name = "--rescue",
+                .value = "FOLDER",
+                .help = "save the run here and end with exit code 74 if its own folder is removed or its disk cannot "
+                        "be written to",
+                .in_programs = true},
+    TrainOption{.name = "--tensorboard",
+                .value = "auto|none|FOLDER",
+                .fallback = "auto",
+                .help = "where TensorBoard's files go: below FOLDER, in a folder with the run's name; auto is the run "
+                        "folder",
+                .setting = "tensorboard"},
+    TrainOption{.name = "--no-tensorboard",
+                .help = "write no files for TensorBoard",
+                .setting = "tensorboard=none",
+                .in_programs = true},
+    TrainOption{.name = "--metrics",
+                .value = "PORT",
+                .help = "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics while it goes on, or "
+                        "at HOST:PORT",
+                .setting = "metrics_address",
+                .in_programs = true},
+    TrainOption{.name = "--max-time",
+                .value = "TIME",
+                .help = "save and end with exit code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS",
+                .in_programs = true},
+    TrainOption{.name = "--profile",
+                .value = "N",
+                .help = "record N steps after the first three: print where a step's time goes, and write "
+                        "RUN_DIR/trace/rank-R.json for https://ui.perfetto.dev",
+                .in_programs = true},
+    TrainOption{.name = "--test-only",
+                .help = "train nothing: evaluate the weights of -r or -t on data.test, and write the results to "
+                        "RUN_DIR/eval"},
+    TrainOption{.name = "--dashboard",
+                .value = "HOST:PORT",
+                .help = "serve a live page of the run at this address, a free port of the loopback by default, while "
+                        "it goes on"},
+    TrainOption{.name = "--nproc-per-node",
+                .value = "N|auto|gpu|cpu",
+                .fallback = "one per visible GPU, or 1 without a GPU",
+                .help = "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per CPU that "
+                        "affinity and the control group leave), or auto (gpu, or cpu if no GPU is visible)",
+                .group = kRanksGroup},
+    TrainOption{.name = "--max-restarts",
+                .value = "N",
+                .fallback = "3",
+                .help = "how many times to restart ranks that died, from the last checkpoint",
+                .group = kRanksGroup},
+    TrainOption{.name = "--no-standby",
+                .help = "keep no processes waiting with their libraries loaded, to take over when ranks start again",
+                .group = kRanksGroup},
+    TrainOption{.name = "--backend",
+                .value = "auto|local|shm|tcp|nccl",
+                .fallback = "auto",
+                .help = "how ranks communicate",
+                .group = kRanksGroup,
+                .in_programs = true},
+    TrainOption{.name = "--wire",
+                .value = "auto|tls|plain|ucx",
+                .fallback = "tls",
+                .help = "how the bytes between hosts travel: encrypted (tls), in the clear in a network of your own "
+                        "(plain), or by InfiniBand or RoCE (ucx); or LOCKSTEP_WIRE",
+                .group = kRanksGroup,
+                .in_programs = true},
+    TrainOption{.name = "--device",
+                .letter = 'd',
+                .value = "auto|cpu|cuda",
+                .fallback = "auto",
+                .help = "where each rank computes",
+                .group = kRanksGroup,
+                .in_programs = true},
+    TrainOption{
+        .name = "--nnodes",
+        .value = "N|MIN:MAX",
+        .fallback = "1",
+        .help =
+            "how many nodes the job has, or how many it may have while nodes come and go; run the same command on each",
+        .group = kNodesGroup},
+    TrainOption{.name = "--node-rank",
+                .value = "N",
+                .fallback = "0; in a range, any",
+                .help = "the number of this node, from 0",
+                .group = kNodesGroup},
+    TrainOption{.name = "--master-addr",
+                .value = "HOST",
+                .fallback = "127.0.0.1",
+                .help = "the address of node 0",
+                .group = kNodesGroup},
+    TrainOption{.name = "--master-port",
+                .value = "PORT",
+                .fallback = "29500, or any free port on a single node",
+                .help = "the port on node 0",
+                .group = kNodesGroup},
+    TrainOption{.name = "--rdzv-endpoint",
+                .value = "HOST:PORT",
+                .help = "the same as --master-addr HOST --master-port PORT",
+                .group = kNodesGroup},
+    TrainOption{.name = "--rdzv-id",
+                .also = "--run-id",
+                .value = "NAME",
+                .help = "the name of the job, the same on every node",
+                .group = kNodesGroup},
+    TrainOption{.name = "--rdzv-conf",
+                .value = "KEY=VALUE",
+                .fallback = "last_call_timeout=30",
+                .help = "how many seconds a job with MIN nodes waits for more before it starts",
+                .group = kNodesGroup},
+    TrainOption{.name = "--take-in",
+                .value = "WHEN",
+                .fallback = "checkpoint",
+                .help = "when a running job takes in another node: after its next checkpoint, or now",
+                .group = kNodesGroup},
+    TrainOption{.name = "--token-file",
+                .value = "FILE",
+                .help = "a file with the job's secret, the same on every node and with mode 0600; `lockstep run "
+                        "--new-token FILE` makes one (or put the secret into LOCKSTEP_TOKEN)",
+                .group = kNodesGroup},
+    TrainOption{
+        .name = "--tls-cert",
+        .value = "FILE",
+        .help = "the PEM file of node 0's certificate: the nodes meet in a store that encrypts (or LOCKSTEP_TLS_CERT)",
+        .group = kNodesGroup},
+    TrainOption{.name = "--tls-key",
+                .value = "FILE",
+                .help = "the PEM file of its private key, on node 0 alone (or LOCKSTEP_TLS_KEY)",
+                .group = kNodesGroup},
+    TrainOption{.name = "--tls-ca",
+                .value = "FILE",
+                .fallback = "the file of --tls-cert",
+                .help = "the PEM file of the authority that signed the certificate (or LOCKSTEP_TLS_CA)",
+                .group = kNodesGroup},
+    TrainOption{.name = "--dist-url",
+                .value = "URL",
+                .help = "where the ranks meet: env://, tcp://HOST:PORT or file:///PATH",
+                .group = kOneByOneGroup,
+                .in_programs = true},
+    TrainOption{.name = "--rank",
+                .value = "N",
+                .help = "the rank of this process, for tcp:// and file://",
+                .group = kOneByOneGroup,
+                .in_programs = true},
+    TrainOption{.name = "--world-size",
+                .value = "N",
+                .help = "how many ranks there are, for tcp:// and file://",
+                .group = kOneByOneGroup,
+                .in_programs = true},
+    TrainOption{.name = "--local-rank",
+                .value = "N",
+                .help = "as torch.distributed.launch passes it; must be what the launcher says",
+                .group = kOneByOneGroup,
+                .in_programs = true},
+};
+
+/// "--run-dir" of "--run_dir=x".
+std::string option_name(std::string_view word) {
+  std::string name(word.substr(0, word.find('=')));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+/// Of options that every verb has: whether they have a value; none: it is no such option.
+std::optional<bool> has_value_in_every_verb(const std::string& word) {
+  if (word == "--log-level") return true;
+  if (word == "--quiet" || word == "--help" || word == "-h") return false;
+  return std::nullopt;
+}
+
+bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
+
+/// A number or a truth value, which no recipe is called.
+bool is_plain_value(const std::string& word) {
+  return text::parse_number(word) || word == "true" || word == "false" || word == "True" || word == "False";
+}
+
+}  // namespace
+
+std::span<const TrainOption> train_options() { return kOptions; }
+
+const TrainOption* find_train_option(std::string_view word) {
+  const std::string name = option_name(word);
+  if (name.empty()) return nullptr;
+  const auto* const found = std::ranges::find_if(kOptions, [&](const TrainOption& option) {
+    return option.name == name || option.also == name ||
+           (word.size() == 2 && word[0] == '-' && word[1] == option.letter);
+  });
+  return found == kOptions.end() ? nullptr : found;
+}
+
+std::string recipe_word(const std::vector<std::string>& words) {
+  std::string doubtful;
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const std::string& word = words[i];
+    if (!is_option(word)) return word;
+    if (word.find('=') != std::string::npos || i + 1 == words.size()) continue;
+    const TrainOption* option = find_train_option(word);
+    if (option != nullptr && option->name == "--update") {
+      while (i + 1 < words.size() && !is_option(words[i + 1])) ++i;
+    } else if (option != nullptr) {
+      if (!option->value.empty()) ++i;
+    } else if (const auto has_value = has_value_in_every_verb(word)) {
+      if (*has_value) ++i;
+    } else if (!is_option(words[i + 1])) {
+      ++i;
+      if (doubtful.empty() && !is_plain_value(words[i])) doubtful = words[i];
+    }
+  }
+  return doubtful;
+}
+
+}  // namespace lockstep
