@@ -21,8 +21,6 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The logit of the probability that a fresh score head gives: objects are rare.
-const double kPriorLogit = std::log(0.01 / 0.99);
 constexpr double kBorder = 0.01;
 constexpr double kFinestAnchor = 0.05;
 /// Before the sigmoid; what is added to it changes nothing.
@@ -42,19 +40,11 @@ std::shared_ptr<Mlp> box_head(const Options& options, std::int64_t out) {
   return head;
 }
 
-/// Rows `index` [B, K] of `from` [B, N, X].
-at::Tensor rows(const at::Tensor& from, const at::Tensor& index) {
-  return from.gather(1, index.unsqueeze(-1).expand({index.size(0), index.size(1), from.size(2)}));
-}
-
-/// Cells' middles, and one size that doubles from scale to scale.
-at::Tensor anchors_of_scale(std::int64_t height, std::int64_t width, double size) {
-  const auto middles = [](std::int64_t count) {
-    return (at::arange(count, at::kFloat) + 0.5) / static_cast<double>(count);
-  };
-  const auto grid = at::meshgrid({middles(height), middles(width)}, "ij");
-  const at::Tensor side = at::full({height, width}, size);
-  return at::stack({grid[1], grid[0], side, side}, -1).view({height * width, 4});
+std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>> quality_estimator(const Options& options) {
+  using Quality = QualityEstimator<std::shared_ptr<Mlp>>;
+  const auto head = std::make_shared<Mlp>(Quality::widths(), activation_from_name(options.activation));
+  start_at_zero(head->last());
+  return std::make_shared<Quality>(options.reg_max + 1, head);
 }
 
 /// The boxes that denoising starts from went through a logit, which keeps them off 0 and 1.
@@ -75,27 +65,12 @@ Anchors anchors_of(const ScaleSizes& sizes) {
   std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const double size = kFinestAnchor * static_cast<double>(std::int64_t{1} << i);
-    all.push_back(anchors_of_scale(sizes[i][0], sizes[i][1], size));
+    all.push_back(boxes_of_cells(sizes[i][0], sizes[i][1], size));
   }
   const at::Tensor boxes = at::cat(all, 0);
   const at::Tensor valid = (boxes > kBorder).logical_and(boxes < 1 - kBorder).all(-1, /*keepdim=*/true);
   return {.boxes = at::where(valid, at::log(boxes / (1 - boxes)), at::full({}, kNoAnchor)), .valid = valid};
 }
-
-struct Decoder::Queries {
-  at::Tensor content;  ///< [B, Q, hidden]
-  at::Tensor boxes;    ///< [B, Q, 4], no gradient
-};
-
-/// The state of all queries, denoising and proper ones.
-struct Decoder::Refined {
-  std::vector<at::Tensor> logits;
-  std::vector<at::Tensor> boxes;
-  std::vector<at::Tensor> corners;
-  at::Tensor refs;
-  at::Tensor pre_logits;
-  at::Tensor pre_boxes;
-};
 
 Decoder::Decoder(const Options& options) : options_(options) {
   torch::nn::ModuleList projections;
@@ -110,11 +85,11 @@ Decoder::Decoder(const Options& options) : options_(options) {
   register_module("input_proj", projections);
   auto decoder = std::make_shared<torch::nn::Module>();
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    layers_.push_back(std::make_shared<DecoderLayer>(options));
-    lqe_.push_back(std::make_shared<QualityEstimator>(options));
+    heads_.layers.push_back(std::make_shared<DecoderLayer>(options));
+    heads_.quality.push_back(quality_estimator(options));
   }
-  register_list(*decoder, "layers", layers_);
-  register_list(*decoder, "lqe_layers", lqe_);
+  register_list(*decoder, "layers", heads_.layers);
+  register_list(*decoder, "lqe_layers", heads_.quality);
   register_module("decoder", decoder);
   // The origin keeps these in both places of its state; they are constants.
   for (torch::nn::Module* module : {static_cast<torch::nn::Module*>(this), decoder.get()}) {
@@ -135,10 +110,10 @@ void Decoder::register_heads() {
         "denoising_class_embed",
         torch::nn::Embedding(torch::nn::EmbeddingOptions(options_.classes + 1, hidden).padding_idx(options_.classes)));
   }
-  query_pos_head_ =
+  heads_.query_pos_head =
       register_module("query_pos_head", std::make_shared<Mlp>(std::vector<std::int64_t>{4, 2 * hidden, hidden},
                                                               activation_from_name(options_.mlp_activation)));
-  for (const std::size_t i : {0, 1}) torch::nn::init::xavier_uniform_(query_pos_head_->at(i).weight);
+  for (const std::size_t i : {0, 1}) torch::nn::init::xavier_uniform_(heads_.query_pos_head->at(i).weight);
   torch::nn::Linear proj(hidden, hidden);
   torch::nn::init::xavier_uniform_(proj->weight);
   enc_output_ = Chain();
@@ -147,26 +122,19 @@ void Decoder::register_heads() {
   register_module("enc_output", enc_output_);
   enc_score_head_ = register_module("enc_score_head", score_head(hidden, options_.classes));
   enc_bbox_head_ = register_module("enc_bbox_head", box_head(options_, 4));
-  pre_bbox_head_ = register_module("pre_bbox_head", box_head(options_, 4));
+  heads_.pre_bbox_head = register_module("pre_bbox_head", box_head(options_, 4));
   for (std::int64_t i = 0; i < options_.layers; ++i) {
-    dec_score_head_.push_back(score_head(hidden, options_.classes));
-    dec_bbox_head_.push_back(box_head(options_, 4 * (options_.reg_max + 1)));
+    heads_.score_heads.push_back(score_head(hidden, options_.classes));
+    heads_.box_heads.push_back(box_head(options_, 4 * (options_.reg_max + 1)));
   }
-  register_list(*this, "dec_score_head", dec_score_head_);
-  register_list(*this, "dec_bbox_head", dec_bbox_head_);
+  register_list(*this, "dec_score_head", heads_.score_heads);
+  register_list(*this, "dec_bbox_head", heads_.box_heads);
 }
 
-Memory Decoder::flattened(const std::vector<at::Tensor>& scales) {
-  Memory memory;
-  std::vector<at::Tensor> tokens;
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    const at::Tensor scale = input_proj_.empty() ? scales[i] : input_proj_[i]->forward(scales[i]);
-    tokens.push_back(scale.flatten(2).transpose(1, 2));
-    memory.sizes.push_back({scale.size(2), scale.size(3)});
-  }
-  // float32 once, and not again in each layer.
-  memory.tokens = at_least_float(at::cat(tokens, 1));
-  return memory;
+std::vector<at::Tensor> Decoder::projected(const std::vector<at::Tensor>& scales) {
+  std::vector<at::Tensor> all = scales;
+  for (std::size_t i = 0; i < input_proj_.size(); ++i) all[i] = input_proj_[i]->forward(scales[i]);
+  return all;
 }
 
 const Anchors& Decoder::anchors(const ScaleSizes& sizes, const at::Tensor& like) {
@@ -179,7 +147,7 @@ const Anchors& Decoder::anchors(const ScaleSizes& sizes, const at::Tensor& like)
   return anchors_;
 }
 
-Decoder::Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
+Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
   const Anchors& all = anchors(memory.sizes, memory.tokens);
   const at::Tensor valid = all.valid.to(memory.tokens.scalar_type()).unsqueeze(0);
   at::Tensor best;
@@ -210,42 +178,9 @@ void Decoder::prepend(Queries& queries, const Denoising& denoising) {
   queries.boxes = at::cat({boxes, queries.boxes}, 1);
 }
 
-Decoder::Refined Decoder::refine(const Queries& queries, const Memory& memory, const at::Tensor& mask) {
-  constexpr double kFarthest = 10;
-  const auto last = static_cast<std::size_t>(is_training() ? options_.layers - 1 : options_.last_layer());
-  // The move waits for the device, and is needed once.
-  bins_ = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
-  Refined refined;
-  at::Tensor content = queries.content;
-  at::Tensor content_before;
-  at::Tensor corners;
-  at::Tensor boxes = queries.boxes;
-  for (std::size_t i = 0; i <= last; ++i) {
-    const at::Tensor positions = query_pos_head_->forward(boxes).clamp(-kFarthest, kFarthest);
-    content = layers_[i]->forward(content, positions, boxes, memory, mask);
-    if (i == 0) {
-      refined.pre_boxes = at::sigmoid(at_least_float(pre_bbox_head_->forward(content)) + inverse_sigmoid(boxes));
-      if (is_training()) refined.pre_logits = dec_score_head_[0]->forward(content);
-      refined.refs = refined.pre_boxes.detach();
-    }
-    const at::Tensor change =
-        at_least_float(dec_bbox_head_[i]->forward(content_before.defined() ? content + content_before : content));
-    corners = corners.defined() ? corners + change : change;
-    const at::Tensor found = moved(refined.refs, expected_distances(corners, bins_), options_.reg_scale);
-    if (is_training() || i == last) {
-      refined.logits.push_back(lqe_[i]->forward(at_least_float(dec_score_head_[i]->forward(content)), corners));
-      refined.boxes.push_back(found);
-      refined.corners.push_back(corners);
-    }
-    boxes = found.detach();
-    content_before = content.detach();
-  }
-  return refined;
-}
-
 Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising* denoising) {
   Outputs outputs;
-  const Memory memory = flattened(scales);
+  const Memory memory = flattened(projected(scales));
   Queries queries = choose(memory, outputs);
   at::Tensor mask;
   if (denoising != nullptr) {
@@ -253,27 +188,16 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
     prepend(queries, there);
     mask = there.mask.to(memory.tokens.scalar_type());
   }
-  const Refined refined = refine(queries, memory, mask);
-  const std::int64_t slots = denoising == nullptr ? 0 : denoising->labels.size(1);
-  // The slots of denoising come first; they are in the dimension before the last.
-  const auto put = [&](const std::string& name, const at::Tensor& all) {
-    // Both parts: the gradient of one alone would be a whole of zeros.
-    const std::vector<at::Tensor> parts = all.split_with_sizes({slots, options_.queries}, -2);
-    outputs[name] = parts[1];
-    if (denoising != nullptr) outputs["dn_" + name] = parts[0];
-  };
-  put("logits", at::stack(refined.logits));
-  put("boxes", at::stack(refined.boxes));
-  put("corners", at::stack(refined.corners));
-  put("refs", refined.refs);
-  if (is_training()) {
-    put("pre_logits", refined.pre_logits.unsqueeze(0));
-    put("pre_boxes", refined.pre_boxes.unsqueeze(0));
-  }
-  if (denoising != nullptr) {
-    outputs["dn_index"] = denoising->index;
-    outputs["dn_weight"] = denoising->weight;
-  }
+  // The move waits for the device, and is needed once.
+  bins_ = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
+  const Refined refined =
+      refine(heads_, queries, memory,
+             {.mask = mask,
+              .bins = bins_,
+              .reg_scale = options_.reg_scale,
+              .last = static_cast<std::size_t>(is_training() ? options_.layers - 1 : options_.last_layer()),
+              .training = is_training()});
+  put(refined, denoising, options_.queries, outputs);
   return outputs;
 }
 

@@ -18,6 +18,7 @@
 #include "detection/dfine/layers.h"
 #include "detection/dfine/options.h"
 #include "detection/model/denoising.h"
+#include "detection/model/refine.h"
 #include "lockstep/train/task.h"
 
 namespace lockstep::detection::dfine {
@@ -39,27 +40,26 @@ class Decoder final : public torch::nn::Module {
   Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
 
  private:
-  struct Queries;
-  struct Refined;
   void register_heads();
-  Memory flattened(const std::vector<at::Tensor>& scales);
+  [[nodiscard]] std::vector<at::Tensor> projected(const std::vector<at::Tensor>& scales);
   const Anchors& anchors(const ScaleSizes& sizes, const at::Tensor& like);
   Queries choose(const Memory& memory, Outputs& outputs);
   void prepend(Queries& queries, const Denoising& denoising);
-  Refined refine(const Queries& queries, const Memory& memory, const at::Tensor& mask);
 
   Options options_;
   std::vector<Chain> input_proj_;  ///< empty where the encoder's channels are the decoder's
-  std::vector<std::shared_ptr<DecoderLayer>> layers_;
-  std::vector<std::shared_ptr<QualityEstimator>> lqe_;
   torch::nn::Embedding denoising_class_embed_{nullptr};
-  std::shared_ptr<Mlp> query_pos_head_;
   Chain enc_output_{nullptr};
   torch::nn::Linear enc_score_head_{nullptr};
   std::shared_ptr<Mlp> enc_bbox_head_;
-  std::vector<torch::nn::Linear> dec_score_head_;
-  std::shared_ptr<Mlp> pre_bbox_head_;
-  std::vector<std::shared_ptr<Mlp>> dec_bbox_head_;
+  struct Heads {
+    std::shared_ptr<Mlp> query_pos_head;
+    std::shared_ptr<Mlp> pre_bbox_head;
+    std::vector<std::shared_ptr<DecoderLayer>> layers;
+    std::vector<torch::nn::Linear> score_heads;
+    std::vector<std::shared_ptr<Mlp>> box_heads;
+    std::vector<std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>>> quality;
+  } heads_;
   at::Tensor bins_;
   Anchors anchors_;  ///< of the last sizes
   ScaleSizes anchor_sizes_;

@@ -5,10 +5,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/topk.h>
 #include <torch/nn/init.h>
 
 #include <algorithm>
@@ -21,8 +19,6 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-constexpr std::int64_t kTopBins = 4;
-constexpr std::int64_t kQualityHidden = 64;
 /// Points lie within half of the box's size around its middle, at first.
 constexpr double kOffsetScale = 0.5;
 /// The largest number of float16, which the origin trains in.
@@ -71,40 +67,12 @@ at::Tensor CrossAttention::forward(const at::Tensor& queries, const at::Tensor& 
   return sample_points(memory.tokens, middle + offsets * (extent * scale), shares, memory.sizes, points_);
 }
 
-Gate::Gate(std::int64_t hidden)
-    : gate_(register_module("gate", torch::nn::Linear(2 * hidden, 2 * hidden))),
-      norm_(register_module("norm", layer_norm(hidden))) {
-  start_at_zero(*gate_);
-}
-
-at::Tensor Gate::forward(const at::Tensor& was, const at::Tensor& saw) {
-  const std::vector<at::Tensor> shares = at::sigmoid(gate_->forward(at::cat({was, saw}, -1))).chunk(2, -1);
-  return norm_->forward(shares[0] * was + shares[1] * saw);
-}
-
-QualityEstimator::QualityEstimator(const Options& options)
-    : bins_(options.reg_max + 1),
-      reg_conf_(register_module("reg_conf",
-                                std::make_shared<Mlp>(std::vector<std::int64_t>{4 * (kTopBins + 1), kQualityHidden, 1},
-                                                      activation_from_name(options.activation)))) {
-  start_at_zero(reg_conf_->last());
-}
-
-at::Tensor QualityEstimator::forward(const at::Tensor& logits, const at::Tensor& corners) {
-  const std::int64_t batch = corners.size(0);
-  const std::int64_t count = corners.size(1);
-  const at::Tensor shares = at::softmax(corners.view({batch, count, 4, bins_}), -1);
-  const at::Tensor top = std::get<0>(at::topk(shares, kTopBins, -1));
-  const at::Tensor features = at::cat({top, top.mean(-1, /*keepdim=*/true)}, -1).view({batch, count, -1});
-  return logits + reg_conf_->forward(features);
-}
-
 DecoderLayer::DecoderLayer(const Options& options)
     : activation_(activation_from_name(options.activation)),
       self_attn_(register_module("self_attn", std::make_shared<MultiheadAttention>(options.hidden, options.heads))),
       norm1_(register_module("norm1", layer_norm(options.hidden))),
       cross_attn_(register_module("cross_attn", std::make_shared<CrossAttention>(options))),
-      gateway_(register_module("gateway", std::make_shared<Gate>(options.hidden))),
+      gateway_(register_module("gateway", std::make_shared<Gate<torch::nn::Linear>>(options.hidden))),
       linear1_(register_module("linear1", torch::nn::Linear(options.hidden, options.feedforward))),
       linear2_(register_module("linear2", torch::nn::Linear(options.feedforward, options.hidden))),
       norm3_(register_module("norm3", layer_norm(options.hidden))) {

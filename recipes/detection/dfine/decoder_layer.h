@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer of D-FINE's decoder, and the small networks beside it: gate and quality estimator.
+// A layer of D-FINE's decoder.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,15 +13,10 @@
 #include "detection/dfine/layers.h"
 #include "detection/dfine/options.h"
 #include "detection/model/deformable.h"
+#include "detection/model/refine.h"
 #include "lockstep/nn/layer_norm.h"
 
 namespace lockstep::detection::dfine {
-
-/// What the queries look at.
-struct Memory {
-  at::Tensor tokens;  ///< [B, T, hidden]: the scales' positions one after another
-  ScaleSizes sizes;
-};
 
 /// Every query samples a few points of each scale around its box.
 /// Source: Zhu et al., Deformable DETR, 2021.
@@ -42,29 +37,6 @@ class CrossAttention final : public torch::nn::Module {
   torch::nn::Linear attention_weights_{nullptr};
 };
 
-/// Two learnt shares of what a query was and of what it saw, then layer norm.
-class Gate final : public torch::nn::Module {
- public:
-  explicit Gate(std::int64_t hidden);
-  at::Tensor forward(const at::Tensor& was, const at::Tensor& saw);
-
- private:
-  torch::nn::Linear gate_{nullptr};
-  nn::LayerNorm norm_{nullptr};
-};
-
-/// Corrects a class logit by how sure the box's distributions are.
-class QualityEstimator final : public torch::nn::Module {
- public:
-  explicit QualityEstimator(const Options& options);
-  /// Shapes: logits [B, Q, C], corners [B, Q, 4 R].
-  at::Tensor forward(const at::Tensor& logits, const at::Tensor& corners);
-
- private:
-  std::int64_t bins_;
-  std::shared_ptr<Mlp> reg_conf_;
-};
-
 class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const Options& options);
@@ -77,7 +49,7 @@ class DecoderLayer final : public torch::nn::Module {
   std::shared_ptr<MultiheadAttention> self_attn_;
   nn::LayerNorm norm1_{nullptr};
   std::shared_ptr<CrossAttention> cross_attn_;
-  std::shared_ptr<Gate> gateway_;
+  std::shared_ptr<Gate<torch::nn::Linear>> gateway_;
   torch::nn::Linear linear1_{nullptr};
   torch::nn::Linear linear2_{nullptr};
   nn::LayerNorm norm3_{nullptr};

@@ -54,8 +54,6 @@ at::Tensor activated(const at::Tensor& x, Activation activation) {
   return x;
 }
 
-nn::LayerNorm layer_norm(std::int64_t hidden) { return nn::LayerNorm(torch::nn::LayerNormOptions({hidden})); }
-
 void FrozenBatchNorm2dImpl::reset() {
   weight = register_buffer("weight", at::ones({channels_}));
   bias = register_buffer("bias", at::zeros({channels_}));
@@ -146,11 +144,6 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   }
   const at::Tensor mixed = at::matmul(at::softmax(scores, -1), value).view({batch, heads_, count, -1});
   return out_proj_->forward(mixed.transpose(1, 2).reshape({batch, count, hidden}));
-}
-
-void start_at_zero(torch::nn::LinearImpl& layer) {
-  torch::nn::init::zeros_(layer.weight);
-  torch::nn::init::zeros_(layer.bias);
 }
 
 }  // namespace lockstep::detection::dfine

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "detection/model/layers.h"
-#include "lockstep/nn/layer_norm.h"
 
 namespace lockstep::detection::dfine {
 
@@ -61,8 +60,6 @@ void register_list(torch::nn::Module& module, const char* name, const Items& ite
   module.register_module(name, list);
 }
 
-[[nodiscard]] nn::LayerNorm layer_norm(std::int64_t hidden);
-
 /// What stands behind a convolution of the backbone.
 struct BackboneLayer {
   bool relu = true;
@@ -104,8 +101,5 @@ class MultiheadAttention final : public torch::nn::Module {
   at::Tensor in_proj_bias_;
   torch::nn::Linear out_proj_{nullptr};
 };
-
-/// Starts a layer at zero: its output is 0 until it has learned.
-void start_at_zero(torch::nn::LinearImpl& layer);
 
 }  // namespace lockstep::detection::dfine

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 
@@ -47,6 +46,10 @@ torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths) {
 torch::nn::LinearImpl& last_layer(const torch::nn::Sequential& layers) {
   return dynamic_cast<torch::nn::LinearImpl&>(*layers->ptr(layers->size() - 1));
 }
+
+nn::LayerNorm layer_norm(std::int64_t hidden) { return nn::LayerNorm(torch::nn::LayerNormOptions({hidden})); }
+
+const double kPriorLogit = std::log(0.01 / 0.99);
 
 SelfAttention::SelfAttention(std::int64_t hidden, std::int64_t heads)
     : heads_(heads),

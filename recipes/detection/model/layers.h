@@ -5,6 +5,7 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/cloneable.h>
+#include <torch/nn/init.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/nn/layer_norm.h"
 #include "lockstep/nn/linear.h"
 
 namespace lockstep::detection {
@@ -32,6 +34,16 @@ void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t
 [[nodiscard]] torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths);
 /// The last layer of an mlp().
 [[nodiscard]] torch::nn::LinearImpl& last_layer(const torch::nn::Sequential& layers);
+
+[[nodiscard]] nn::LayerNorm layer_norm(std::int64_t hidden);
+/// Starts a layer at zero: its output is 0 until it has learned.
+template <class Layer>
+void start_at_zero(Layer& layer) {
+  torch::nn::init::zeros_(layer.weight);
+  torch::nn::init::zeros_(layer.bias);
+}
+/// The logit of the probability that a fresh score head gives: objects are rare.
+extern const double kPriorLogit;
 
 /// Attention of several heads over one sequence.
 class SelfAttention final : public torch::nn::Module {
