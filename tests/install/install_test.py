@@ -133,6 +133,10 @@ def exported(case):
     wrong = []
     for library in case.installed_libraries().glob("liblockstep*.so"):
         names = run("nm", "-DC", "--defined-only", library).stdout.splitlines()
+        if library.name == "liblockstep-cuda.so":  # beside inline functions of libtorch's, which processes have once
+            functions = [line.split(" ", 2)[2] for line in names if " T " in line]
+            assert functions == ["lockstep_cuda_parts"], f"{library} exports {functions}"
+            continue
         assert len(names) > 100, f"{library} exports {len(names)} names"
         for line in names:
             name = re.sub(r"^(non-virtual thunk to|(virtual thunk|vtable|VTT|typeinfo name|typeinfo|guard variable) for"
