@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the hard limits on sizes: file 600 lines, public header 300, function 80, parameters 5, class 15 methods,
-folder 40 sources.
+folder 40 sources; and the lines of C++ of whole folders against scripts/check/lines.txt, so that growth is seen.
 
 Constructors, operators, friends, static functions and overrides are no methods; overloads count once; tests/ may have
 more, and so may the few classes whose names are PyTorch's and Lightning's.
@@ -29,6 +29,8 @@ FOLDER_SOURCES = 40  # side by side
 PUBLIC_CLASSES = ("Job", "ProcessGroup", "DistributedDataParallel", "Task")
 FOREIGN = re.compile(r"nccl[A-Z]")  # functions that the tests define in another's place, with its parameters
 SOURCES = (".h", ".cpp", ".cu", ".hpp")
+BUDGET = "scripts/check/lines.txt"
+SLACK = 200  # lines that a folder may have fewer than its row says
 
 # What must not be read as code, longest first: comments, raw strings, strings, characters, preprocessor lines.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
@@ -221,16 +223,34 @@ def check_file(name, text):
         yield f"{name}:{line}: {why}"
 
 
+def growth(root, lines):
+    """The rows of lines.txt that are not true: "FOLDER N  why it grew last". `lines`: what each folder has."""
+    budget = pathlib.Path(root) / BUDGET
+    for row in budget.read_text().splitlines() if budget.is_file() else []:
+        if not row or row.startswith("#"):
+            continue
+        folder, allowed = row.split()[:2]
+        most = int(allowed.replace(",", ""))
+        if lines[folder] > most:
+            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, and its row says {most:,}: raise it, with the reason"
+        elif lines[folder] < most - SLACK:
+            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, and its row says {most:,}: lower it"
+
+
 def offenders(root):
+    lines = collections.Counter()
     for folder in FOLDERS:
         folders = collections.Counter()
         for path in sorted((pathlib.Path(root) / folder).rglob("*")):
             if path.suffix in SOURCES and path.is_file():
                 folders[path.parent.relative_to(root)] += 1
-                yield from check_file(str(path.relative_to(root)), path.read_text(errors="replace"))
+                text = path.read_text(errors="replace")
+                lines[folder] += text.count("\n")
+                yield from check_file(str(path.relative_to(root)), text)
         for name, count in sorted(folders.items()):
             if count > FOLDER_SOURCES:
                 yield f"{name}: {count} sources side by side, at most {FOLDER_SOURCES}: give them rooms"
+    yield from growth(root, lines)
 
 
 CLEAN = r'''
@@ -306,6 +326,12 @@ def self_test():
             (pathlib.Path(folder) / f"recipes/x/file_{i}.cpp").write_text("")
         if not any("42 sources side by side" in line for line in offenders(folder)):
             failures.append("a full folder is not found")
+        (pathlib.Path(folder) / BUDGET).parent.mkdir(parents=True)
+        for row, expected in (("recipes 601  x", None), ("recipes 600  x", "raise it"), ("recipes 802", "lower it")):
+            (pathlib.Path(folder) / BUDGET).write_text(f"# a word\n{row}\n")
+            found = [line for line in offenders(folder) if line.startswith(BUDGET)]
+            if len(found) != (expected is not None) or (expected and expected not in found[0]):
+                failures.append(f"lines.txt with '{row}': {found}")
     return failures
 
 
