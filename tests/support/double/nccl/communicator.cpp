@@ -100,25 +100,36 @@ nccl::Result Communicator::state() {
 
 nccl::Result Communicator::connect() {
   if (!boxes_.is_open()) return nccl::kSystemError;
-  return start([this] { return boxes_.meet(rank_, world_, aborted_) ? nccl::kSuccess : nccl::kInternalError; });
+  return start([this] {
+    if (order().call == kInit && order().what == "error") return nccl::kRemoteError;
+    return obey(kInit) && boxes_.meet(rank_, world_, aborted_) ? nccl::kSuccess : nccl::kInternalError;
+  });
 }
 
 nccl::Result Communicator::launch(std::vector<Operation> group) {
   if (result_ == nccl::kInProgress) end_for("a collective while the call before is in progress");
   if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
   end_job();
+  const int call = calls_of_this_rank++;
+  if (order().what == "full" && order().call == call) return block();
   {
     const std::lock_guard lock(mutex_);
     ++under_way_;
   }
-  return start([this, group = std::move(group)] {
-    const int call = calls_of_this_rank++;
+  return start([this, call, group = std::move(group)] {
     group.front().stream->enqueue("a collective of NCCL's", accesses_of(group, rank_, world_), [this, group, call] {
       run(group, call);
       note_end();
     });
     return nccl::kSuccess;
   });
+}
+
+nccl::Result Communicator::block() {
+  blocked_ = true;
+  while (!aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  blocked_ = false;
+  return nccl::kInternalError;
 }
 
 void Communicator::note_end() {
@@ -160,7 +171,7 @@ const char* Communicator::last_error() const {
 /// Returns false where the call shall not be done.
 bool Communicator::obey(int call) {
   const Order& ordered = order();
-  if (ordered.call < 0 || call < ordered.call) return true;
+  if (ordered.what.empty() || call < ordered.call) return true;
   if (ordered.what == "slow") {
     std::this_thread::sleep_for(kSlow);
     return true;
