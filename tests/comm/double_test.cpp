@@ -28,6 +28,7 @@ using ::testing::Not;
 using testing::RankEnd;
 using testing::RankProcesses;
 using testing::ranks_on_gpus;
+using testing::RanksOptions;
 using testing::run_ranks;
 using ::testing::SizeIs;
 using Env = std::map<std::string, std::string>;
@@ -62,6 +63,20 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveOfEveryDtype) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));
+
+/// The hosts' part goes over the wire. LOCKSTEP_HOST_ID has the ranks believe that they are on two hosts.
+TEST(Double, TwoHostsComputeEveryCollectiveOfEveryDtype) {
+  RanksOptions options = ranks_on_gpus(3);
+  options.host_sizes = {2, 1};
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        EXPECT_EQ(job.backend(), "nccl");
+        EXPECT_THAT(job.backend_reason(), HasSubstr("tensors in host memory go through shm+tcp"));
+        check_all(job);
+      },
+      options);
+}
 
 TEST(Double, EightGpusSum) {
   run_ranks(
