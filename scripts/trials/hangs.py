@@ -246,7 +246,9 @@ class Trial(driver.Trial):
     def backend(self, kind: str, number: int) -> str:
         backends = BACKENDS_INSIDE if kind in INSIDE or kind in SUSPENDED else BACKENDS
         backend = backends[number % len(backends)]
-        return "shm" if backend == "hosts" and not self.can_make_hosts else backend
+        if backend == "hosts":
+            return "hosts" if self.can_make_hosts else "shm"
+        return "shm" if self.given.gpus else backend
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is
