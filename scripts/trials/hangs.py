@@ -1,6 +1,6 @@
 """Starts 3 ranks, of which one does something wrong at a random step: does the launcher name the right one, and why?
 
-  kill       it is killed                              "killed by signal 9 (SIGKILL)"
+  kill, kill_reduce  it is killed, between two sums or inside one   "killed by signal 9 (SIGKILL)"
   stop       it is stopped                             "stopped by SIGSTOP"
   exit       it exits with 1                           "exit code 1"
   exit0      it exits with 0 in the middle of a step   "left: its program has ended"
@@ -20,7 +20,8 @@
   meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
 
 Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one tcp, and one shm and tcp on two hosts (network namespaces; root and ip), where both launchers
-must say the same; of five trials of the last nine faults two use shm, two the hosts, one tcp. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
+must say the same; of five trials of the last nine faults two use shm, two the hosts, one tcp. With --gpus each rank has a make-believe
+GPU, and NCCL between them, on one host or on two. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
 hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
 --on-time checks it.
 
@@ -56,7 +57,8 @@ SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)
         "suspend": r"", "suspend_save": r"", "suspend_start": r"", "meet": r"rank {}( on \S+)? died"}
 INSIDE = ("stop_reduce", "stop_barrier", "stop_wait", "stop_copy", "stop_message")
 SAID |= {fault: r"rank {} hangs: stopped by SIGSTOP .*since [\d.]+ s; ranks? \d(, \d)?( on \S+)? waits? in " for fault in INSIDE}
-CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
+SAID["kill_reduce"] = SAID["kill"]
+CODES = {"kill": 137, "kill_reduce": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
          "suspend": 0, "suspend_save": 0, "suspend_start": 0, "meet": 75} | {fault: 76 for fault in INSIDE}
 HANGS = ("stop", "loop", "data", "skip")
 ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
@@ -68,8 +70,18 @@ BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "tc
 PORT = 29511
 
 
+def program(given) -> pathlib.Path:
+    return broken_runs.test_program(given, "on_gpus/hanging_ranks" if given.gpus else "hanging_ranks")
+
+
 def words_of(given, logs: pathlib.Path, *options: str) -> list[str]:
-    return [str(given.bin / "lockstep"), "run", "--log-dir", str(logs), *options, "--", str(broken_runs.test_program(given, "hanging_ranks"))]
+    return [str(given.bin / "lockstep"), "run", "--log-dir", str(logs), *options, "--", str(program(given))]
+
+
+def gpus_of(given) -> dict[str, str]:
+    """What has each rank see its make-believe GPU, and NCCL."""
+    library = broken_runs.test_program(given, "liblockstep_nccl_double.so")
+    return {"LOCKSTEP_DEVICE": "cuda", "LOCKSTEP_DOUBLE_GPUS": str(RANKS), "LOCKSTEP_NCCL": str(library)}
 
 
 class Launcher:
@@ -99,7 +111,8 @@ class Launcher:
 def launchers_of(given, logs: list[pathlib.Path], backend: str, environment: dict, network: Hosts | None) -> list[Launcher]:
     """One launcher, or one on each of two hosts: ranks 0 and 1 on the first, rank 2 on the second."""
     if backend != "hosts":
-        return [Launcher(words_of(given, logs[0], "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
+        chosen = {"LOCKSTEP_BACKEND": "auto" if given.gpus else backend}
+        return [Launcher(words_of(given, logs[0], "--nproc-per-node", str(RANKS)), environment | chosen)]
     environment = environment | {"LOCKSTEP_TOKEN": secrets.token_hex(32)}
     return [Launcher(network.command(node, *words_of(
         given, logs[node], "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", str(RANKS - 1 - node), "--master-addr",
@@ -182,6 +195,8 @@ def run_once(given, fault: str, backend: str, draw: random.Random, network: Host
                                    LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
     if fault == "alone":
         environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={limit}"
+    if given.gpus:
+        environment |= gpus_of(given)
     moment = given.work / f"moment-{fault}"
     logs = [given.work / f"logs-{fault}-{node}" for node in range(2 if backend == "hosts" else 1)]
     for folder in logs:
@@ -216,19 +231,24 @@ class Trial(driver.Trial):
     KINDS = tuple(SAID)
     OPTIONS = {
         "--limit": (1.0, "LOCKSTEP_TIMEOUT, in seconds"),
+        "--gpus": (False, "the ranks have make-believe GPUs, and NCCL between them"),
         "--on-time": (False, "fail where a hang is named later than the limit plus 10 %"),
     }
 
     def prepare(self, given) -> None:
+        if given.gpus:  # a rank that waits for its GPU is in no collective itself
+            SAID.update({fault: SAID[fault].replace("; rank", "; (other ranks gave up waiting|rank") + ")" for fault in INSIDE})
         # Once without a fault, so that the first trial does not wait for the disk.
-        subprocess.run([given.bin / "lockstep", "run", "--", broken_runs.test_program(given, "hanging_ranks")],
+        subprocess.run([given.bin / "lockstep", "run", "--", program(given)],
                        env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
         self.can_make_hosts = can_make_hosts()
 
     def backend(self, kind: str, number: int) -> str:
         backends = BACKENDS_INSIDE if kind in INSIDE or kind in SUSPENDED else BACKENDS
         backend = backends[number % len(backends)]
-        return "shm" if backend == "hosts" and not self.can_make_hosts else backend
+        if backend == "hosts":
+            return "hosts" if self.can_make_hosts else "shm"
+        return "shm" if self.given.gpus else backend
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is

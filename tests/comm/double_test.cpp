@@ -24,9 +24,11 @@ using ::testing::ElementsAre;
 using testing::found_races;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::RankEnd;
 using testing::RankProcesses;
 using testing::ranks_on_gpus;
+using testing::RanksOptions;
 using testing::run_ranks;
 using ::testing::SizeIs;
 using Env = std::map<std::string, std::string>;
@@ -66,6 +68,20 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveThroughTheDoubleForRealGpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));
+
+/// The hosts' part goes over the wire. LOCKSTEP_HOST_ID has the ranks believe that they are on two hosts.
+TEST(Double, TwoHostsComputeEveryCollectiveOfEveryDtype) {
+  RanksOptions options = ranks_on_gpus(3);
+  options.host_sizes = {2, 1};
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        EXPECT_EQ(job.backend(), "nccl");
+        EXPECT_THAT(job.backend_reason(), HasSubstr("tensors in host memory go through shm+tcp"));
+        check_all(job);
+      },
+      options);
+}
 
 TEST(Double, EightGpusSum) {
   run_ranks(
@@ -358,6 +374,66 @@ TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
     EXPECT_NE(end.code, 0);
     EXPECT_THAT(end.log, HasSubstr("all_reduce timed out on the GPU after 2.0 s"));
   }
+}
+
+/// As where too much waits in the queues of a GPU that waits for a peer: the thread comes back when all is aborted.
+TEST(DoubleFailure, ACallThatBlocksEndsAtTheTimeLimit) {
+  const Ended ended = loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});
+  for (const RankEnd& end : ended.ranks) {
+    EXPECT_GT(end.code, 0) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("all_reduce timed out on the GPU after 2.0 s"));
+  }
+}
+
+TEST(DoubleFailure, AThreadThatWaitsForAFullQueueComesBack) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        const at::Tensor values = at::full({10}, 1.0F, job.device());
+        for (;;) job.group().all_reduce(values).wait();
+      },
+      ranks_on_gpus(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=hang"},
+                        {"LOCKSTEP_DOUBLE_QUEUE", "4"},
+                        {"LOCKSTEP_TIMEOUT", "2"}}));
+  for (const RankEnd& end : ranks.wait()) {
+    EXPECT_GT(end.code, 0) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("all_reduce timed out on the GPU after 2.0 s"));
+  }
+}
+
+/// How the ranks ended of which number 1 has a fault while the GPUs connect, and after which time.
+Ended connect_with(const std::string& fault) {
+  return loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=init,fault=" + fault}});
+}
+
+void expect_that_others_name_rank_1(const Ended& ended) {
+  for (const int rank : {0, 2}) {
+    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(end.code, 75) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
+    EXPECT_THAT(end.log, Not(HasSubstr("IOMMU")));
+  }
+  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
+}
+
+TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamed) {
+  const Ended ended = connect_with("die");
+  EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
+  expect_that_others_name_rank_1(ended);
+}
+
+/// NCCL notices the death too, and may be faster.
+TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamedBeforeNcclsError) {
+  const Ended ended = connect_with("lost");
+  EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
+  expect_that_others_name_rank_1(ended);
+}
+
+TEST(DoubleFailure, AnErrorWhileTheGpusConnectIsNamedOnAll) {
+  const Ended ended = connect_with("error");
+  EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
+  EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
+  expect_that_others_name_rank_1(ended);
 }
 
 TEST(DoubleFailure, ARankThatDiesInsideNcclIsNamedByTheOthers) {

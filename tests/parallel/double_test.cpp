@@ -22,6 +22,7 @@ using testing::found_races;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ranks_on_gpus;
+using testing::RanksOptions;
 using testing::run_ranks;
 
 class DoubleWorlds : public ::testing::TestWithParam<int> {
@@ -141,6 +142,36 @@ TEST_P(DoubleWorlds, TrainAsOneProcessWithSyncedBatchNorm) {
         EXPECT_THAT(found_races(), IsEmpty());
       },
       ranks_on_gpus(GetParam(), {{"LOCKSTEP_DOUBLE_DELAY_US", "1000"}}));
+}
+
+TEST(Double, EightGpusTrainAsOneProcess) {
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        expect_to_train_as_one(job, plain_adamw);
+        EXPECT_THAT(found_races(), IsEmpty());
+      },
+      ranks_on_gpus(8));
+}
+
+/// Two hosts with two GPUs each, and with one and two: what lies in host memory goes over Lockstep's own wire.
+TEST(Double, TwoHostsTrainAsOneProcess) {
+  for (const std::vector<int>& hosts : {std::vector<int>{2, 2}, std::vector<int>{1, 2}}) {
+    RanksOptions options = ranks_on_gpus(hosts[0] + hosts[1], {{"LOCKSTEP_DOUBLE_DELAY_US", "500"}});
+    options.host_sizes = hosts;
+    run_ranks(
+        current_test(),
+        [](Job& job) {
+          EXPECT_EQ(job.backend(), "nccl");
+          EXPECT_THAT(job.backend_reason(), HasSubstr("tensors in host memory go through shm+tcp"));
+          for (const auto& optimizer : {plain_adamw, sharded_adamw}) {
+            expect_to_train_as_one(job, optimizer);
+            if (job.world_size() == 3) break;
+          }
+          EXPECT_THAT(found_races(), IsEmpty());
+        },
+        options);
+  }
 }
 
 /// One process with two GPUs, whose caller computes on a stream of its own.

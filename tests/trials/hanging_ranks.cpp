@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What scripts/trials/trial hangs starts as ranks: steps of three sections and an all-reduce each, in which one rank
 // does something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when; the moment
-// (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME.
-#include <ATen/ops/empty.h>
+// (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME. A second program of it has make-believe GPUs.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/comm/group_check.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/work.h"
@@ -59,15 +59,29 @@ void do_wrong(const std::string& kind) {
   while (for_ever) continue;
 }
 
-// Stops this process once, soon: a thread of its own does it, wherever the main thread is by then.
-void stop_within(std::chrono::microseconds longest, int seed) {
+// Stops or kills this process once, soon: a thread of its own does it, wherever the main thread is by then.
+void signal_within(std::chrono::microseconds longest, int number, int seed) {
   std::minstd_rand random(static_cast<unsigned>(seed) * 7919U + 1U);
   const auto delay = std::chrono::microseconds(random() % static_cast<unsigned>(longest.count()));
-  std::thread([delay] {
+  std::thread([delay, number] {
     std::this_thread::sleep_for(delay);
     note_moment();
-    ::kill(::getpid(), SIGSTOP);
+    ::kill(::getpid(), number);
   }).detach();
+}
+
+// On the rank's device.
+at::Tensor ones_of(const lockstep::Job& job, std::int64_t count) {
+  return at::ones({count}, at::TensorOptions(job.device()));
+}
+
+// A GPU is waited for, as by a program that looks at its loss.
+void sum(const lockstep::Job& job, std::int64_t count) {
+  const at::Tensor values = ones_of(job, count);
+  job.group().all_reduce(values).wait();
+  if (values.is_cpu()) return;
+  (void)values[0].item<float>();
+  lockstep::check_group(job.group());
 }
 
 constexpr std::int64_t kMany = 4'000'000;  // 16 MB: long enough to be stopped inside
@@ -75,33 +89,34 @@ constexpr std::int64_t kMany = 4'000'000;  // 16 MB: long enough to be stopped i
 // Each rank sends to the next one.
 void pass_on(const lockstep::Job& job) {
   const int world = job.world_size();
-  const at::Tensor out = at::ones({kMany});
-  const at::Tensor in = at::empty({kMany});
+  const at::Tensor out = ones_of(job, kMany);
+  const at::Tensor in = ones_of(job, kMany);
   lockstep::Work sent = job.group().send(out, (job.rank() + 1) % world);
   job.group().recv(in, (job.rank() + world - 1) % world).wait();
   sent.wait();
 }
 
-// What all ranks do at the step of the fault. `is_wrong`: this one is stopped meanwhile; where it is to be asleep, the
-// others come later.
-void stop_inside(const lockstep::Job& job, const Fault& fault, bool is_wrong) {
+// What all ranks do at the step of the fault. `is_wrong`: this one is stopped or killed meanwhile; where it is to be
+// asleep, the others come later.
+void end_inside(const lockstep::Job& job, const Fault& fault, bool is_wrong) {
   const bool sleeps = fault.kind == "stop_barrier" || fault.kind == "stop_wait";
-  if (is_wrong) stop_within(sleeps ? std::chrono::milliseconds(120) : std::chrono::milliseconds(12), fault.step);
+  const auto longest = sleeps ? std::chrono::milliseconds(120) : std::chrono::milliseconds(12);
+  if (is_wrong) signal_within(longest, fault.kind == "kill_reduce" ? SIGKILL : SIGSTOP, fault.step);
   if (sleeps && !is_wrong) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  if (fault.kind == "stop_reduce" || fault.kind == "stop_wait") job.group().all_reduce(at::ones({kMany})).wait();
+  if (fault.kind.ends_with("_reduce") || fault.kind == "stop_wait") sum(job, kMany);
   if (fault.kind == "stop_barrier") job.barrier();
-  if (fault.kind == "stop_copy") job.group().broadcast(at::ones({kMany}), fault.step % job.world_size()).wait();
+  if (fault.kind == "stop_copy") job.group().broadcast(ones_of(job, kMany), fault.step % job.world_size()).wait();
   if (fault.kind == "stop_message") pass_on(job);
 }
 
 int train(lockstep::Job& job) {
   const Fault fault = fault_of_environment();
-  const bool stops_inside = fault.kind.starts_with("stop_");
+  const bool ends_inside = fault.kind.starts_with("stop_") || fault.kind == "kill_reduce";
   for (int step = 1; step <= kSteps; ++step) {
     lockstep::fault::note_step(step);
     const bool is_wrong = job.rank() == fault.rank && step == fault.step;
-    if (is_wrong && !stops_inside) note_moment();
-    if (step == fault.step && stops_inside) stop_inside(job, fault, is_wrong);
+    if (is_wrong && !ends_inside) note_moment();
+    if (step == fault.step && ends_inside) end_inside(job, fault, is_wrong);
     if (fault.kind.starts_with("suspend") && step == fault.step + 500) return 0;
     if (is_wrong && fault.kind == "early") return 0;
     {
@@ -119,7 +134,7 @@ int train(lockstep::Job& job) {
     in_section("backward", [&] {
       if (is_wrong) do_wrong(fault.kind);
       // One rank leaves a collective out, and is ahead of the others from then on.
-      if (!is_wrong || fault.kind != "skip") job.group().all_reduce(at::ones({1000})).wait();
+      if (!is_wrong || fault.kind != "skip") sum(job, 1000);
     });
     if (step % 10 == 0) job.barrier();
   }

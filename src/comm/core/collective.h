@@ -33,7 +33,8 @@ enum class Kind : std::uint8_t {
   kScatter,
   kSend,
   kRecv,
-  kBarrier
+  kBarrier,
+  kConnect  ///< no collective: a GPU's transport connects
 };
 
 /// The values that must be equal on all ranks, which exchange them, byte for byte, before they touch data.

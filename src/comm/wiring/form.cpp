@@ -153,6 +153,17 @@ void show_nccl_the_interface(const Meeting& meeting) {
   if (!name.empty()) ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
+/// Throws the failure of a rank that ended while the GPUs connect. Shared memory knows of it; the store has what its
+/// launcher or the rank itself says, or is gone.
+void check_ranks(Backend& backend, const World& world) {
+  Collective connecting;
+  connecting.what.kind = Kind::kConnect;
+  backend.check(connecting);
+  if (world.store == nullptr) return;
+  const auto record = world.store->try_get(kFirstFailureKey);
+  if (record) throw_death(world, parse_failure(*record).value_or(FailureRecord()).rank, connecting);
+}
+
 }  // namespace
 
 Formed form_group(const Meeting& meeting, const Membership& members) {
@@ -170,7 +181,8 @@ Formed form_group(const Meeting& meeting, const Membership& members) {
       choice.reason += fmt::format(", {}", describe_wire(meeting.wire));
       show_nccl_the_interface(meeting);
     }
-    options.transport = make_nccl_backend(world, meeting.device, meeting.timeout);
+    const auto check = [&] { check_ranks(*backend, world); };
+    options.transport = make_nccl_backend(world, meeting.device, meeting.timeout, check);
   } else if (!way.reason.empty() && world.size > 1) {
     choice.reason += fmt::format("; tensors of GPUs go through host memory: {}", way.reason);
     if (world.rank == 0 && meeting.wanted == BackendKind::kAuto) {

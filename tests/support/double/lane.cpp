@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/double/lane.h"
 
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
 namespace lockstep::testing::make_believe {
+namespace {
+
+/// As much as the queue of a real stream.
+std::size_t most_work() {
+  const char* text = std::getenv("LOCKSTEP_DOUBLE_QUEUE");  // NOLINT(concurrency-mt-unsafe)
+  return text == nullptr ? 1024 : static_cast<std::size_t>(std::atoi(text));
+}
+
+}  // namespace
 
 void Lane::push(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
+  static const std::size_t most = most_work();
+  std::unique_lock lock(mutex_);
   if (!std::exchange(started_, true)) std::thread([this] { loop(); }).detach();
+  changed_.wait(lock, [this] { return work_.size() < most; });
   work_.push_back(std::move(work));
   ++pushed_;
   changed_.notify_all();

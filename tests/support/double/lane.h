@@ -14,6 +14,7 @@ namespace lockstep::testing::make_believe {
 /// It lives as long as the process, as its thread does.
 class Lane {
  public:
+  /// Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work wait, 1024 where it is not set.
   void push(std::function<void()> work);
   /// How much work it has been given so far.
   [[nodiscard]] std::uint64_t pushed();

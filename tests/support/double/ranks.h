@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of such ranks, in a program of its own
-// (OWN_MAIN) that links lockstep_make_believe_gpus and has ../support/double/ranks.cpp among its SOURCES:
+// (OWN_MAIN) that links lockstep_make_believe_gpus and has ranks.cpp and register.cpp among its SOURCES:
 //
 //   TEST(Double, Sums) {
 //     run_ranks(current_test(), [](Job& job) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls are put on our own stream, which starts behind the caller's and which nobody waits for but who waits for the
-// Work. The communicator is non-blocking, so that a peer that never comes cannot keep a thread in here for ever.
+// Work.
 #include "comm/backends/nccl/nccl_backend.h"
 
 #include <ATen/core/grad_mode.h>
@@ -13,34 +13,17 @@
 #include <c10/core/StreamGuard.h>
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <mutex>
-#include <thread>
-#include <utility>
+#include <vector>
 
-#include "comm/core/device_advice.h"
 #include "comm/core/failure.h"
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
-#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/cuda_library.h"
-#include "lockstep/base/error.h"
-#include "lockstep/base/nccl_library.h"
 
 namespace lockstep::comm {
 namespace {
-
-using SteadyTime = std::chrono::steady_clock::time_point;
-// A call of a connected communicator completes within some 20 us: a thread that slept would wait longer.
-constexpr auto kYield = std::chrono::microseconds(200);
-constexpr auto kPoll = std::chrono::microseconds(100);
-// NCCL's limit is longer: the hosts' comparison and the watch report first, since they know which rank a call waits
-// for.
-constexpr auto kSettleGrace = std::chrono::seconds(5);
-constexpr auto kFinalizeLimit = std::chrono::seconds(10);
 
 /// c10's interface to streams and events of any device.
 c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
@@ -86,9 +69,6 @@ std::optional<nccl::DataType> nccl_type(c10::ScalarType dtype) {
   }
 }
 
-/// NCCL's functions. The ranks have agreed on NCCL, so the library is there.
-const nccl::Functions& calls() { return nccl::library().functions; }
-
 /// A mean is a sum that is divided afterwards.
 std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   switch (op) {
@@ -120,74 +100,16 @@ void combine_rows(const at::Tensor& rows, ReduceOp op) {
   }
 }
 
-ResourceError nccl_error(const char* call, const std::string& text) {
-  const auto advice = nccl_advice(text);
-  return ResourceError(
-      fmt::format("{} failed: {}{}", call, advice ? advice->cause + " (" : "", text) + (advice ? ")" : ""),
-      advice ? advice->remedy : "NCCL_DEBUG=INFO shows more");
-}
-
-nccl::UniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) {
-  const std::string key = world.prefix + "nccl/id";
-  nccl::UniqueId id;
-  if (world.rank == 0) {
-    const nccl::Result result = calls().get_unique_id(&id);
-    if (result != nccl::kSuccess) throw nccl_error("ncclGetUniqueId", calls().get_error_string(result));
-    if (world.size > 1) world.store->set(key, std::string(id.internal, sizeof(id.internal)));
-    return id;
-  }
-  const std::string bytes = world.store->get(key, timeout);
-  if (bytes.size() != sizeof(id.internal)) throw InternalError("the NCCL id in the store has a wrong length");
-  std::memcpy(id.internal, bytes.data(), bytes.size());
-  return id;
-}
-
-/// Calls until end() form one operation. An error gives them up without end(), and the destructor still closes the
-/// group: an open one would swallow every later call of this thread.
-class CallGroup {
- public:
-  CallGroup() {
-    const nccl::Result result = calls().group_start();
-    if (result != nccl::kSuccess) throw nccl_error("ncclGroupStart", calls().get_error_string(result));
-  }
-  ~CallGroup() {
-    if (open_) (void)calls().group_end();
-  }
-  CallGroup(const CallGroup&) = delete;
-  CallGroup& operator=(const CallGroup&) = delete;
-
-  [[nodiscard]] nccl::Result end() {
-    open_ = false;
-    return calls().group_end();
-  }
-
- private:
-  bool open_ = true;
-};
-
 class NcclBackend final : public DeviceBackend {
  public:
   NcclBackend(const World& world, const c10::Device& device, std::chrono::milliseconds timeout)
       : rank_(world.rank),
         world_(world.size),
         device_(device),
-        timeout_(timeout),
-        stream_(guard_of(device).getStreamFromGlobalPool(device, true)) {
-    const nccl::UniqueId id = meet_for_id(world, timeout);
-    nccl::Config config;
-    config.blocking = 0;
-    try {
-      wait_for(calls().comm_init_rank_config(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
-    } catch (...) {
-      NcclBackend::abort();  // a constructor that throws runs no destructor
-      throw;
-    }
-  }
+        stream_(guard_of(device).getStreamFromGlobalPool(device, true)),
+        communicator_(timeout) {}
 
-  /// All enqueued work has ended by now, or was aborted (DevicePath::close).
-  ~NcclBackend() override {
-    if (std::uncaught_exceptions() > 0 || !finalize()) NcclBackend::abort();
-  }
+  void connect(const World& world, const CheckOfHosts& check) { communicator_.connect(world, check); }
 
   std::string name() const override { return "nccl"; }
   c10::Device device() const override { return device_; }
@@ -201,8 +123,7 @@ class NcclBackend final : public DeviceBackend {
   std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                        const at::Tensor& output) override {
     const at::NoGradGuard no_grad;
-    const std::lock_guard lock(mutex_);
-    if (aborted_) throw ResourceError("the NCCL communicator was aborted");
+    communicator_.require_alive();
     StreamEvent(guard_of(device_).getStream(device_)).hold(stream_);
     const c10::StreamGuard guard(stream_);
     if (is_move(collective.what.kind)) {
@@ -213,69 +134,11 @@ class NcclBackend final : public DeviceBackend {
     return std::make_shared<StreamEvent>(stream_);
   }
 
-  /// A call under way reports its own problem: NCCL allows one thread at a time in a communicator, and since 2.26
-  /// ncclCommGetAsyncError ends what the call began.
-  std::optional<std::string> problem() override {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || aborted_ || comm_ == nullptr) return std::nullopt;
-    nccl::Result state = nccl::kSuccess;
-    if (calls().comm_get_async_error(comm_, &state) != nccl::kSuccess) return "ncclCommGetAsyncError failed";
-    if (state == nccl::kSuccess || state == nccl::kInProgress) return std::nullopt;
-    return error_text(state);
-  }
-
-  void abort() noexcept override {
-    aborted_ = true;
-    const std::lock_guard lock(mutex_);  // a call under way sees aborted_ and ends
-    if (const nccl::Comm comm = std::exchange(comm_, nullptr)) (void)calls().comm_abort(comm);
-  }
+  std::optional<std::string> problem() override { return communicator_.problem(); }
+  void abort() noexcept override { communicator_.abort(); }
 
  private:
   [[nodiscard]] nccl::Stream cuda_stream() const { return handle_of_stream()(stream_); }
-  [[nodiscard]] std::string error_text(nccl::Result result) const {
-    const char* last = comm_ == nullptr ? nullptr : calls().get_last_error(comm_);
-    return fmt::format("{} {}", calls().get_error_string(result), last == nullptr ? "" : last);
-  }
-
-  /// Ends the communicator in order. Returns: false where it has not finished within a moment and still exists.
-  [[nodiscard]] bool finalize() {
-    const std::lock_guard lock(mutex_);
-    if (aborted_ || comm_ == nullptr) return true;
-    nccl::Result state = calls().comm_finalize(comm_);
-    if (state == nccl::kInProgress) state = settle(AwakeClock::instance().now() + kFinalizeLimit);
-    if (state != nccl::kSuccess) return false;
-    (void)calls().comm_destroy(std::exchange(comm_, nullptr));
-    return true;
-  }
-
-  /// Waits until a call of the non-blocking communicator has completed.
-  [[nodiscard]] nccl::Result settle(SteadyTime end) {
-    nccl::Result state = nccl::kInProgress;
-    const SteadyTime begin = AwakeClock::instance().now();
-    for (SteadyTime now = begin; state == nccl::kInProgress && !aborted_ && now < end;
-         now = AwakeClock::instance().now()) {
-      if (calls().comm_get_async_error(comm_, &state) != nccl::kSuccess) return nccl::kSystemError;
-      if (state != nccl::kInProgress) break;
-      if (now - begin < kYield) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(kPoll);
-      }
-    }
-    return state;
-  }
-
-  void wait_for(nccl::Result result, const char* call) {
-    if (result == nccl::kInProgress) result = settle(AwakeClock::instance().now() + timeout_ + kSettleGrace);
-    if (result == nccl::kSuccess) return;
-    if (aborted_) throw ResourceError("the NCCL communicator was aborted");
-    if (result == nccl::kInProgress) {
-      throw TimeoutError(
-          fmt::format("{} timed out after {:.1f} s", call, std::chrono::duration<double>(timeout_).count()),
-          nccl_hang_advice().remedy + "; or " + timeout_hint());
-    }
-    throw nccl_error(call, error_text(result));
-  }
 
   void reduce(const Collective& collective, const at::Tensor& input, const at::Tensor& output) {
     const Descriptor& what = collective.what;
@@ -284,11 +147,13 @@ class NcclBackend final : public DeviceBackend {
     const nccl::RedOp op = *nccl_op(op_of(what));
     const auto count = static_cast<std::size_t>(what.numel);
     if (what.kind == Kind::kAllReduce) {
-      wait_for(calls().all_reduce(collective.data, collective.output, count, type, op, comm_, cuda_stream()),
-               "ncclAllReduce");
+      communicator_.run("ncclAllReduce", [&](nccl::Comm comm) {
+        return nccl_calls().all_reduce(collective.data, collective.output, count, type, op, comm, cuda_stream());
+      });
     } else if (what.kind == Kind::kReduce) {
-      wait_for(calls().reduce(collective.data, collective.output, count, type, op, what.root, comm_, cuda_stream()),
-               "ncclReduce");
+      communicator_.run("ncclReduce", [&](nccl::Comm comm) {
+        return nccl_calls().reduce(collective.data, collective.output, count, type, op, what.root, comm, cuda_stream());
+      });
     } else {
       reduce_parts(collective, type, op);
     }
@@ -301,53 +166,59 @@ class NcclBackend final : public DeviceBackend {
   /// Parts of different lengths, which ncclReduceScatter does not take, are reduced one by one.
   void reduce_parts(const Collective& collective, nccl::DataType type, nccl::RedOp op) {
     if (const auto part = equal_part(collective, world_)) {
-      wait_for(calls().reduce_scatter(collective.data, collective.output, static_cast<std::size_t>(*part), type, op,
-                                      comm_, cuda_stream()),
-               "ncclReduceScatter");
-      return;
+      return communicator_.run("ncclReduceScatter", [&](nccl::Comm comm) {
+        return nccl_calls().reduce_scatter(collective.data, collective.output, static_cast<std::size_t>(*part), type,
+                                           op, comm, cuda_stream());
+      });
     }
-    CallGroup group;
+    std::vector<NcclCommunicator::Call> calls;
     for (int root = 0; root < world_; ++root) {
       const ElementRange part = result_range(collective.what, world_, root);
       if (part.size() == 0) continue;
       const std::byte* from = collective.data + static_cast<std::size_t>(part.begin) * collective.item_bytes;
-      check(calls().reduce(from, collective.output, static_cast<std::size_t>(part.size()), type, op, root, comm_,
-                           cuda_stream()),
-            "ncclReduce");
+      calls.emplace_back([=, this, to = collective.output](nccl::Comm comm) {
+        return nccl_calls().reduce(from, to, static_cast<std::size_t>(part.size()), type, op, root, comm,
+                                   cuda_stream());
+      });
     }
-    wait_for(group.end(), "reduce_scatter");
+    communicator_.run_as_one("reduce_scatter", calls);
   }
 
   void move(const Collective& collective) {
     if (collective.what.kind == Kind::kBroadcast) {
-      wait_for(calls().broadcast(collective.data, collective.output, collective.bytes, nccl::kUint8,
-                                 collective.what.root, comm_, cuda_stream()),
-               "ncclBroadcast");
-      return;
+      return communicator_.run("ncclBroadcast", [&](nccl::Comm comm) {
+        return nccl_calls().broadcast(collective.data, collective.output, collective.bytes, nccl::kUint8,
+                                      collective.what.root, comm, cuda_stream());
+      });
     }
     if (const auto part = equal_part(collective, world_)) {
-      wait_for(calls().all_gather(collective.data, collective.output,
-                                  static_cast<std::size_t>(*part) * collective.item_bytes, nccl::kUint8, comm_,
-                                  cuda_stream()),
-               "ncclAllGather");
-      return;
+      return communicator_.run("ncclAllGather", [&](nccl::Comm comm) {
+        return nccl_calls().all_gather(collective.data, collective.output,
+                                       static_cast<std::size_t>(*part) * collective.item_bytes, nccl::kUint8, comm,
+                                       cuda_stream());
+      });
     }
-    const MovePlan plan = plan_of(collective, world_);
-    CallGroup group;
+    move_parts(collective, plan_of(collective, world_));
+  }
+
+  void move_parts(const Collective& collective, const MovePlan& plan) {
+    std::vector<NcclCommunicator::Call> calls;
     for (const Move& part : moves_from(plan, rank_)) {
       if (part.to == rank_) continue;
-      check(calls().send(collective.data + part.offset, part.bytes, nccl::kUint8, part.to, comm_, cuda_stream()),
-            "ncclSend");
+      calls.emplace_back([this, part, from = collective.data + part.offset](nccl::Comm comm) {
+        return nccl_calls().send(from, part.bytes, nccl::kUint8, part.to, comm, cuda_stream());
+      });
     }
     for (const Move& part : moves_to(plan, rank_)) {
       if (part.from == rank_) {
         copy(collective.output + part.place, collective.data + part.offset, part.bytes);
-      } else {
-        check(calls().recv(collective.output + part.place, part.bytes, nccl::kUint8, part.from, comm_, cuda_stream()),
-              "ncclRecv");
+        continue;
       }
+      calls.emplace_back([this, part, to = collective.output + part.place](nccl::Comm comm) {
+        return nccl_calls().recv(to, part.bytes, nccl::kUint8, part.from, comm, cuda_stream());
+      });
     }
-    wait_for(group.end(), name_of(collective.what.kind));
+    communicator_.run_as_one(name_of(collective.what.kind), calls);
   }
 
   /// On stream_, which is the current one.
@@ -364,19 +235,11 @@ class NcclBackend final : public DeviceBackend {
         .make_tensor();
   }
 
-  /// Checks the result of calls inside a group, which only collects them.
-  void check(nccl::Result result, const char* call) const {
-    if (result != nccl::kSuccess && result != nccl::kInProgress) throw nccl_error(call, error_text(result));
-  }
-
   const int rank_;
   const int world_;
   const c10::Device device_;
-  const std::chrono::milliseconds timeout_;
   const c10::Stream stream_;
-  std::mutex mutex_;  ///< held by the one thread that is in the communicator; its calls may wait for peers
-  nccl::Comm comm_ = nullptr;
-  std::atomic<bool> aborted_{false};
+  NcclCommunicator communicator_;
 };
 
 }  // namespace
@@ -395,8 +258,10 @@ void take_part_beside_ranks_on_the_same_gpu(int rank) {
 }
 
 std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,
-                                                 std::chrono::milliseconds timeout) {
-  return std::make_unique<NcclBackend>(world, device, timeout);
+                                                 std::chrono::milliseconds timeout, const CheckOfHosts& check) {
+  auto backend = std::make_unique<NcclBackend>(world, device, timeout);
+  backend->connect(world, check);
+  return backend;
 }
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/backends/nccl/communicator.h"
 #include "comm/backends/nccl/cuda_device.h"
 #include "comm/core/device_backend.h"
 #include "comm/core/failure.h"
@@ -19,10 +20,11 @@ namespace lockstep::comm {
 /// Lets NCCL take this rank beside others on the same GPU, for tests. Sets NCCL's variables for this process.
 void take_part_beside_ranks_on_the_same_gpu(int rank);
 
-/// Connects the world's GPUs; rank 0 publishes the id in the store. NCCL's own variables (NCCL_*) apply.
-/// Collective: yes. Blocks: up to the timeout.
-/// Throws: ResourceError with advice, TimeoutError.
+/// Connects the world's GPUs. NCCL's own variables (NCCL_*) apply.
+/// Collective: yes. Blocks: up to the timeout, or until `check` throws.
+/// Throws: what `check` throws; ResourceError with advice, TimeoutError.
 [[nodiscard]] std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,
-                                                               std::chrono::milliseconds timeout);
+                                                               std::chrono::milliseconds timeout,
+                                                               const CheckOfHosts& check);
 
 }  // namespace lockstep::comm

@@ -66,7 +66,10 @@ nccl::Result Communicator::state() {
 
 nccl::Result Communicator::connect() {
   if (!boxes_.is_open()) return nccl::kSystemError;
-  return start([this] { return boxes_.meet(rank_, world_, aborted_) ? nccl::kSuccess : nccl::kInternalError; });
+  return start([this] {
+    if (order().call == kInit && order().what == "error") return nccl::kRemoteError;
+    return obey(kInit) && boxes_.meet(rank_, world_, aborted_) ? nccl::kSuccess : nccl::kInternalError;
+  });
 }
 
 nccl::Result Communicator::launch(std::vector<Operation> group) {
@@ -74,16 +77,24 @@ nccl::Result Communicator::launch(std::vector<Operation> group) {
   if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
   end_job();
   const bool recorded = is_recorded(group.front().stream);
+  const int number = recorded ? -1 : calls_of_this_rank++;
+  if (!recorded && order().what == "full" && order().call == number) return block();
   if (!recorded) note_begin();
-  return start([this, group = std::move(group), recorded] {
-    const int call = recorded ? 0 : calls_of_this_rank++;
-    enqueue(group, {rank_, world_}, [this, call, recorded](const std::vector<Operation>& there) {
-      if (recorded) note_begin();
-      run(there, recorded ? calls_of_this_rank++ : call);
+  return start([this, group = std::move(group), number] {
+    enqueue(group, {rank_, world_}, [this, number](const std::vector<Operation>& there) {
+      if (number < 0) note_begin();
+      run(there, number < 0 ? calls_of_this_rank++ : number);
       note_end();
     });
     return nccl::kSuccess;
   });
+}
+
+nccl::Result Communicator::block() {
+  blocked_ = true;
+  while (!aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  blocked_ = false;
+  return nccl::kInternalError;
 }
 
 void Communicator::note_begin() {
@@ -130,7 +141,7 @@ const char* Communicator::last_error() const {
 /// Returns false where the call shall not be done.
 bool Communicator::obey(int call) {
   const Order& ordered = order();
-  if (ordered.call < 0 || call < ordered.call) return true;
+  if (ordered.what.empty() || call < ordered.call) return true;
   if (ordered.what == "slow") {
     std::this_thread::sleep_for(kSlow);
     return true;

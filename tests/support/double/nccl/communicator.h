@@ -45,9 +45,12 @@ class Communicator {
   void abort();
   [[nodiscard]] const char* last_error() const;
   [[nodiscard]] int world() const { return world_; }
+  /// A thread is in a call that ends by abort() only, which another thread may therefore call.
+  [[nodiscard]] bool is_blocked() const { return blocked_; }
 
  private:
   [[nodiscard]] nccl::Result start(std::function<nccl::Result()> job);
+  [[nodiscard]] nccl::Result block();
   void end_job();
   void run(const std::vector<Operation>& group, int call);
   [[nodiscard]] bool obey(int call);
@@ -65,6 +68,7 @@ class Communicator {
   std::atomic<const char*> inside_{nullptr};
   std::atomic<int> result_{nccl::kSuccess};
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> blocked_{false};
   bool gone_ = false;  ///< finalized, destroyed or aborted
   std::thread job_;
   std::mutex mutex_;

@@ -113,6 +113,10 @@ nccl::Result ncclCommDestroy(nccl::Comm comm) {
 }
 
 nccl::Result ncclCommAbort(nccl::Comm comm) {
+  if (of(comm).is_blocked()) {
+    of(comm).abort();
+    return nccl::kSuccess;
+  }
   const Communicator::Visit visit(of(comm), "ncclCommAbort");
   of(comm).abort();
   return nccl::kSuccess;

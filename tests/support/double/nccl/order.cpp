@@ -20,10 +20,15 @@ Order read_order() {
   for (std::string word; std::getline(words, word, ',');) {
     const std::string value = word.substr(word.find('=') + 1);
     if (word.starts_with("rank=")) rank = value;
-    if (word.starts_with("call=")) order.call = std::atoi(value.c_str());
+    if (word.starts_with("call=")) order.call = value == "init" ? kInit : std::atoi(value.c_str());
     if (word.starts_with("fault=")) order.what = value;
   }
-  return rank == variable("RANK") ? order : Order{};
+  const bool is_mine = rank == variable("RANK");
+  if (order.what == "lost") {
+    order.what = is_mine ? "die" : "error";
+    return order;
+  }
+  return is_mine ? order : Order{};
 }
 
 }  // namespace

@@ -6,10 +6,13 @@
 
 namespace lockstep::testing::nccl_double {
 
-/// `what` is error, hang, die, slow or stuck: the call reports an error and does not end; does not end; kills the
-/// process; it and all later ones take 100 ms longer; it reports an error and ncclCommAbort does not return.
+constexpr int kInit = -1;  ///< call=init: ncclCommInitRankConfig
+
+/// `what` is error, hang, die, slow, stuck or full: the call reports an error and does not end; does not end; kills the
+/// process; it and all later ones take 100 ms longer; it reports an error and ncclCommAbort does not return; its thread
+/// comes back after ncclCommAbort, as where a queue of the GPU is full. lost: die, and an error on all other ranks.
 struct Order {
-  int call = -1;  ///< the rank's first, counted over all of its communicators
+  int call = 0;  ///< the rank's first is 0, counted over all of its communicators
   std::string what = {};
 };
 
