@@ -71,7 +71,7 @@ bool Boxes::meet(int rank, int world, const std::atomic<bool>& aborted) {
   ++shared_->arrived;
   Patience patience;
   while (shared_->arrived < world && !aborted) patience.wait();
-  if (rank == 0) shm_unlink(name_.c_str());
+  if (rank == 0 || aborted) shm_unlink(name_.c_str());
   return !aborted;
 }
 
