@@ -7,11 +7,11 @@ if(lockstep_missing_cuda)
   return()
 endif()
 
-# Where nccl.h is there: is its binary interface what include/lockstep/base/nccl_library.h says?
+# Where nccl.h is there: is its binary interface what internal/lockstep/base/nccl_library.h says?
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ${of_python}/nccl ${LOCKSTEP_CUDA_INCLUDE}/.. PATH_SUFFIXES include)
 if(LOCKSTEP_NCCL_INCLUDE AND EXISTS "${LOCKSTEP_CUDA_INCLUDE}/nv/target")  # which nccl.h wants, and pip may lack
   add_library(lockstep_nccl_check OBJECT ${PROJECT_SOURCE_DIR}/tests/base/nccl/same_interface.cpp)
-  target_include_directories(lockstep_nccl_check PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(lockstep_nccl_check PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/internal)
   target_include_directories(lockstep_nccl_check SYSTEM PRIVATE ${lockstep_cuda_includes} ${LOCKSTEP_NCCL_INCLUDE})
 endif()
 

@@ -99,7 +99,7 @@ endfunction()
 # lockstep_of_cuda(TARGET): it is made of the files of src/tensor/cuda.
 function(lockstep_of_cuda target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
-                                               ${PROJECT_BINARY_DIR}/include)
+                                               ${PROJECT_SOURCE_DIR}/internal ${PROJECT_BINARY_DIR}/include)
   target_include_directories(${target} SYSTEM PRIVATE ${lockstep_cuda_includes})
   target_link_libraries(${target} PRIVATE lockstep::torch lockstep_warnings)
 endfunction()
@@ -118,7 +118,7 @@ function(lockstep_module name)
   add_library(lockstep_${name} STATIC ${ARG_SOURCES})
   add_library(lockstep::${name} ALIAS lockstep_${name})
   target_include_directories(lockstep_${name}
-    PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+    PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/internal ${PROJECT_BINARY_DIR}/include
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ARG_DEPS PREPEND lockstep::)
   target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK} lockstep_warnings)

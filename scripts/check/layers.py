@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that every include goes where cmake/layers.txt allows it to go.
 
-  - include/lockstep/M and src/M include only the modules in M's row; a module's private headers are its own
+  - include/lockstep/M, internal/lockstep/M and src/M include only the modules in M's row; src/M's headers are its own;
+    a public header includes none of internal/
   - the folders inside a module, a recipe and a program form no cycle; every row of the table is a module that exists
   - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
   - what must start without libtorch, and what parses foreign bytes, reaches no torch header, however far away
@@ -19,7 +20,7 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("include", "src", "recipes", "apps", "examples")
+FOLDERS = ("include", "internal", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 COMPUTING = ("optim", "nn", "recipes")  # whose loops run on libtorch's threads
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
@@ -35,7 +36,7 @@ UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", 
 
 # Folders whose programs and libraries are linked without libtorch.
 TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "wire", "schedule", "view", "launch", "http", "dashboard")
-                   for base in ("src", "include/lockstep")) + ("apps/lockstep/*", "apps/common/*", "apps/dashboard/*")
+                   for base in ("src", "include/lockstep", "internal/lockstep")) + ("apps/lockstep/*", "apps/common/*", "apps/dashboard/*")
 # Parsers of foreign bytes.
 PARSERS = ("src/*/*_parse*", "src/*/decode_*", "src/*/*_header.*", "src/*/*_sax.*", "src/*/*_json.*", "src/*/wire.*",
            "src/data/codec.*", "src/data/png.*", "src/data/jpeg.*", "recipes/*/*_parse*")
@@ -99,9 +100,9 @@ class House:
     def resolve(self, file, include):
         """The project's file that `include` of `file` means; None for one of others."""
         here = file.rsplit("/", 1)[0]
-        roots = [here, "include", "src", "recipes", "apps"]
+        roots = [here, "include", "internal", "src", "recipes", "apps"]
         if file.startswith("apps/"):
-            roots = [here, "include", "apps", "src", "recipes"]
+            roots = [here, "include", "internal", "apps", "src", "recipes"]
         for root in roots:
             path = posixpath.normpath(f"{root}/{include}")
             if path in self.files:
@@ -116,12 +117,14 @@ class House:
             return ("user", None)
         if parts[0] in ("recipes", "apps"):
             return (parts[0], parts[1] if len(parts) > 2 else None)
-        return (parts[2] if parts[0] == "include" else parts[1], None)
+        return (parts[2] if parts[0] in ("include", "internal") else parts[1], None)
 
     def arrow(self, file, target):
         """Why `file` must not include the project's `target`; "" where it may."""
         module, part = self.owner(file)
         to_module, to_part = self.owner(target)
+        if file.startswith("include/") and target.startswith("internal/"):
+            return "a public header includes public ones only: others are not installed"
         if target in UMBRELLAS:
             to_module = "user"
         elif to_module == "user":
@@ -185,7 +188,7 @@ class House:
     def ghosts(self):
         """Rows of the table without a folder."""
         for module in sorted(self.layers):
-            if not any(file.startswith((f"src/{module}/", f"include/lockstep/{module}/", f"{module}/"))
+            if not any(file.startswith((f"src/{module}/", f"include/lockstep/{module}/", f"internal/lockstep/{module}/", f"{module}/"))
                        for file in self.files):
                 yield f"cmake/layers.txt:1: {module} is no module of this project"
 
@@ -228,7 +231,7 @@ def self_test():
     """Builds small houses and checks that each fault is found, and that a clean one is not."""
     layers = "base 0\ntensor 1 base\nview 2 base\ncomm 2 tensor base\nrecipes 5 comm tensor view base\napps 6 recipes comm base\n"
     clean = {
-        "include/lockstep/base/a.h": "", "src/tensor/cuda/g.cpp": "#include <c10/cuda/CUDAStream.h>\n", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
+        "include/lockstep/base/a.h": "", "internal/lockstep/base/i.h": "", "src/tensor/cuda/g.cpp": "#include <c10/cuda/CUDAStream.h>\n", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
         "src/comm/x.cpp": '#include "comm/x.h"\n#include "lockstep/tensor/t.h"\n#include <vector>\n',
         "src/comm/x.h": "", "recipes/a/a.cpp": '#include <torch/torch.h>\n#include "a/a.h"\n#include "common/c.h"\n',
         "recipes/a/a.h": "", "recipes/common/c.h": "", "include/lockstep/lockstep.h": "#include <torch/torch.h>\n",
@@ -251,6 +254,8 @@ def self_test():
         "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
         "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
+        "examples/guide/g.cpp": ('#include <lockstep/base/i.h>\n', "public headers only"),
+        "include/lockstep/view/p.h": ('#include "lockstep/base/i.h"\n', "others are not installed"),
         "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
         "src/tensor/g.cpp": ("#include <ATen/cuda/CUDAEvent.h>\n", "tensor -> ATen/cuda/CUDAEvent.h: pip's packages"),
         "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: CUDA's headers in"),

@@ -18,7 +18,7 @@ import tempfile
 
 import tree_check
 
-FOLDERS = ("include", "src", "apps", "recipes", "examples", "tests", "bench", "fuzz")
+FOLDERS = ("include", "internal", "src", "apps", "recipes", "examples", "tests", "bench", "fuzz")
 FILE_LINES = 600
 HEADER_LINES = 300
 FUNCTION_LINES = 80
@@ -215,7 +215,7 @@ class Scanner:
 
 def check_file(name, text):
     lines = text.count("\n")
-    limit = HEADER_LINES if name.startswith("include/") else FILE_LINES
+    limit = HEADER_LINES if name.startswith(("include/", "internal/")) else FILE_LINES
     if lines > limit:
         yield f"{name}:1: {lines} lines, at most {limit}"
     methods = len(text) if name.startswith("tests/") else METHODS

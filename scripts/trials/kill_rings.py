@@ -29,7 +29,7 @@ NOTICE_LIMIT = 0.1  # seconds, at the 99th percentile
 
 
 def pid_in(ring: pathlib.Path) -> int:
-    """The process id in the ring of a rank that trains, else 0 (include/lockstep/flight/ring.h has the layout)."""
+    """The process id in the ring of a rank that trains, else 0 (internal/lockstep/flight/ring.h has the layout)."""
     try:
         head = ring.open("rb").read(200)
     except OSError:

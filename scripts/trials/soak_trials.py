@@ -29,7 +29,8 @@ class Trial:
 
     def folders(self) -> list[str]:
         """All that the trial tries: a change in one of them begins its count anew."""
-        headers = [folder.replace("src/", "include/lockstep/") for folder in self.covers if folder.startswith("src/")]
+        headers = [folder.replace("src/", f"{root}/lockstep/") for folder in self.covers if folder.startswith("src/")
+                   for root in ("include", "internal")]
         return sorted({*self.covers, *headers})
 
     def missing(self) -> str:
@@ -94,14 +95,14 @@ def of_builds() -> list[Trial]:
     return [
         *(Trial(f"asan_{name}", "runs", 1, 1, [sanitizers, "asan", name], module(name)) for name in ASAN),
         *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
-        Trial("debian13", "runs", 1, 1, [str(PLATFORMS / "debian13")], ["include", "src", "recipes", "apps", "tests"],
+        Trial("debian13", "runs", 1, 1, [str(PLATFORMS / "debian13")], ["include", "internal", "src", "recipes", "apps", "tests"],
               needs="debootstrap"),
-        *(Trial(name, "runs", 1, 1, [str(PLATFORMS / "pip"), *words], ["include", "src", "recipes", "apps", "tests", "cmake"])
+        *(Trial(name, "runs", 1, 1, [str(PLATFORMS / "pip"), *words], ["include", "internal", "src", "recipes", "apps", "tests", "cmake"])
           for name, words in (("pip", []), ("pip_cuda", ["--cuda"]))),
-        Trial("aarch64", "runs", 1, 1, [str(PLATFORMS / "aarch64")], ["include", "src", "recipes", "apps", "tests"],
+        Trial("aarch64", "runs", 1, 1, [str(PLATFORMS / "aarch64")], ["include", "internal", "src", "recipes", "apps", "tests"],
               needs="aarch64-linux-gnu-g++"),
         Trial("wheel", "runs", 1, 1, [str(PLATFORMS / "test_wheel")],
-              ["include", "src", "recipes", "apps", "cmake", "packaging", "scripts/platforms/wheel_file.py"]),
+              ["include", "internal", "src", "recipes", "apps", "cmake", "packaging", "scripts/platforms/wheel_file.py"]),
     ]
 
 

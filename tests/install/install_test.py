@@ -122,10 +122,10 @@ def subdirectory_whole(case):
 
 
 def exported(case):
-    """The shared libraries export what public headers declare, and nothing of others' libraries."""
+    """The shared libraries export what the headers of include and internal declare, and nothing of others' libraries."""
     case.install()
     words = set()
-    for header in (SOURCE / "include").rglob("*.h"):
+    for header in [*(SOURCE / "include").rglob("*.h"), *(SOURCE / "internal").rglob("*.h")]:
         text = header.read_text()
         words.update(re.findall(r"\w+", text))
         opened, closed = (text.count(f"#pragma GCC visibility {word}") for word in ("push(default)", "pop"))
