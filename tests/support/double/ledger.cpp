@@ -159,6 +159,11 @@ std::int64_t Ledger::peak() {
   return peak_;
 }
 
+void Ledger::restart_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = taken_;
+}
+
 void Ledger::record_stream(const void* begin, int stream) {
   const std::lock_guard lock(mutex_);
   if (Block* const block = block_of(begin)) block->recorded.insert(stream);

@@ -50,6 +50,7 @@ class Ledger {
 
   /// The most bytes that were taken at one time, on all GPUs of the process.
   [[nodiscard]] std::int64_t peak();
+  void restart_peak();
 
   /// What was found since the last call, one line each. Each is printed to standard error, too.
   [[nodiscard]] std::vector<std::string> take_races();

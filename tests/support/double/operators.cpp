@@ -5,7 +5,9 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ThreadLocalState.h>
 #include <torch/library.h>
@@ -123,6 +125,8 @@ bool note_indices(const c10::IValue& value) {
   return waits;
 }
 
+at::Tensor random_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+
 void run_on_cpu(const c10::OperatorHandle& op, Stack& stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
 }
@@ -145,6 +149,7 @@ class Call {
     const OnGpu on(gpu_);
     const c10::Stream current = current_stream(current_gpu());
     DeviceStream& stream = stream_of(current);
+    if (const auto recording = stream.recording()) return record(stream, *recording);
     if (can_be_late() && !stream.lane().is_idle()) return enqueue(stream);
     if (traits_.is_view || traits_.makes_empty) {
       run_on_cpu(op_, stack_);
@@ -188,15 +193,20 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Leaves the work to the stream. The host's values are those of now.
-  void enqueue(DeviceStream& stream) {
-    const std::size_t count = traits_.writes.size();
-    Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+  /// Returns the arguments for later. The host's values are those of now.
+  [[nodiscard]] Stack kept_arguments() const {
+    Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
       change_tensors(value,
                      [&](const at::Tensor& one) { return !one.defined() || twins_.is_twin(one) ? one : one.clone(); });
     }
-    torch::jit::drop(stack_, count);
+    return copy;
+  }
+
+  /// Leaves the work to the stream.
+  void enqueue(DeviceStream& stream) {
+    Stack copy = kept_arguments();
+    torch::jit::drop(stack_, traits_.writes.size());
     for (std::size_t i = 0; i < op_.schema().returns().size(); ++i) stack_.emplace_back(own_.at(i));
     Ledger::instance().run(stream.number(), name(), accesses_);
     stream.lane().push([op = op_, copy = std::move(copy), state = at::ThreadLocalState()]() mutable {
@@ -205,15 +215,68 @@ class Call {
     });
   }
 
-  void give_results(DeviceStream& stream) {
-    const std::size_t results = op_.schema().returns().size();
-    for (std::size_t i = stack_.size() - results; i < stack_.size(); ++i) {
-      change_tensors(stack_[i], [&](const at::Tensor& one) {
-        at::Tensor there = twins_.back(one, current_gpu(), stream.number());
-        if (there.defined() && there.is_cuda() && !traits_.is_view) accesses_.push_back(span_of(there, true));
-        return there;
-      });
+  /// Each replay computes into the memory that the results have now.
+  void record(DeviceStream& stream, Recording& recording) {
+    if (waits_) recording.refuse_to_wait();
+    const bool computes = !traits_.is_view && !traits_.makes_empty;
+    Stack copy = computes ? kept_arguments() : Stack{};
+    recording.save(accesses_);
+    const at::Tensor random_before = random_state();
+    run_on_cpu(op_, stack_);
+    if (!at::equal(random_state(), random_before)) recording.note_draw();
+    std::vector<at::Tensor> results = results_here();
+    give_results(stream);
+    for (const at::Tensor& made : results_here()) own_if_new(recording, made);
+    if (!computes) return;
+    recording.add(stream, name(), accesses_,
+                  [op = op_, copy = std::move(copy), results = std::move(results), state = at::ThreadLocalState()] {
+                    const at::ThreadLocalStateGuard guard(state);
+                    Stack arguments = copy;
+                    run_on_cpu(op, arguments);
+                    copy_results(op, arguments, results);
+                  });
+  }
+
+  static void copy_results(const c10::OperatorHandle& op, Stack& found, const std::vector<at::Tensor>& results) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    std::size_t next = 0;
+    for_results(op, found, [&](const at::Tensor& one) {
+      const at::Tensor& place = results.at(next++);
+      if (one.defined() && one.data_ptr() != place.data_ptr()) place.copy_(one);
+      return one;
+    });
+  }
+
+  template <class Change>
+  static void for_results(const c10::OperatorHandle& op, Stack& stack, const Change& change) {
+    for (std::size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
+      change_tensors(stack[i], change);
     }
+  }
+
+  [[nodiscard]] std::vector<at::Tensor> results_here() const {
+    std::vector<at::Tensor> results;
+    for_results(op_, stack_, [&](const at::Tensor& one) {
+      results.push_back(one);
+      return one;
+    });
+    return results;
+  }
+
+  void own_if_new(Recording& recording, const at::Tensor& result) const {
+    if (!result.defined() || !result.is_cuda()) return;
+    const auto is_its = [&](const at::Tensor& one) { return one.storage().data() == result.storage().data(); };
+    const bool is_old =
+        std::any_of(read_.begin(), read_.end(), is_its) || std::any_of(own_.begin(), own_.end(), is_its);
+    if (!is_old) recording.own(result);
+  }
+
+  void give_results(DeviceStream& stream) {
+    for_results(op_, stack_, [&](const at::Tensor& one) {
+      at::Tensor there = twins_.back(one, current_gpu(), stream.number());
+      if (there.defined() && there.is_cuda() && !traits_.is_view) accesses_.push_back(span_of(there, true));
+      return there;
+    });
     twins_.settle(stream.number());
   }
 
@@ -253,6 +316,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   const bool waits = copy_waits(self, from, non_blocking);
   const c10::Device gpu = from.is_cuda() ? from.device() : self.device();
   DeviceStream& stream = stream_of(current_stream(gpu));
+  const auto recording = stream.recording();
+  if (recording && waits) recording->refuse_to_wait();
   std::vector<Access> accesses;
   if (from.is_cuda()) accesses.push_back(span_of(from, false));
   if (self.is_cuda()) accesses.push_back(span_of(self, true));
@@ -264,10 +329,15 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   // What the host reads before the copy is over is not what it wants.
   if (self.is_cpu() && !waits && self.is_contiguous())
     std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
-  stream.enqueue_or_run("aten::copy_", accesses, [to, source = is_read_now ? from.clone() : on_host(from)]() mutable {
+  const auto work = [to, source = is_read_now ? from.clone() : on_host(from)] {
     const at::AutoDispatchBelowADInplaceOrView below;
     to.copy_(source);
-  });
+  };
+  if (recording) {
+    recording->save(accesses);
+    work();
+  }
+  stream.enqueue_or_run("aten::copy_", accesses, work);
   others.hold(stream.mark());
   if (waits) stream.wait();
   return self;
@@ -298,6 +368,7 @@ void unscale(at::TensorList values, at::Tensor& found_inf, const at::Tensor& fac
   DeviceStream& stream = stream_of(current_stream(found_inf.device()));
   std::vector<Access> accesses = {span_of(found_inf, true), span_of(factor, false)};
   for (const at::Tensor& value : values) accesses.push_back(span_of(value, true));
+  if (const auto recording = stream.recording()) recording->refuse("not for recordings yet");
   Ledger::instance().run(stream.number(), "aten::_amp_foreach_non_finite_check_and_unscale_", accesses);
   const Lane::Turn turn(stream.lane());
   for (const at::Tensor& value : values) {

@@ -29,6 +29,7 @@
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/nccl_library.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep::comm {
 namespace {
@@ -231,7 +232,7 @@ class NcclBackend final : public DeviceBackend {
   }
 
  private:
-  [[nodiscard]] nccl::Stream cuda_stream() const { return handle_of_stream()(stream_); }
+  [[nodiscard]] nccl::Stream cuda_stream() const { return static_cast<nccl::Stream>(tensor::native_stream(stream_)); }
   [[nodiscard]] std::string error_text(nccl::Result result) const {
     const char* last = comm_ == nullptr ? nullptr : calls().get_last_error(comm_);
     return fmt::format("{} {}", calls().get_error_string(result), last == nullptr ? "" : last);
@@ -383,7 +384,7 @@ class NcclBackend final : public DeviceBackend {
 
 const nccl::Library& usable_nccl() {
   static const nccl::Library none{.problem = cuda::library().obstacle.what};
-  return handle_of_stream() == nullptr ? none : nccl::library();
+  return tensor::has_cuda_parts() ? nccl::library() : none;
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {
