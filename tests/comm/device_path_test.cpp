@@ -73,6 +73,7 @@ class FakeTransport final : public DeviceBackend {
     output.mul_(10);
     return std::make_shared<FakeEvent>(device_);
   }
+  std::shared_ptr<DeviceEvent> mark() override { return std::make_shared<FakeEvent>(device_); }
   std::optional<std::string> problem() override { return std::nullopt; }
   void abort() noexcept override {
     if (device_.on_abort) device_.on_abort();

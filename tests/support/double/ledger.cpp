@@ -146,6 +146,11 @@ void Ledger::give_back(const void* begin) {
   for (const Note& note : block.notes) {
     if (note.stream == block.stream || block.recorded.count(note.stream) != 0) continue;
     if (is_over(note, clocks_[static_cast<std::size_t>(block.stream)])) continue;
+    // The allocator waits for what the recorded streams have at this moment, which may have waited for others.
+    if (std::any_of(block.recorded.begin(), block.recorded.end(),
+                    [&](int stream) { return is_over(note, clocks_[static_cast<std::size_t>(stream)]); })) {
+      continue;
+    }
     report(fmt::format("memory of {} is given back while {} on {} may use it",
                        names_[static_cast<std::size_t>(block.stream)], note.name,
                        names_[static_cast<std::size_t>(note.stream)]));

@@ -3,6 +3,7 @@
 
 #include "support/double/graph.h"
 #include "support/double/ledger.h"
+#include "support/double/recording.h"
 #include "support/double/streams.h"
 #include "tensor/cuda_parts.h"
 
@@ -41,6 +42,8 @@ RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env) {
   env.try_emplace("LOCKSTEP_NCCL", LOCKSTEP_NCCL_DOUBLE);
   return {.world = world, .env = std::move(env)};
 }
+
+int found_replays() { return make_believe::Recording::replays(); }
 
 std::vector<std::string> found_races() { return make_believe::Ledger::instance().take_races(); }
 

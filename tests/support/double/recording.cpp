@@ -18,6 +18,11 @@ bool& records_here() {
   return records;
 }
 
+std::atomic<int>& replay_count() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
 }  // namespace
 
 void refuse_in_recording() {
@@ -147,7 +152,10 @@ void Recording::run() const {
   }
 }
 
+int Recording::replays() { return replay_count(); }
+
 void Recording::replay(DeviceStream& stream) {
+  ++replay_count();
   account(stream.number());
   if (!draws_) return stream.lane().push([self = shared_from_this()] { self->run(); });
   const Lane::Turn turn(stream.lane());

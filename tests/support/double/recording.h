@@ -59,6 +59,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
 
   /// Puts all of it on the stream.
   void replay(DeviceStream& stream);
+  /// How often this process has called replay().
+  [[nodiscard]] static int replays();
 
  private:
   enum class Kind { kWork, kMark, kHold };

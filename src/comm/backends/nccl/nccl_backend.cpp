@@ -214,6 +214,10 @@ class NcclBackend final : public DeviceBackend {
     return std::make_shared<StreamEvent>(stream_);
   }
 
+  std::shared_ptr<DeviceEvent> mark() override {
+    return std::make_shared<StreamEvent>(guard_of(device_).getStream(device_));
+  }
+
   /// A call under way reports its own problem: NCCL allows one thread at a time in a communicator, and since 2.26
   /// ncclCommGetAsyncError ends what the call began.
   std::optional<std::string> problem() override {

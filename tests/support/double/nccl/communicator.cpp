@@ -107,6 +107,7 @@ nccl::Result Communicator::launch(std::vector<Operation> group) {
   if (result_ == nccl::kInProgress) end_for("a collective while the call before is in progress");
   if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
   end_job();
+  if (group.front().stream->is_recording()) return record(std::move(group));
   {
     const std::lock_guard lock(mutex_);
     ++under_way_;
@@ -115,6 +116,30 @@ nccl::Result Communicator::launch(std::vector<Operation> group) {
     const int call = calls_of_this_rank++;
     group.front().stream->enqueue("a collective of NCCL's", accesses_of(group, rank_, world_), [this, group, call] {
       run(group, call);
+      note_end();
+    });
+    return nccl::kSuccess;
+  });
+}
+
+/// The work is done by each replay. The communicator is bound to the graph until that is gone.
+nccl::Result Communicator::record(std::vector<Operation> group) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++recorded_;
+  }
+  const std::shared_ptr<void> bond(this, [](Communicator* communicator) {
+    const std::lock_guard held(communicator->mutex_);
+    --communicator->recorded_;
+    communicator->ended_.notify_all();
+  });
+  return start([this, group = std::move(group), bond] {
+    group.front().stream->enqueue("a collective of NCCL's", accesses_of(group, rank_, world_), [this, group, bond] {
+      {
+        const std::lock_guard held(mutex_);
+        ++under_way_;
+      }
+      run(group, calls_of_this_rank++);
       note_end();
     });
     return nccl::kSuccess;
@@ -141,6 +166,7 @@ void Communicator::destroy() {
   end_job();
   std::unique_lock lock(mutex_);
   if (under_way_ != 0) end_for("ncclCommDestroy while collectives are under way");
+  if (recorded_ != 0) end_for("ncclCommDestroy before the graphs with its collectives");
   gone_ = true;
 }
 
@@ -149,7 +175,7 @@ void Communicator::abort() {
   aborted_ = true;
   end_job();
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return under_way_ == 0; });
+  ended_.wait(lock, [this] { return under_way_ == 0 && recorded_ == 0; });
   gone_ = true;
 }
 

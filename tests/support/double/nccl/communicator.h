@@ -68,6 +68,7 @@ class Communicator {
   [[nodiscard]] bool gather(const Operation& operation);
   [[nodiscard]] bool reduce_parts(const Operation& operation);
   void note_end();
+  [[nodiscard]] nccl::Result record(std::vector<Operation> group);
 
   Boxes boxes_;
   const int rank_;
@@ -81,6 +82,7 @@ class Communicator {
   std::mutex mutex_;
   std::condition_variable ended_;
   int under_way_ = 0;  ///< groups on streams
+  int recorded_ = 0;   ///< groups in graphs
 };
 
 }  // namespace lockstep::testing::nccl_double
