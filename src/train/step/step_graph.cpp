@@ -17,6 +17,7 @@
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/group_check.h"
 #include "lockstep/comm/step_calls.h"
 #include "lockstep/tensor/random.h"
 
@@ -126,6 +127,17 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
+/// The least of all ranks, in place.
+void StepGraph::take_least(const at::Tensor& values) {
+  ProcessGroup& group = options_.job->group();
+  try {
+    group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
+  } catch (const std::exception&) {
+    check_group(group);  // what failed on the GPU is the reason
+    throw;
+  }
+}
+
 /// Returns whether all ranks may do what the key says, so that each counts and records as the others do.
 bool StepGraph::are_agreed(const std::optional<std::string>& key) {
   if (!options_.job || !fallback_.empty()) return key.has_value();
@@ -133,14 +145,14 @@ bool StepGraph::are_agreed(const std::optional<std::string>& key) {
   const at::Tensor least = at::full({2}, mine, at::kLong);
   auto* values = least.data_ptr<std::int64_t>();
   values[1] = ~mine;
-  options_.job->group().all_reduce(least, {.op = ReduceOp::kMin}).wait();
+  take_least(least);
   return key && values[0] == mine && values[1] == ~mine;
 }
 
 bool StepGraph::succeeds_everywhere(bool here) {
   if (!options_.job) return here;
   const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
-  options_.job->group().all_reduce(all, {.op = ReduceOp::kMin}).wait();
+  take_least(all);
   return *all.data_ptr<std::int64_t>() == 1;
 }
 

@@ -159,6 +159,16 @@ void Ledger::give_back(const void* begin) {
   blocks_.erase(found);
 }
 
+bool Ledger::has_taken(const std::string& name, const std::vector<Access>& accesses) {
+  const std::lock_guard lock(mutex_);
+  for (const Access& access : accesses) {
+    if (access.bytes == 0 || block_of(access.begin) != nullptr) continue;
+    report(fmt::format("{} of a graph uses memory that was given back", name));
+    return false;
+  }
+  return true;
+}
+
 std::int64_t Ledger::peak() {
   const std::lock_guard lock(mutex_);
   return peak_;

@@ -193,19 +193,22 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Returns the arguments for later. The host's values are those of now.
-  [[nodiscard]] Stack kept_arguments() const {
+  /// Returns the arguments for later. The host's values are those of now. `keep`: of a tensor of the GPU.
+  template <class Keep>
+  [[nodiscard]] Stack kept_arguments(const Keep& keep) const {
     Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
-      change_tensors(value,
-                     [&](const at::Tensor& one) { return !one.defined() || twins_.is_twin(one) ? one : one.clone(); });
+      change_tensors(value, [&](const at::Tensor& one) {
+        if (!one.defined()) return one;
+        return twins_.is_twin(one) ? keep(one) : one.clone();
+      });
     }
     return copy;
   }
 
   /// Leaves the work to the stream.
   void enqueue(DeviceStream& stream) {
-    Stack copy = kept_arguments();
+    Stack copy = kept_arguments([](const at::Tensor& one) { return one; });
     torch::jit::drop(stack_, traits_.writes.size());
     for (std::size_t i = 0; i < op_.schema().returns().size(); ++i) stack_.emplace_back(own_.at(i));
     Ledger::instance().run(stream.number(), name(), accesses_);
@@ -219,12 +222,15 @@ class Call {
   void record(DeviceStream& stream, Recording& recording) {
     if (waits_) recording.refuse_to_wait();
     const bool computes = !traits_.is_view && !traits_.makes_empty;
-    Stack copy = computes ? kept_arguments() : Stack{};
+    Stack copy = computes ? kept_arguments(without_memory) : Stack{};
     recording.save(accesses_);
     const at::Tensor random_before = random_state();
     run_on_cpu(op_, stack_);
     if (!at::equal(random_state(), random_before)) recording.note_draw();
     std::vector<at::Tensor> results = results_here();
+    for (at::Tensor& one : results) {
+      if (twins_.is_twin(one)) one = without_memory(one);
+    }
     give_results(stream);
     for (const at::Tensor& made : results_here()) own_if_new(recording, made);
     if (!computes) return;
@@ -329,15 +335,20 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   // What the host reads before the copy is over is not what it wants.
   if (self.is_cpu() && !waits && self.is_contiguous())
     std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
-  const auto work = [to, source = is_read_now ? from.clone() : on_host(from)] {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    to.copy_(source);
+  const at::Tensor source = is_read_now ? from.clone() : on_host(from);
+  const auto copying = [](const at::Tensor& there, const at::Tensor& values) {
+    return [there, values] {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      there.copy_(values);
+    };
   };
   if (recording) {
     recording->save(accesses);
-    work();
+    copying(to, source)();
+    to = without_memory(to);
   }
-  stream.enqueue_or_run("aten::copy_", accesses, work);
+  stream.enqueue_or_run("aten::copy_", accesses,
+                        copying(to, recording && from.is_cuda() ? without_memory(source) : source));
   others.hold(stream.mark());
   if (waits) stream.wait();
   return self;

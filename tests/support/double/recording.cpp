@@ -132,9 +132,12 @@ void Recording::own(const at::Tensor& made) {
   if (made.storage().nbytes() > 0) own_[made.storage().data()] = made.storage().nbytes();
 }
 
-/// Notes for the ledger who touches what, in which order.
-void Recording::account(int number) {
+/// Notes for the ledger who touches what, in which order. Returns: false where memory is gone.
+bool Recording::account(int number) {
   Ledger& ledger = Ledger::instance();
+  for (const Step& step : steps_) {
+    if (!ledger.has_taken(step.name, step.accesses)) return false;
+  }
   branches_.front().number = number;
   std::vector<Clock> marks(marks_.size());
   for (const Step& step : steps_) {
@@ -144,6 +147,7 @@ void Recording::account(int number) {
     if (step.kind == Kind::kWork) ledger.run(stream, step.name, step.accesses);
   }
   replayed_ = ledger.record(number);
+  return true;
 }
 
 void Recording::run() const {
@@ -156,7 +160,7 @@ int Recording::replays() { return replay_count(); }
 
 void Recording::replay(DeviceStream& stream) {
   ++replay_count();
-  account(stream.number());
+  if (!account(stream.number())) return;
   if (!draws_) return stream.lane().push([self = shared_from_this()] { self->run(); });
   const Lane::Turn turn(stream.lane());
   run();

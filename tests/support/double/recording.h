@@ -79,7 +79,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
   [[nodiscard]] std::size_t branch_of(DeviceStream& stream);
   void leave();
-  void account(int number);
+  [[nodiscard]] bool account(int number);
   void run() const;
 
   std::mutex mutex_;
