@@ -81,13 +81,12 @@ std::vector<at::Tensor> trained(const Job& job, captcha::CaptchaConfig config, c
 }
 
 /// The ranks train twice, with recorded steps and without.
-void train_twice(const Job& job) {
+void train_twice(const Job& job, captcha::CaptchaConfig config) {
   ASSERT_THAT(job.backend(), HasSubstr("nccl"));
   const fs::path shared = env::get(kFolder).value();
-  captcha::CaptchaConfig config = config_of(job.world_size(), shared);
   config.cuda_graph = "true";
   const std::vector<at::Tensor> recorded = trained(job, config, shared / "recorded");
-  EXPECT_EQ(found_replays(), 5 * kStepsOfAnEpoch - 11);
+  EXPECT_EQ(found_replays(), config.epochs * kStepsOfAnEpoch - 11);
   EXPECT_THAT(found_races(), IsEmpty());
   config.cuda_graph = "false";
   const std::vector<at::Tensor> eager = trained(job, config, shared / "eager");
@@ -100,7 +99,9 @@ class GraphWorlds : public ::testing::TestWithParam<int> {};
 TEST_P(GraphWorlds, TrainCaptchaByRecordedStepsToTheBitsOfOthers) {
   const test::TempDir folder;
   make_set(folder.path(), GetParam());
-  run_ranks(current_test(), train_twice, ranks_on_gpus(GetParam(), {{kFolder, folder.path().string()}}));
+  run_ranks(
+      current_test(), [](Job& job) { train_twice(job, config_of(job.world_size(), env::get(kFolder).value())); },
+      ranks_on_gpus(GetParam(), {{kFolder, folder.path().string()}}));
   std::vector<at::Tensor> found;
   torch::load(found, (folder.path() / "weights").string());
   const char* program = "test";
@@ -108,6 +109,22 @@ TEST_P(GraphWorlds, TrainCaptchaByRecordedStepsToTheBitsOfOthers) {
   const auto expected = trained(alone, config_of(GetParam(), folder.path()), folder.path() / "alone");
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].allclose(expected[i], 1e-4, 1e-5)) << i;
+}
+
+TEST(GraphRuns, AccumulateAndShardAsTheyDoWithoutGraphs) {
+  const test::TempDir folder;
+  make_set(folder.path(), 2);
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        captcha::CaptchaConfig config = config_of(2, env::get(kFolder).value());
+        config.accumulate_steps = 2;
+        config.optimizer.zero = true;
+        config.sync_batchnorm = true;
+        config.epochs = 2;
+        train_twice(job, config);
+      },
+      ranks_on_gpus(2, {{kFolder, folder.path().string()}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, GraphWorlds, ::testing::Values(2, 3, 4));

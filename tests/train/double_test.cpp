@@ -15,11 +15,14 @@
 #include <optional>
 #include <thread>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
 #include "lockstep/comm/step_calls.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/communication_hook.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/power_sgd.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
 #include "support/double/ranks.h"
@@ -212,7 +215,16 @@ struct NetImpl : torch::nn::Module {
     register_module("first", first);
     register_module("second", second);
   }
-  at::Tensor forward(const at::Tensor& x) { return second(first(x).tanh()); }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor hidden = first(x).tanh();
+    if (waits_in_recordings) {
+      (void)hidden.register_hook([](const at::Tensor& gradient) {
+        if (tensor::is_recording()) (void)gradient.sum().item<float>();
+      });
+    }
+    return second(hidden);
+  }
+  bool waits_in_recordings = false;
   torch::nn::Linear first{8, 32};
   torch::nn::Linear second{32, 4};
 };
@@ -224,6 +236,7 @@ struct Plan {
   bool automatic = false;
   int steps = 20;
   int batches = 1;  ///< of a step
+  bool waits_in_recordings = false;
   DdpOptions ddp = {.first_bucket_bytes = 64, .bucket_bytes = 600};
   std::function<std::int64_t(int step)> rows = [](int /*step*/) { return 4; };
 };
@@ -232,9 +245,10 @@ struct Plan {
 class Training {
  public:
   Training(Job& job, Plan plan) : job_(job), plan_(std::move(plan)) {
-    const auto stream = tensor::make_device_graph()->enter();
+    const auto stream = plan_.records ? tensor::make_device_graph()->enter() : nullptr;
     seed_all(3);
     net_ = Net();
+    net_->waits_in_recordings = plan_.waits_in_recordings;
     net_->to(job.device());
     model_.emplace(net_, job, plan_.ddp);
     optimizer_.emplace(*model_, SGDOptions{.lr = 0.01});
@@ -243,8 +257,8 @@ class Training {
     options.automatic = plan_.automatic;
     options.job = job;
     options.key = [this](const Batch& /*batch*/) { return std::optional<std::string>(adds_up_ ? "adds up" : ""); };
-    steps_.emplace(named_parameters_of(*model_), [this](const Batch& batch) { return compute(batch); },
-                   std::move(options));
+    steps_.emplace(
+        named_parameters_of(*model_), [this](const Batch& batch) { return compute(batch); }, std::move(options));
   }
 
   void run() {
@@ -266,7 +280,6 @@ class Training {
 
  private:
   at::Tensor compute(const Batch& batch) {
-    std::optional<std::shared_ptr<void>> keeps;
     if (!adds_up_) return forward_and_backward(batch);
     const NoSync adds_up = model_->no_sync();
     return forward_and_backward(batch);
@@ -377,6 +390,49 @@ TEST(DoubleSteps, CollectivesOfTheHostsAreAnObstacle) {
       ranks_on_gpus(2));
 }
 
+TEST(DoubleSteps, PowerSgdIsAnObstacle) {
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        Plan plan{.automatic = true};
+        plan.ddp.hook = hooks::power_sgd(std::make_shared<PowerSgd>(PowerSgdOptions{.start_iter = 2}));
+        Training training(job, plan);
+        training.run();
+        EXPECT_EQ(training.fallback(), "the hosts take part in what PowerSGD keeps for the next one within the step");
+      },
+      ranks_on_gpus(2));
+}
+
+TEST(DoubleSteps, GradientsTravelCompressedInARecordingAsWell) {
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        Plan plan;
+        plan.ddp.hook = hooks::bf16_compress();
+        EXPECT_EQ(replays_of(job, plan), 20 - StepGraph::kWarmUpOfRanks);
+      },
+      ranks_on_gpus(2));
+}
+
+/// Only some of the gradients were on their way when the recording failed.
+TEST(DoubleSteps, ARecordingThatFailsWithinBackwardIsTakenBack) {
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        Plan plan{.automatic = true, .waits_in_recordings = true};
+        Training failing(job, plan);
+        failing.run();
+        EXPECT_THAT(failing.fallback(), HasSubstr("operation not permitted when stream is capturing"));
+        plan.records = false;
+        Training plain(job, plan);
+        plain.run();
+        for (std::size_t i = 0; i < plain.weights().size(); ++i) {
+          EXPECT_TRUE(at::equal(plain.weights()[i], failing.weights()[i])) << i;
+        }
+      },
+      ranks_on_gpus(2));
+}
+
 TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
   RankProcesses ranks(
       current_test(),
@@ -395,15 +451,20 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 
 // Failures ------------------------------------------------------------------------------------------------------------
 
+constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
 using Seconds = std::chrono::duration<double>;
 
-/// Trains by replays until something ends it.
+/// Trains by replays until something ends it. A rank that stops itself has computed all that it was given.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
   training.run();
   EXPECT_GT(found_replays(), 0);
   job.print_all("the loop runs");
   for (;;) {
+    if (env::get(kStops) == std::to_string(job.rank())) {
+      (void)training.weights();
+      raise(SIGSTOP);
+    }
     training.run();
     check_group(job.group());
   }
@@ -458,15 +519,25 @@ TEST(DoubleStepFailure, ARankThatDiesInAReplayIsNamedByTheOthers) {
   EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
 }
 
-TEST(DoubleStepFailure, AStoppedRankIsNamed) {
-  RankProcesses ranks(current_test(), train_for_ever, ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}}));
-  ASSERT_TRUE(ranks.wait_for_log(1, "the loop runs"));
-  kill(ranks.pid(1), SIGSTOP);
-  ASSERT_TRUE(ranks.wait_for_log(0, "timed out"));
+RankEnd end_beside_a_stopped_rank(const testing::RanksOptions& options, bool stops_itself) {
+  RankProcesses ranks(current_test(), train_for_ever, options);
+  EXPECT_TRUE(ranks.wait_for_log(1, "the loop runs"));
+  if (!stops_itself) kill(ranks.pid(1), SIGSTOP);
+  EXPECT_TRUE(ranks.wait_for_log(0, "timed out"));
   kill(ranks.pid(1), SIGKILL);
-  const RankEnd end = ranks.wait().at(0);
+  return ranks.wait().at(0);
+}
+
+TEST(DoubleStepFailure, AStoppedRankIsNamed) {
+  const RankEnd end = end_beside_a_stopped_rank(ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}, {kStops, "1"}}), true);
   EXPECT_EQ(end.code, 76) << end.log;
-  EXPECT_THAT(end.log, HasSubstr("rank 1 on"));
+  EXPECT_THAT(end.log, HasSubstr("waiting for   rank 1 on"));
+}
+
+/// With it a make-believe GPU is stopped, where a real one would go on.
+TEST(DoubleStepFailure, ARankThatIsStoppedAnywhereIsATimeout) {
+  const RankEnd end = end_beside_a_stopped_rank(ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}}), false);
+  EXPECT_EQ(end.code, 76) << end.log;
 }
 
 }  // namespace double_test

@@ -14,8 +14,8 @@ namespace lockstep {
 
 /// What a step called of a group.
 struct StepCalls {
-  /// The first collective that the host took part in: "all_reduce(max) of 12 int32"; empty: there was none. A
-  /// recording would keep its result for ever.
+  /// What the host took part in first: "all_reduce(max) of 12 int32"; empty: nothing. A recording would keep its result
+  /// for ever.
   std::string on_host = {};
   std::uint64_t recorded = 0;  ///< a digest of the collectives that were recorded, in order; 0: none was
 };
@@ -24,6 +24,9 @@ struct StepCalls {
 /// tensors that NCCL carries goes into the recording: hosts do not meet for it, and Work::is_done() is true at once.
 /// Lifetime: a recording with collectives ends before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
+
+/// Says for calls_of() that the host decides something within a step: a recording would keep that for ever.
+void note_on_host(ProcessGroup& group, const std::string& what);
 
 /// Runs `launch`, which puts a recorded step on the current stream. Hosts meet once for all of its collectives, and
 /// whoever is late or gone is named as for each of them: `recorded` is compared.

@@ -240,6 +240,11 @@ class Group final : public OwnedGroup {
     return calls;
   }
 
+  void note_on_host(const std::string& what) override {
+    const std::lock_guard lock(mutex_);
+    if (calls_ != nullptr && calls_->on_host.empty()) calls_->on_host = what;
+  }
+
   void replay_step(std::uint64_t recorded, const std::function<void()>& launch) override {
     if (device_ == nullptr) {
       throw UsageError("a step whose collectives were recorded, in a group without NCCL", "compute it normally");
@@ -354,7 +359,7 @@ class Group final : public OwnedGroup {
       if (finish) finish();
       return {};
     }
-    note_on_host(collective.what);
+    if (is_noting()) note_on_host(call_text(collective.what));
     auto operation = std::make_shared<QueuedOperation>(std::move(collective), std::move(tensors), std::move(finish));
     queue->submit(operation);
     return Work(std::move(operation));
@@ -365,9 +370,9 @@ class Group final : public OwnedGroup {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
   }
-  void note_on_host(const Descriptor& what) {
+  [[nodiscard]] bool is_noting() {
     const std::lock_guard lock(mutex_);
-    if (calls_ != nullptr && calls_->on_host.empty()) calls_->on_host = call_text(what);
+    return calls_ != nullptr;
   }
   void note_recorded(const Descriptor& what) {
     const std::lock_guard lock(mutex_);
@@ -436,6 +441,10 @@ void check_group(ProcessGroup& group) {
 
 StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work) {
   return dynamic_cast<comm::OwnedGroup&>(group).calls_of(work);
+}
+
+void note_on_host(ProcessGroup& group, const std::string& what) {
+  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->note_on_host(what);
 }
 
 void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch) {

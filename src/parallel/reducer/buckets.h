@@ -106,6 +106,8 @@ class Buckets {
   [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
   /// Waits until every bucket is reduced; all gradients must have arrived.
   void wait();
+  /// Forgets reductions that a step's recording began, which then failed: no rank has done any.
+  void forget_recorded();
 
  private:
   void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);
@@ -123,6 +125,7 @@ class Buckets {
   std::vector<std::size_t> bucket_of_;         ///< by parameter
   int divisor_ = 0;
   std::vector<std::size_t> missing_;  ///< by bucket
+  bool recorded_ = false;             ///< the stages are in a recording, not under way
   std::vector<HookStage> stages_;     ///< stages of the buckets that are being reduced, the first of all()
 };
 

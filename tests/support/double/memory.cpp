@@ -42,11 +42,13 @@ at::Tensor on_host(const at::Tensor& value) {
   return over(mirror(value.storage(), c10::kCPU, drop_storage), c10::DispatchKey::CPU, value);
 }
 
-at::Tensor without_memory(const at::Tensor& twin) {
-  const c10::Storage& of = twin.storage();
-  c10::Storage storage(c10::Storage::use_byte_size_t{}, of.nbytes(), c10::DataPtr(of.data(), c10::kCPU),
-                       c10::GetAllocator(c10::kCPU), false);
-  return over(std::move(storage), c10::DispatchKey::CPU, twin);
+at::Tensor without_gpu(const at::Tensor& twin) {
+  const c10::DataPtr& lent = twin.storage().data_ptr();
+  if (lent.get_deleter() != drop_storage) return twin;
+  const c10::DataPtr& gpu = static_cast<c10::Storage*>(lent.get_context())->data_ptr();
+  if (gpu.get_deleter() != give_back) return twin;
+  return over(mirror(*static_cast<c10::Storage*>(gpu.get_context()), c10::kCPU, drop_storage), c10::DispatchKey::CPU,
+              twin);
 }
 
 Access span_of(const at::Tensor& tensor, bool writes) {

@@ -193,22 +193,19 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Returns the arguments for later. The host's values are those of now. `keep`: of a tensor of the GPU.
-  template <class Keep>
-  [[nodiscard]] Stack kept_arguments(const Keep& keep) const {
+  /// Returns the arguments for later. The host's values are those of now.
+  [[nodiscard]] Stack kept_arguments() const {
     Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
-      change_tensors(value, [&](const at::Tensor& one) {
-        if (!one.defined()) return one;
-        return twins_.is_twin(one) ? keep(one) : one.clone();
-      });
+      change_tensors(value,
+                     [&](const at::Tensor& one) { return !one.defined() || twins_.is_twin(one) ? one : one.clone(); });
     }
     return copy;
   }
 
   /// Leaves the work to the stream.
   void enqueue(DeviceStream& stream) {
-    Stack copy = kept_arguments([](const at::Tensor& one) { return one; });
+    Stack copy = kept_arguments();
     torch::jit::drop(stack_, traits_.writes.size());
     for (std::size_t i = 0; i < op_.schema().returns().size(); ++i) stack_.emplace_back(own_.at(i));
     Ledger::instance().run(stream.number(), name(), accesses_);
@@ -222,25 +219,27 @@ class Call {
   void record(DeviceStream& stream, Recording& recording) {
     if (waits_) recording.refuse_to_wait();
     const bool computes = !traits_.is_view && !traits_.makes_empty;
-    Stack copy = computes ? kept_arguments(without_memory) : Stack{};
+    Stack arguments = computes ? kept_arguments() : Stack{};
     recording.save(accesses_);
+    const std::set<const void*> memory_before = memory_of_arguments();
     const at::Tensor random_before = random_state();
     run_on_cpu(op_, stack_);
     if (!at::equal(random_state(), random_before)) recording.note_draw();
     std::vector<at::Tensor> results = results_here();
-    for (at::Tensor& one : results) {
-      if (twins_.is_twin(one)) one = without_memory(one);
-    }
     give_results(stream);
-    for (const at::Tensor& made : results_here()) own_if_new(recording, made);
+    for (const std::vector<at::Tensor>& some : {results_here(), own_}) {
+      for (const at::Tensor& one : some) own_if_new(recording, one, memory_before);
+    }
     if (!computes) return;
-    recording.add(stream, name(), accesses_,
-                  [op = op_, copy = std::move(copy), results = std::move(results), state = at::ThreadLocalState()] {
-                    const at::ThreadLocalStateGuard guard(state);
-                    Stack arguments = copy;
-                    run_on_cpu(op, arguments);
-                    copy_results(op, arguments, results);
-                  });
+    const auto lent = [this](const at::Tensor& one) { return twins_.is_twin(one) ? without_gpu(one) : one; };
+    for (c10::IValue& value : arguments) change_tensors(value, lent);
+    for (at::Tensor& one : results) one = lent(one);
+    recording.add(stream, name(), accesses_, [op = op_, arguments, results, state = at::ThreadLocalState()] {
+      const at::ThreadLocalStateGuard guard(state);
+      Stack again = arguments;
+      run_on_cpu(op, again);
+      copy_results(op, again, results);
+    });
   }
 
   static void copy_results(const c10::OperatorHandle& op, Stack& found, const std::vector<at::Tensor>& results) {
@@ -269,12 +268,18 @@ class Call {
     return results;
   }
 
-  void own_if_new(Recording& recording, const at::Tensor& result) const {
+  [[nodiscard]] std::set<const void*> memory_of_arguments() const {
+    std::set<const void*> found;
+    for (const std::vector<at::Tensor>& some : {read_, own_}) {
+      for (const at::Tensor& one : some) found.insert(one.storage().data());
+    }
+    return found;
+  }
+
+  static void own_if_new(Recording& recording, const at::Tensor& result, const std::set<const void*>& old) {
     if (!result.defined() || !result.is_cuda()) return;
-    const auto is_its = [&](const at::Tensor& one) { return one.storage().data() == result.storage().data(); };
-    const bool is_old =
-        std::any_of(read_.begin(), read_.end(), is_its) || std::any_of(own_.begin(), own_.end(), is_its);
-    if (!is_old) recording.own(result);
+    const at::Storage& storage = result.storage();
+    if (storage.data() != nullptr && old.count(storage.data()) == 0) recording.own(storage);
   }
 
   void give_results(DeviceStream& stream) {
@@ -345,10 +350,10 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   if (recording) {
     recording->save(accesses);
     copying(to, source)();
-    to = without_memory(to);
+    to = without_gpu(to);
   }
   stream.enqueue_or_run("aten::copy_", accesses,
-                        copying(to, recording && from.is_cuda() ? without_memory(source) : source));
+                        copying(to, recording && from.is_cuda() ? without_gpu(source) : source));
   others.hold(stream.mark());
   if (waits) stream.wait();
   return self;

@@ -126,10 +126,10 @@ void Recording::save(const std::vector<Access>& accesses) {
   }
 }
 
-void Recording::own(const at::Tensor& made) {
+void Recording::own(const at::Storage& made) {
   const std::lock_guard lock(mutex_);
   kept_.push_back(made);
-  if (made.storage().nbytes() > 0) own_[made.storage().data()] = made.storage().nbytes();
+  if (made.nbytes() > 0) own_[made.data()] = made.nbytes();
 }
 
 /// Notes for the ledger who touches what, in which order. Returns: false where memory is gone.

@@ -52,8 +52,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   // Operators compute while they are recorded, since their results have to have a size. No value is left of that.
   /// Keeps what an operation would write.
   void save(const std::vector<Access>& accesses);
-  /// Keeps a new tensor, whose memory belongs to the recording. It gets values by replays only.
-  void own(const at::Tensor& made);
+  /// Keeps new memory, which belongs to the recording. It gets values by replays only.
+  void own(const at::Storage& made);
   /// The work draws random numbers: the caller's thread has to do it, as soon as it is called.
   void note_draw() { draws_ = true; }
 
@@ -91,7 +91,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   std::vector<Clock> marks_;      ///< which work of the branches is before each mark
   std::vector<std::pair<void*, std::string>> saved_;
   std::map<const void*, std::size_t> own_;  ///< bytes, by address
-  std::vector<at::Tensor> kept_;
+  std::vector<at::Storage> kept_;
   Clock replayed_;
 };
 
