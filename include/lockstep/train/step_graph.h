@@ -94,9 +94,6 @@ class StepGraph {
   };
 
   [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
-  void take_least(const at::Tensor& values);
-  [[nodiscard]] bool are_agreed(const std::optional<std::string>& key);
-  [[nodiscard]] bool succeeds_everywhere(bool here);
   [[nodiscard]] Recording* find(const std::string& key);
   at::Tensor compute(const Batch& batch, std::uint64_t seed);
   at::Tensor look(const Batch& batch, std::uint64_t seed);

@@ -88,7 +88,6 @@ void Backward::enter(int local) {
 void Backward::before_forward() {
   ReplicaBackward& now = replica();
   Gradients& gradients = parts_.step.gradients();
-  if (now.running) gradients.forget_recorded();
   if (now.running && now.synced && gradients.buckets().is_halfway()) {
     throw UsageError("an earlier backward ended with an error after it had reduced some gradients",
                      "the ranks are out of step: let such an error end the program");

@@ -220,12 +220,9 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
   return stage;
 }
 
-void Buckets::forget_recorded() {
-  if (std::exchange(recorded_, false)) stages_.clear();
-}
-
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
+  if (recorded_ && !tensor::is_recording()) stages_.clear();
   // Runs stage by stage over all buckets: the next stages of all buckets start before it waits for the first one's.
   for (bool more = true; more;) {
     more = false;

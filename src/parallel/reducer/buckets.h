@@ -103,11 +103,10 @@ class Buckets {
   /// Makes each rank get the mean only in its part of a bucket, shard_of() the bucket's elements.
   void shard(bool on) noexcept { sharded_ = on; }
   /// Returns true when some bucket is being reduced and some is not yet.
-  [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
-  /// Waits until every bucket is reduced; all gradients must have arrived.
+  [[nodiscard]] bool is_halfway() const { return !recorded_ && !stages_.empty() && stages_.size() < buckets_.size(); }
+  /// Waits until every bucket is reduced; all gradients must have arrived. It forgets reductions of a step's recording
+  /// that has failed.
   void wait();
-  /// Forgets reductions that a step's recording began, which then failed: no rank has done any.
-  void forget_recorded();
 
  private:
   void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);

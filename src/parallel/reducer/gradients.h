@@ -43,7 +43,6 @@ class Gradients {
   [[nodiscard]] double norm() const;
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
-  void forget_recorded() { buckets_.forget_recorded(); }
   /// Makes new buckets for `order`, an order of arrival, unless they are the present ones.
   void rebuild(const std::vector<std::size_t>& order);
 

@@ -2,13 +2,11 @@
 #include "lockstep/train/step_graph.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <exception>
@@ -17,9 +15,9 @@
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/group_check.h"
 #include "lockstep/comm/step_calls.h"
 #include "lockstep/tensor/random.h"
+#include "train/step/alike_ranks.h"
 
 namespace lockstep {
 namespace {
@@ -36,12 +34,6 @@ at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor
 std::string no_graph_words() {
   const std::string& why = cuda::library().obstacle.what;
   return why.empty() ? "no CUDA graph is made" : why;
-}
-
-/// What ranks compare; 0 only where there is no key.
-std::int64_t number_of(const std::optional<std::string>& key) {
-  if (!key) return 0;
-  return static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1);
 }
 
 UsageError unrecordable(const std::string& why) {
@@ -117,7 +109,8 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   if (++steps_ == 1) share(fallback_);
   std::optional<std::string> key = fallback_.empty() ? key_of(batch) : std::nullopt;
   if (key) *key += adds;
-  if (!are_agreed(key)) return compute(batch, seed);
+  const bool compares = options_.job && fallback_.empty();
+  if (!(compares ? train::all_have(options_.job->group(), key) : key.has_value())) return compute(batch, seed);
   if (Recording* recording = find(*key)) return replay(*recording, batch, seed);
   const int seen = seen_[*key]++;
   if (seen == 1 && (options_.automatic || options_.job)) return look(batch, seed);
@@ -127,38 +120,10 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// The least of all ranks, in place.
-void StepGraph::take_least(const at::Tensor& values) {
-  ProcessGroup& group = options_.job->group();
-  try {
-    group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
-  } catch (const std::exception&) {
-    check_group(group);  // what failed on the GPU is the reason
-    throw;
-  }
-}
-
-/// Returns whether all ranks may do what the key says, so that each counts and records as the others do.
-bool StepGraph::are_agreed(const std::optional<std::string>& key) {
-  if (!options_.job || !fallback_.empty()) return key.has_value();
-  const std::int64_t mine = number_of(key);
-  const at::Tensor least = at::full({2}, mine, at::kLong);
-  auto* values = least.data_ptr<std::int64_t>();
-  values[1] = ~mine;
-  take_least(least);
-  return key && values[0] == mine && values[1] == ~mine;
-}
-
-bool StepGraph::succeeds_everywhere(bool here) {
-  if (!options_.job) return here;
-  const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
-  take_least(all);
-  return *all.data_ptr<std::int64_t>() == 1;
-}
-
 /// No rank records where one cannot.
 void StepGraph::share(std::string obstacle) {
-  if (succeeds_everywhere(obstacle.empty())) return;
+  const bool none = obstacle.empty();
+  if (options_.job ? train::all_are(options_.job->group(), none) : none) return;
   fallback_ = obstacle.empty() ? "another rank cannot record its steps" : std::move(obstacle);
 }
 
