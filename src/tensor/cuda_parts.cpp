@@ -9,7 +9,12 @@
 
 namespace lockstep::tensor {
 
-const CudaParts* cuda_parts() { return static_cast<const CudaParts*>(cuda::library().parts); }
+const CudaParts* cuda_parts() {
+  if (make_believe_parts() != nullptr) return make_believe_parts();
+  return static_cast<const CudaParts*>(cuda::library().parts);
+}
+
+bool has_cuda_parts() { return cuda_parts() != nullptr; }
 
 const CudaParts& require_cuda_parts(std::string_view without) {
   if (const CudaParts* parts = cuda_parts()) return *parts;
@@ -17,9 +22,9 @@ const CudaParts& require_cuda_parts(std::string_view without) {
   throw UsageError(fmt::format("{}, since {}", without, obstacle.what), obstacle.remedy);
 }
 
-MemoryOfGpu& make_believe_memory() {
-  static MemoryOfGpu memory = nullptr;
-  return memory;
+const CudaParts*& make_believe_parts() {
+  static const CudaParts* parts = nullptr;
+  return parts;
 }
 
 void* native_stream(const c10::Stream& stream) { return require_cuda_parts("a stream has no handle").stream(stream); }
@@ -34,6 +39,11 @@ std::string pci_address(int gpu) {
 std::unique_ptr<DeviceGraph> make_device_graph() {
   const CudaParts* parts = cuda_parts();
   return parts == nullptr ? nullptr : parts->make_graph();
+}
+
+bool is_recording() {
+  const CudaParts* parts = cuda_parts();
+  return parts != nullptr && parts->is_recording();
 }
 
 }  // namespace lockstep::tensor

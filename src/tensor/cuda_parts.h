@@ -21,17 +21,17 @@ struct CudaParts {
   void (*forget_memory)(int gpu) = nullptr;
   void* (*stream)(const c10::Stream&) = nullptr;
   std::string (*pci_address)(int gpu, std::string& problem) = nullptr;
+  bool (*is_recording)() = nullptr;
 };
 
 /// Returns the parts of this process, which the first call loads; null where they cannot be loaded: cuda::library()
-/// says why.
+/// says why. Where make_believe_parts() are set, it returns those.
 [[nodiscard]] const CudaParts* cuda_parts();
 
 /// `without`: what cannot be done without them. Throws: UsageError, which says that, where they cannot be loaded.
 [[nodiscard]] const CudaParts& require_cuda_parts(std::string_view without);
 
-using MemoryOfGpu = MemoryUse (*)(int gpu);
-/// What says how much a test's make-believe GPU holds. Null: there is none.
-[[nodiscard]] MemoryOfGpu& make_believe_memory();
+/// The parts of a test's make-believe GPUs. Null: there are none.
+[[nodiscard]] const CudaParts*& make_believe_parts();
 
 }  // namespace lockstep::tensor

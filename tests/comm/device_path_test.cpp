@@ -19,6 +19,7 @@
 #include "comm/wiring/device_choice.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
+#include "support/fault_of.h"
 
 namespace lockstep::comm {
 namespace device_path_test {
@@ -73,6 +74,7 @@ class FakeTransport final : public DeviceBackend {
     output.mul_(10);
     return std::make_shared<FakeEvent>(device_);
   }
+  std::shared_ptr<DeviceEvent> mark() override { return std::make_shared<FakeEvent>(device_); }
   std::optional<std::string> problem() override { return std::nullopt; }
   void abort() noexcept override {
     if (device_.on_abort) device_.on_abort();
@@ -135,6 +137,18 @@ std::shared_ptr<OwnedGroup> group_on(Device& device) {
   GroupOptions options{.place = {0, 1}, .timeout = milliseconds(60'000)};
   options.transport = std::make_unique<FakeTransport>(device);
   return make_group(make_local_backend(), std::move(options));
+}
+
+TEST(DevicePath, AReplayHasOneEventWhateverItsCollectives) {
+  Device device;
+  device.done = false;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  int launches = 0;
+  path.replay(7, [&] { ++launches; });
+  EXPECT_EQ(launches, 1);
+  EXPECT_TRUE(device.calls.empty()) << "they are in the recording";
+  device.faulty = true;
+  EXPECT_THAT(test::fault_of<ResourceError>([&] { path.check(); }), HasSubstr("failed while step graph was under way"));
 }
 
 TEST(DevicePath, AHostThatReadsAResultThatAnAbortCutShortFindsTheFailure) {

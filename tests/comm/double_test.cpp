@@ -11,8 +11,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/backends/nccl/cuda_device.h"
 #include "comm/device_collectives.h"
+#include "lockstep/base/nccl_library.h"
+#include "lockstep/tensor/device.h"
 #include "support/double/ranks.h"
 
 namespace lockstep::comm {
@@ -264,7 +265,7 @@ class Pair {
     put_behind(stream, current_stream());
     const auto count = static_cast<std::size_t>(values.numel());
     EXPECT_EQ(nccl_.all_reduce(values.data_ptr(), values.data_ptr(), count, nccl::kFloat32, nccl::kSum, comms_.at(rank),
-                               handle_of_stream()(stream)),
+                               static_cast<nccl::Stream>(tensor::native_stream(stream))),
               nccl::kInProgress);
     settle(comms_.at(rank));
     return stream;

@@ -2,11 +2,15 @@
 // Where the make-believe GPUs say what a real one is waited for, and what it ran. HostWaits counts it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace lockstep::testing {
 
 void note_wait(const std::string& what);
 void note_call(const std::string& name);
+
+/// Runs `work`, and returns what waited first; empty: nothing did.
+[[nodiscard]] std::string first_wait_of(const std::function<void()>& work);
 
 }  // namespace lockstep::testing

@@ -19,6 +19,7 @@ namespace {
 struct Log {
   std::mutex mutex;
   bool counts = false;
+  std::string* first = nullptr;  ///< where first_wait_of() wants it
   std::vector<std::string> waits = {};
   std::map<std::string, int> calls = {};
 };
@@ -34,6 +35,7 @@ const bool kRegistered = make_believe::register_gpus();
 
 void note_wait(const std::string& what) {
   const std::lock_guard lock(log().mutex);
+  if (log().first != nullptr && log().first->empty()) *log().first = what;
   if (!log().counts) return;
   log().waits.push_back(what);
   static const bool trace = std::getenv("LOCKSTEP_TRACE_WAITS") != nullptr;
@@ -43,6 +45,23 @@ void note_wait(const std::string& what) {
 void note_call(const std::string& name) {
   const std::lock_guard lock(log().mutex);
   if (log().counts) ++log().calls[name];
+}
+
+std::string first_wait_of(const std::function<void()>& work) {
+  std::string found;
+  const auto watch = [](std::string* first) {
+    const std::lock_guard lock(log().mutex);
+    log().first = first;
+  };
+  watch(&found);
+  try {
+    work();
+  } catch (...) {
+    watch(nullptr);
+    throw;
+  }
+  watch(nullptr);
+  return found;
 }
 
 c10::Device make_believe_gpu() { return {c10::kCUDA, 0}; }

@@ -475,11 +475,18 @@ TEST(GraphChoice, TheCpuHasNothingToRecord) {
   EXPECT_THAT(graph_obstacle(recordable(), {c10::Device(c10::kCPU), 1, true}), HasSubstr("CPU"));
 }
 
-TEST(GraphChoice, SeveralProcessesAndReplicasAreObstaclesThatAreNamed) {
+TEST(GraphChoice, SeveralReplicasOnAProcessAreAnObstacleThatIsNamed) {
   TrainConfig config = recordable();
   config.replicas = 4;
-  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true}), HasSubstr("2 processes"));
-  EXPECT_THAT(graph_obstacle(config, {kGpu, 1, true}), HasSubstr("4 replicas"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, true}), HasSubstr("4 replicas"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 4, true, true}), IsEmpty());
+}
+
+TEST(GraphChoice, SeveralProcessesNeedNccl) {
+  TrainConfig config = recordable();
+  config.replicas = 2;
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, true}), IsEmpty());
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, false}), HasSubstr("2 processes"));
 }
 
 TEST(GraphChoice, AccumulationAndAScaledLossAreNoObstacles) {

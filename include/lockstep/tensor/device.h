@@ -29,6 +29,10 @@ void use_device(const c10::Device& device);
 /// Thread-safe: yes. Cost: none where the device is the CPU.
 void adopt_device();
 
+/// Returns true where the parts of Lockstep that need CUDA's own libraries are there: native_stream(), pci_address(),
+/// make_device_graph(). Where it is false, cuda::library() says why.
+[[nodiscard]] bool has_cuda_parts();
+
 /// Returns the stream as the device's own libraries know it: a cudaStream_t. Throws: UsageError where
 /// cuda::library() has an obstacle.
 [[nodiscard]] void* native_stream(const c10::Stream& stream);

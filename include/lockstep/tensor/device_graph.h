@@ -52,6 +52,9 @@ class DeviceGraph {
 /// Makes a graph for the calling thread's current GPU; null where cuda::library() has an obstacle.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
+/// Returns true while work on the calling thread's current stream is recorded, by whomever. Cost: a microsecond.
+[[nodiscard]] bool is_recording();
+
 }  // namespace lockstep::tensor
 
 #pragma GCC visibility pop

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/job.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/named_tensors.h"
@@ -33,6 +34,10 @@ struct StepGraphOptions {
   /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A step is looked
   /// at before it is recorded: none is if an operator makes the host wait.
   bool automatic = false;
+  /// The ranks that a step has collectives with; none: it has none. Before each step they compare what they would
+  /// record or replay, by one small collective of the hosts, and all of them do the same: where batches differ, all
+  /// compute normally. Their steps may call collectives of GPU tensors that NCCL carries, and no others.
+  std::optional<Job> job = {};
 };
 
 /// Runs training steps as CUDA graphs. The first steps are computed normally; then a step of each shape is recorded
@@ -47,9 +52,9 @@ struct StepGraphOptions {
 ///    run, unless StepGraphOptions::automatic.
 /// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
 ///
-/// It belongs to the training thread. Lifetime: the parameters' and buffers' memory stays where it is.
-/// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
-/// Example: StepGraph steps(named_parameters_of(net), [&](const Batch& batch) {
+/// It belongs to the training thread. With StepGraphOptions::job, run() is collective. Lifetime: the parameters' and
+/// buffers' memory stays where it is. Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture". Example:
+/// StepGraph steps(named_parameters_of(net), [&](const Batch& batch) {
 ///            at::Tensor loss = criterion(net->forward(batch.data), batch.target);
 ///            loss.backward();
 ///            return loss.detach();
@@ -61,6 +66,8 @@ class StepGraph {
 
   /// Steps that are computed normally before one is recorded: libraries choose algorithms and allocate in them.
   static constexpr int kWarmUp = 3;
+  /// The same with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
+  static constexpr int kWarmUpOfRanks = 11;
   /// Recordings that are kept.
   static constexpr std::size_t kMost = 16;
 
@@ -81,6 +88,7 @@ class StepGraph {
   struct Recording {
     std::unique_ptr<tensor::DeviceGraph> graph;
     Batch batch;                             ///< the tensors that it reads
+    std::uint64_t calls = 0;                 ///< StepCalls::recorded
     at::Tensor loss = {};                    ///< the loss that it writes
     std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined where a parameter gets none
   };
@@ -89,6 +97,8 @@ class StepGraph {
   [[nodiscard]] Recording* find(const std::string& key);
   at::Tensor compute(const Batch& batch, std::uint64_t seed);
   at::Tensor look(const Batch& batch, std::uint64_t seed);
+  void share(std::string obstacle);
+  std::string capture(Recording& made);
   bool record(const std::string& key, const Batch& batch, std::uint64_t seed);
   [[nodiscard]] std::string defined_gradients() const;
   [[nodiscard]] std::vector<at::Tensor> gradients() const;

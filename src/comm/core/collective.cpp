@@ -67,7 +67,7 @@ ElementRange result_range(const Descriptor& what, int world, int rank) {
 const char* name_of(Kind kind) {
   static constexpr const char* kNames[] = {
       "all_reduce", "reduce",  "reduce_scatter", "broadcast", "all_gather", "all_gather_into", "all_to_all",
-      "gather",     "scatter", "send",           "recv",      "barrier",    "ncclCommInitRank"};
+      "gather",     "scatter", "send",           "recv",      "barrier",    "ncclCommInitRank", "step graph"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -91,6 +91,7 @@ std::string details_text(const Descriptor& what) {
 
 std::string call_text(const Descriptor& what) {
   if (what.kind == Kind::kBarrier) return "barrier";
+  if (what.kind == Kind::kStepGraph) return fmt::format("step graph {:016x}", what.counts_digest);
   std::string details = details_text(what);
   if (what.replicas != 0) details += fmt::format(" over {} replicas", what.replicas);
   const char* total = what.counts_digest != 0 ? " in all" : "";

@@ -34,14 +34,15 @@ enum class Kind : std::uint8_t {
   kSend,
   kRecv,
   kBarrier,
-  kConnect  ///< no collective: a GPU's transport connects
+  kConnect,   ///< no collective: a GPU's transport connects
+  kStepGraph  ///< all collectives of a recorded step
 };
 
 /// The values that must be equal on all ranks, which exchange them, byte for byte, before they touch data.
 struct Descriptor {
   std::uint64_t sequence = 0;
-  std::int64_t numel = 0;  ///< elements of a row; where ranks bring different numbers, of all ranks together
-  std::uint64_t counts_digest = 0;
+  std::int64_t numel = 0;           ///< elements of a row; where ranks bring different numbers, of all ranks together
+  std::uint64_t counts_digest = 0;  ///< of `counts`; of kStepGraph that of its collectives
   std::int32_t root = 0;
   std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
   Kind kind = Kind::kBarrier;

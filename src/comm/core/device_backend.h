@@ -48,6 +48,9 @@ class DeviceBackend {
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                                              const at::Tensor& output) = 0;
 
+  /// Returns the end of what the current stream has.
+  [[nodiscard]] virtual std::shared_ptr<DeviceEvent> mark() = 0;
+
   /// Returns an error that the transport itself reports, if there is one. Thread-safe: yes.
   [[nodiscard]] virtual std::optional<std::string> problem() = 0;
 

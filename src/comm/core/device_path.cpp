@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
+#include "lockstep/tensor/device_graph.h"
 
 namespace lockstep::comm {
 namespace {
@@ -88,6 +89,25 @@ class DeviceOperation final : public Operation {
   std::function<void()> finish_;
 };
 
+/// A collective that was recorded, not done: each replay does it. CUDA refuses questions about its event.
+class RecordedOperation final : public Operation {
+ public:
+  RecordedOperation(std::shared_ptr<DeviceEvent> event, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
+      : event_(std::move(event)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
+
+  void wait() override {
+    event_->hold_stream();
+    tensors_ = {};  // from here on their memory may serve later work of the recording
+    if (const auto finish = std::exchange(finish_, nullptr)) finish();
+  }
+  bool is_done() const noexcept override { return true; }
+
+ private:
+  std::shared_ptr<DeviceEvent> event_;
+  std::array<at::Tensor, 2> tensors_;
+  std::function<void()> finish_;
+};
+
 }  // namespace
 
 DevicePath::DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr<OperationQueue> queue, World world,
@@ -119,27 +139,49 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
   if (to.defined() && !to.is_contiguous()) to = output.detach().contiguous();
   if (from.defined()) collective.data = static_cast<const std::byte*>(from.data_ptr());
   if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
-  collective.on_device = true;
-  collective.timeout = timeout_;
-  collective.deadline = AwakeClock::instance().now() + timeout_;
-  const auto event = std::make_shared<LateEvent>();
-  const std::lock_guard order(order_);
-  DeviceWatch::Entry entry{.event = event, .meeting = nullptr, .collective = collective, .tensors = {from, to}};
-  meet(entry);
-  watch_->add(entry);
-  try {
-    event->set(transport_->enqueue(collective, from, to));
-  } catch (...) {
-    event->give_up();
-    // The peers have met this rank and would wait. An earlier failure is kept.
-    watch_->fail(watch_->named(collective, std::current_exception()));
-    std::rethrow_exception(watch_->failure());
-  }
   std::function<void()> finish;
   if (output.defined() && to.data_ptr() != output.data_ptr()) {
     finish = [output, to] { output.detach().copy_(to); };
   }
+  if (tensor::is_recording()) {
+    const std::lock_guard order(order_);
+    auto end = transport_->enqueue(collective, from, to);
+    return Work(std::make_shared<RecordedOperation>(std::move(end), std::array{from, to}, std::move(finish)));
+  }
+  DeviceWatch::Entry entry{.event = nullptr, .meeting = nullptr, .collective = collective, .tensors = {from, to}};
+  watch(entry, [&] { return transport_->enqueue(entry.collective, from, to); });
   return Work(std::make_shared<DeviceOperation>(entry, watch_, std::move(finish)));
+}
+
+void DevicePath::replay(std::uint64_t recorded, const std::function<void()>& launch) {
+  if (const auto error = watch_->failure()) std::rethrow_exception(error);
+  DeviceWatch::Entry entry;
+  entry.collective.what.kind = Kind::kStepGraph;
+  entry.collective.what.counts_digest = recorded;
+  watch(entry, [&] {
+    launch();
+    return transport_->mark();
+  });
+}
+
+/// The hosts meet, and the watch looks after what `enqueue` puts on a stream until the event that it returns.
+void DevicePath::watch(DeviceWatch::Entry& entry, const std::function<std::shared_ptr<DeviceEvent>()>& enqueue) {
+  const auto event = std::make_shared<LateEvent>();
+  entry.event = event;
+  entry.collective.on_device = true;
+  entry.collective.timeout = timeout_;
+  entry.collective.deadline = AwakeClock::instance().now() + timeout_;
+  const std::lock_guard order(order_);
+  meet(entry);
+  watch_->add(entry);
+  try {
+    event->set(enqueue());
+  } catch (...) {
+    event->give_up();
+    // The peers have met this rank and would wait. An earlier failure is kept.
+    watch_->fail(watch_->named(entry.collective, std::current_exception()));
+    std::rethrow_exception(watch_->failure());
+  }
 }
 
 /// The meeting starts before the transport has the call, since the transport may connect to peers first, and only the

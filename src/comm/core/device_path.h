@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,9 +32,13 @@ class DevicePath {
   /// Returns true for tensors of the transport's device that it can carry. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
-  /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread.
+  /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread. While that stream is
+  /// recorded, the hosts do not meet for it, and nothing watches it: replay() does both.
   /// Throws: the group's failure.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
+
+  /// As replay_step().
+  void replay(std::uint64_t recorded, const std::function<void()>& launch);
 
   /// Throws: the group's failure. Where it does not throw, data that the host has read from the device by now are
   ///         complete.
@@ -46,6 +52,7 @@ class DevicePath {
   void close(bool orderly) noexcept;
 
  private:
+  void watch(DeviceWatch::Entry& entry, const std::function<std::shared_ptr<DeviceEvent>()>& enqueue);
   void meet(DeviceWatch::Entry& entry);
   [[nodiscard]] bool is_idle() const;
   void fail(const std::exception_ptr& error) noexcept;

@@ -19,6 +19,7 @@
 #include "comm/core/tree_reduce.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
+#include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/sharing.h"
 
 namespace lockstep::comm {
@@ -226,6 +227,31 @@ class Group final : public OwnedGroup {
     }
   }
 
+  StepCalls calls_of(const std::function<void()>& work) override {
+    StepCalls calls;
+    note_in(&calls);
+    try {
+      work();
+    } catch (...) {
+      note_in(nullptr);
+      throw;
+    }
+    note_in(nullptr);
+    return calls;
+  }
+
+  void note_on_host(const std::string& what) override {
+    const std::lock_guard lock(mutex_);
+    if (calls_ != nullptr && calls_->on_host.empty()) calls_->on_host = what;
+  }
+
+  void replay_step(std::uint64_t recorded, const std::function<void()>& launch) override {
+    if (device_ == nullptr) {
+      throw UsageError("a step whose collectives were recorded, in a group without NCCL", "compute it normally");
+    }
+    device_->replay(recorded, launch);
+  }
+
   void abort(const std::string& reason) noexcept override {
     {
       const std::lock_guard lock(mutex_);
@@ -299,6 +325,7 @@ class Group final : public OwnedGroup {
 
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
     if (device_ != nullptr && device_->takes(collective, input, output)) {
+      note_recorded(collective.what);
       return device_->submit(std::move(collective), input, output);
     }
     if (alone_ != nullptr && !input.is_cpu() && !output.is_cpu()) {
@@ -332,9 +359,26 @@ class Group final : public OwnedGroup {
       if (finish) finish();
       return {};
     }
+    if (is_noting()) note_on_host(call_text(collective.what));
     auto operation = std::make_shared<QueuedOperation>(std::move(collective), std::move(tensors), std::move(finish));
     queue->submit(operation);
     return Work(std::move(operation));
+  }
+
+  /// calls_of() wants to know of calls there; null: no longer.
+  void note_in(StepCalls* calls) {
+    const std::lock_guard lock(mutex_);
+    calls_ = calls;
+  }
+  [[nodiscard]] bool is_noting() {
+    const std::lock_guard lock(mutex_);
+    return calls_ != nullptr;
+  }
+  void note_recorded(const Descriptor& what) {
+    const std::lock_guard lock(mutex_);
+    if (calls_ != nullptr && tensor::is_recording()) {
+      calls_->recorded = XXH3_64bits_withSeed(&what, sizeof(what), calls_->recorded) | 1;
+    }
   }
 
   OperationQueue& channel(int peer, bool sending) {
@@ -359,6 +403,7 @@ class Group final : public OwnedGroup {
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
   std::exception_ptr aborted_;  ///< set by abort()
+  StepCalls* calls_ = nullptr;  ///< what calls_of() returns
 };
 
 std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
@@ -392,6 +437,18 @@ namespace lockstep {
 
 void check_group(ProcessGroup& group) {
   if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->check();
+}
+
+StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work) {
+  return dynamic_cast<comm::OwnedGroup&>(group).calls_of(work);
+}
+
+void note_on_host(ProcessGroup& group, const std::string& what) {
+  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->note_on_host(what);
+}
+
+void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch) {
+  dynamic_cast<comm::OwnedGroup&>(group).replay_step(recorded, launch);
 }
 
 }  // namespace lockstep

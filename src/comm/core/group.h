@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "comm/core/checks.h"
 #include "comm/core/device_backend.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/step_calls.h"
 
 namespace lockstep::comm {
 
@@ -24,6 +26,13 @@ class OwnedGroup : public ProcessGroup {
 
   /// As check_group().
   virtual void check() = 0;
+
+  /// As calls_of().
+  virtual StepCalls calls_of(const std::function<void()>& work) = 0;
+  /// As lockstep::note_on_host().
+  virtual void note_on_host(const std::string& what) = 0;
+  /// As replay_step().
+  virtual void replay_step(std::uint64_t recorded, const std::function<void()>& launch) = 0;
 };
 
 /// The members of a part of a group, as ranks of the group, in the part's order.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/flat_layout.h"
 
 namespace lockstep::parallel {
@@ -181,6 +182,7 @@ void Buckets::restart(int divisor) {
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   --missing_[bucket_of_[parameter]];
   while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {
+    recorded_ = tensor::is_recording();
     stages_.push_back(start(buckets_[stages_.size()], group));
   }
 }
@@ -220,6 +222,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
 
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
+  if (recorded_ && !tensor::is_recording()) stages_.clear();
   // Runs stage by stage over all buckets: the next stages of all buckets start before it waits for the first one's.
   for (bool more = true; more;) {
     more = false;

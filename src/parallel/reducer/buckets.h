@@ -103,8 +103,9 @@ class Buckets {
   /// Makes each rank get the mean only in its part of a bucket, shard_of() the bucket's elements.
   void shard(bool on) noexcept { sharded_ = on; }
   /// Returns true when some bucket is being reduced and some is not yet.
-  [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
-  /// Waits until every bucket is reduced; all gradients must have arrived.
+  [[nodiscard]] bool is_halfway() const { return !recorded_ && !stages_.empty() && stages_.size() < buckets_.size(); }
+  /// Waits until every bucket is reduced; all gradients must have arrived. It forgets reductions of a step's recording
+  /// that has failed.
   void wait();
 
  private:
@@ -123,6 +124,7 @@ class Buckets {
   std::vector<std::size_t> bucket_of_;         ///< by parameter
   int divisor_ = 0;
   std::vector<std::size_t> missing_;  ///< by bucket
+  bool recorded_ = false;             ///< the stages are in a recording, not under way
   std::vector<HookStage> stages_;     ///< stages of the buckets that are being reduced, the first of all()
 };
 

@@ -7,17 +7,17 @@
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/record_function.h>
-#include <c10/core/Event.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/util/Exception.h>
 
 #include <exception>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tensor/recorded_stream.h"
 
 namespace lockstep::tensor {
 namespace {
@@ -157,40 +157,6 @@ class WarnsOfWaits {
   at::CallbackHandle observer_;
 };
 
-/// The default stream cannot be recorded.
-c10::cuda::CUDAStream recorded_stream() {
-  static const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
-  return stream;
-}
-
-/// What `later` gets from here on runs after what `earlier` has.
-void put_behind(const c10::cuda::CUDAStream& later, const c10::cuda::CUDAStream& earlier) {
-  c10::Event event(c10::kCUDA);
-  event.record(earlier.unwrap());
-  event.block(later.unwrap());
-}
-
-/// As DeviceGraph::enter.
-class OnRecordedStream {
- public:
-  OnRecordedStream() : before_(c10::cuda::getCurrentCUDAStream()), guard_(recorded_stream()) {
-    put_behind(recorded_stream(), before_);
-  }
-  ~OnRecordedStream() {
-    try {
-      put_behind(before_, recorded_stream());
-    } catch (const std::exception&) {
-      // The device has failed: whoever uses it next is told so.
-    }
-  }
-  OnRecordedStream(const OnRecordedStream&) = delete;
-  OnRecordedStream& operator=(const OnRecordedStream&) = delete;
-
- private:
-  c10::cuda::CUDAStream before_;
-  c10::cuda::CUDAStreamGuard guard_;
-};
-
 class CudaGraph final : public DeviceGraph {
  public:
   std::shared_ptr<void> enter() override { return std::make_shared<OnRecordedStream>(); }
@@ -227,5 +193,7 @@ class CudaGraph final : public DeviceGraph {
 }  // namespace
 
 std::unique_ptr<DeviceGraph> make_cuda_graph() { return std::make_unique<CudaGraph>(); }
+
+bool cuda_is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None; }
 
 }  // namespace lockstep::tensor

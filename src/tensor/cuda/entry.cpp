@@ -18,6 +18,7 @@ const void* lockstep_cuda_parts(const char* version) {
                                             .memory_use = tensor::cuda_memory_use,
                                             .forget_memory = tensor::forget_cuda_memory,
                                             .stream = tensor::cuda_stream,
-                                            .pci_address = tensor::cuda_pci_address};
+                                            .pci_address = tensor::cuda_pci_address,
+                                            .is_recording = tensor::cuda_is_recording};
   return std::string_view(version) == kVersion ? &kParts : nullptr;
 }

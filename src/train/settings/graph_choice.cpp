@@ -5,13 +5,23 @@
 
 namespace lockstep::train {
 
+GraphPlace graph_place(const Job& job, const Task& task) {
+  return {.device = job.device(),
+          .world_size = job.world_size(),
+          .recordable = task.is_recordable(),
+          .by_nccl = job.backend() == "nccl"};
+}
+
 std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place) {
   if (config.cuda_graph == "false") return "cuda_graph is false";
   if (config.cuda_graph == "auto" && !place.recordable) return "the task does not say that its steps are recordable";
   if (!place.device.is_cuda()) return "the device is the CPU";
-  // A recorded reduction could neither be watched nor aborted, so a dead peer would cause a hang.
-  if (place.world_size > 1) return fmt::format("{} processes reduce their gradients within the step", place.world_size);
-  if (config.replicas > 1) return fmt::format("{} replicas take turns within the step", config.replicas);
+  if (place.world_size > 1 && !place.by_nccl) {
+    return fmt::format("{} processes reduce their gradients through the hosts' memory", place.world_size);
+  }
+  if (config.replicas > place.world_size) {
+    return fmt::format("{} replicas take turns within the step", config.replicas);
+  }
   return "";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run's steps may be recorded as a CUDA graph. A pure function.
+// Whether a run's steps may be recorded as a CUDA graph.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "lockstep/comm/job.h"
+#include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::train {
@@ -16,9 +18,13 @@ struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
   bool recordable = false;  ///< Task::is_recordable()
+  bool by_nccl = false;     ///< several processes reduce their gradients by NCCL
 };
 
-/// Returns why steps are not recorded; empty where they are. In `config` replicas are decided.
+/// Returns where the ranks of `job` would record the steps of `task`.
+[[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
+
+/// Returns why steps are not recorded; empty where they are. In `config` replicas are decided. It is a pure function.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

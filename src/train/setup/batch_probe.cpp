@@ -105,7 +105,7 @@ bool BatchProbe::fits(std::int64_t batch) {
     for (const std::int64_t stage : {1, 2}) {
       if (stage == 2 && !run_.config.has_second_stage()) continue;
       run_.task.begin_epoch({.epoch = 0, .stage = stage});
-      train(trial_size(run_.config, {run_.job.device(), run_.job.world_size(), run_.task.is_recordable()}, batch));
+      train(trial_size(run_.config, graph_place(run_.job, run_.task), batch));
     }
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;

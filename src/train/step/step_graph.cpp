@@ -2,6 +2,7 @@
 #include "lockstep/train/step_graph.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -14,16 +15,18 @@
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/step_calls.h"
 #include "lockstep/tensor/random.h"
+#include "train/step/alike_ranks.h"
 
 namespace lockstep {
 namespace {
 
-/// What recordings have in common: shape, dtype, memory order and device of a tensor.
+/// What recordings of all ranks have in common: shape, dtype, memory order and kind of device of a tensor.
 std::string layout_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} [{}] [{}] {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
-                     fmt::join(tensor.strides(), ","), tensor.device().str());
+                     fmt::join(tensor.strides(), ","), c10::DeviceTypeName(tensor.device().type()));
 }
 
 at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
@@ -31,6 +34,11 @@ at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor
 std::string no_graph_words() {
   const std::string& why = cuda::library().obstacle.what;
   return why.empty() ? "no CUDA graph is made" : why;
+}
+
+UsageError unrecordable(const std::string& why) {
+  return UsageError("the step cannot be recorded as a CUDA graph: " + why,
+                    "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
 }
 
 void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
@@ -45,6 +53,7 @@ StepGraph::StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions 
       options_(std::move(options)),
       next_(options_.make ? options_.make() : nullptr),
       sums_(parameters_.size()) {
+  if (options_.job && options_.job->world_size() == 1) options_.job.reset();
   if (!next_) fallback_ = no_graph_words();
 }
 
@@ -97,17 +106,25 @@ StepGraph::Recording* StepGraph::find(const std::string& key) {
 at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   const std::string adds = defined_gradients();
   adds_ = adds_ || !adds.empty();
+  if (++steps_ == 1) share(fallback_);
   std::optional<std::string> key = fallback_.empty() ? key_of(batch) : std::nullopt;
-  ++steps_;
-  if (!key) return compute(batch, seed);
-  *key += adds;
+  if (key) *key += adds;
+  const bool compares = options_.job && fallback_.empty();
+  if (!(compares ? train::all_have(options_.job->group(), key) : key.has_value())) return compute(batch, seed);
   if (Recording* recording = find(*key)) return replay(*recording, batch, seed);
   const int seen = seen_[*key]++;
-  if (seen == 1 && options_.automatic) return look(batch, seed);
-  if (seen > 1 && steps_ > kWarmUp && record(*key, batch, seed)) {
+  if (seen == 1 && (options_.automatic || options_.job)) return look(batch, seed);
+  if (seen > 1 && steps_ > (options_.job ? kWarmUpOfRanks : kWarmUp) && record(*key, batch, seed)) {
     return replay(recordings_.front().second, batch, seed);
   }
   return compute(batch, seed);
+}
+
+/// No rank records where one cannot.
+void StepGraph::share(std::string obstacle) {
+  const bool none = obstacle.empty();
+  if (options_.job ? train::all_are(options_.job->group(), none) : none) return;
+  fallback_ = obstacle.empty() ? "another rank cannot record its steps" : std::move(obstacle);
 }
 
 at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
@@ -119,9 +136,48 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
 /// A step as any other; whether it could be recorded is known after it.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
-  const std::string wait = next_->first_wait([&] { loss = compute(batch, seed); });
-  if (!wait.empty()) fallback_ = fmt::format("{} makes the host wait for the GPU", wait);
+  std::string wait;
+  StepCalls calls;
+  const auto work = [&] { wait = next_->first_wait([&] { loss = compute(batch, seed); }); };
+  if (options_.job) {
+    calls = calls_of(options_.job->group(), work);
+  } else {
+    work();
+  }
+  std::string obstacle;
+  if (options_.automatic && !wait.empty()) obstacle = fmt::format("{} makes the host wait for the GPU", wait);
+  if (!calls.on_host.empty()) obstacle = fmt::format("the hosts take part in {} within the step", calls.on_host);
+  if (!obstacle.empty() && !options_.automatic) throw unrecordable(obstacle);
+  share(std::move(obstacle));
   return loss;
+}
+
+/// Returns why the step cannot be recorded; empty: it is.
+std::string StepGraph::capture(Recording& made) {
+  const auto work = [&] {
+    made.graph->record([&] {
+      made.loss = compute_(made.batch);
+      if (adds_) gather_sums();  // so that the next batch finds them there
+    });
+  };
+  try {
+    if (!options_.job) {
+      work();
+      return "";
+    }
+    const StepCalls calls = calls_of(options_.job->group(), work);
+    made.calls = calls.recorded;
+    return calls.on_host.empty() ? "" : fmt::format("the hosts take part in {} within the step", calls.on_host);
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // it has its own advice
+  } catch (const std::exception& error) {
+    std::string why = text::first_line(error.what());
+    // The allocator and the random generator belong to the broken recording, so a later step would be wrong.
+    if (!options_.automatic || !made.graph->intact()) throw unrecordable(why);
+    return why;
+  }
 }
 
 bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t seed) {
@@ -134,30 +190,15 @@ bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t
   const std::vector<at::Tensor> gradients_before = gradients();
   const std::vector<at::Tensor> sums_before = sums_;
   seed_all(seed);  // not while it is recorded: the generator then belongs to the graph
-  try {
-    made.graph->record([&] {
-      made.loss = compute_(made.batch);
-      if (adds_) gather_sums();  // so that the next batch finds them there
-    });
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;  // it has its own advice
-  } catch (const std::exception& error) {
-    const std::string why = text::first_line(error.what());
-    if (!options_.automatic || !made.graph->intact()) {
-      // The allocator and the random generator belong to the broken recording, so a later step would be wrong.
-      throw UsageError("the step cannot be recorded as a CUDA graph: " + why,
-                       "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
-    }
-    fallback_ = why;
-    recordings_.pop_front();
-    sums_ = sums_before;
-    set_gradients(gradients_before);
-    return false;
+  share(capture(made));
+  if (fallback_.empty()) {
+    made.gradients = gradients();
+    return true;
   }
-  made.gradients = gradients();
-  return true;
+  recordings_.pop_front();
+  sums_ = sums_before;
+  set_gradients(gradients_before);
+  return false;
 }
 
 at::Tensor StepGraph::replay(Recording& recording, const Batch& batch, std::uint64_t seed) {
@@ -165,7 +206,12 @@ at::Tensor StepGraph::replay(Recording& recording, const Batch& batch, std::uint
   copy_into(recording.batch.data, batch.data);
   copy_into(recording.batch.target, batch.target);
   seed_all(seed);
-  recording.graph->replay();
+  const auto launch = [&] { recording.graph->replay(); };
+  if (recording.calls != 0) {
+    replay_step(options_.job->group(), recording.calls, launch);
+  } else {
+    launch();
+  }
   set_gradients(recording.gradients);
   return recording.loss.clone();
 }

@@ -55,13 +55,14 @@ NamedTensors copies_of(NamedTensors tensors) {
 
 /// It is null where no step is recorded.
 std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job, const Task& task) {
-  std::string obstacle = graph_obstacle(config, {job.device(), job.world_size(), task.is_recordable()});
+  const GraphPlace place = graph_place(job, task);
+  std::string obstacle = graph_obstacle(config, place);
   if (obstacle.empty()) {
     if (auto graph = tensor::make_device_graph()) return graph;
     obstacle = cuda::library().obstacle.what;
   }
   // What `auto` leaves out in silence is nothing that the user could change.
-  const bool could_be = task.is_recordable() && job.device().is_cuda() && job.world_size() == 1;
+  const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);
   const bool is_news = config.cuda_graph == "true" || (config.cuda_graph == "auto" && could_be);
   if (is_news && job.is_main()) log::note("steps run without a CUDA graph: {}", obstacle);
   return nullptr;
@@ -113,16 +114,17 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
                             .grad_norm = weights_.counts_norm()});
   weights_.build(job_, *model_);
   if (!graph) return;
-  // Without buckets a backward before the last one does what the last one does.
-  const auto compute = [this](const Batch& batch) { return run_batch(batch, 1.0 / static_cast<double>(batches_)); };
   StepGraphOptions options;
   options.automatic = config_.cuda_graph == "auto";
+  options.job = job_;
   options.key = [this](const Batch& batch) {
     std::optional<std::string> key = task_.recording_key(batch);
-    if (key) *key += fmt::format(" / {}", batches_);  // the division is in the recording
+    // The division is in the recording, and the reduction.
+    if (key) *key += fmt::format(" / {}{}", batches_, adds_up_ ? " adds up" : "");
     return key;
   };
-  graph_.emplace(named_parameters_of(*model_), compute, std::move(options));
+  graph_.emplace(
+      named_parameters_of(*model_), [this](const Batch& batch) { return run_batch(batch); }, std::move(options));
 }
 
 void StepRunner::load_weights(const StateDict& state) {
@@ -142,7 +144,6 @@ const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batche
 }
 
 void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
-  const double share = 1.0 / static_cast<double>(batches);
   const auto local = static_cast<std::size_t>(replica.local());
   for (std::int64_t i = 0; i < batches; ++i) {
     Batch& batch = data_.next(local);
@@ -150,15 +151,15 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     images_ += batch.size;
     batch_ = batch_holders(batch);
     prepare_batch(batch, job_.device(), config_.channels_last);
-    const auto run_seeded = [&](std::uint64_t with, bool last) {
+    const auto run_seeded = [&](std::uint64_t with) {
       seed_all(with);
-      if (last) return run_batch(batch, share);
-      const NoSync adds_up = model_->no_sync();
-      return run_batch(batch, share);
+      return run_batch(batch);
     };
+    // Without buckets a backward before the last one does what the last one does.
+    adds_up_ = i + 1 < batches && !(graph_ && job_.world_size() == 1);
     const std::uint64_t seed = batch_seed(config_, replica.index(), data_.epoch() * data_.batches_per_epoch() + number);
     try {
-      taken_.add(local, number, graph_ ? graph_->run(batch, seed) : run_seeded(seed, i + 1 == batches));
+      taken_.add(local, number, graph_ ? graph_->run(batch, seed) : run_seeded(seed));
       note_fallback();
     } catch (const DataError& fault) {
       taken_.fail(replica.index(), std::move(batch), fault.message());
@@ -183,6 +184,13 @@ std::vector<LossTerm> StepRunner::loss_terms(const Outputs& outputs, const Batch
     throw UsageError(fmt::format("the loss failed on samples that have no target: {}", text::first_line(why)),
                      "give each sample of the data set a target, or write a loss that uses batch.data alone");
   }
+}
+
+at::Tensor StepRunner::run_batch(const Batch& batch) {
+  const double share = 1.0 / static_cast<double>(batches_);
+  if (!adds_up_) return run_batch(batch, share);
+  const NoSync adds_up = model_->no_sync();
+  return run_batch(batch, share);
 }
 
 at::Tensor StepRunner::run_batch(const Batch& batch, double share) {

@@ -79,7 +79,8 @@ class StepRunner {
   void run_replica(Replica& replica, std::int64_t batches);
   void note_fallback();
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
-  /// Runs forward, loss times `share`, and backward; returns the loss row.
+  /// Runs forward, loss times the batch's share, and backward; returns the loss row.
+  at::Tensor run_batch(const Batch& batch);
   at::Tensor run_batch(const Batch& batch, double share);
 
   Job job_;
@@ -99,6 +100,7 @@ class StepRunner {
   bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
   std::int64_t batches_ = 1;   ///< of each replica in this step
+  bool adds_up_ = false;       ///< the batch's gradients are reduced with those of a later one
   std::int64_t images_ = 0;    ///< images of this rank's replicas
   std::vector<Holder> batch_;  ///< the tensors of the last batch
 };

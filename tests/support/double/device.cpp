@@ -76,11 +76,18 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     known.marker = marker;
   }
   void block(void* event, const c10::Stream& stream) const override { stream_of(stream).hold(marker_of(event)); }
-  [[nodiscard]] bool queryEvent(void* event) const override { return is_done(marker_of(event)); }
+  [[nodiscard]] bool queryEvent(void* event) const override {
+    refuse_in_recording();
+    return is_done(marker_of(event));
+  }
   void destroyEvent(void* event, c10::DeviceIndex /*on*/) const noexcept override { delete static_cast<Event*>(event); }
-  [[nodiscard]] bool queryStream(const c10::Stream& stream) const override { return is_done(stream_of(stream).mark()); }
+  [[nodiscard]] bool queryStream(const c10::Stream& stream) const override {
+    refuse_in_recording();
+    return is_done(stream_of(stream).mark());
+  }
   void synchronizeStream(const c10::Stream& stream) const override {
     note_wait("the stream");
+    refuse_in_recording();
     stream_of(stream).wait();
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {

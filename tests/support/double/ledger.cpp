@@ -146,6 +146,11 @@ void Ledger::give_back(const void* begin) {
   for (const Note& note : block.notes) {
     if (note.stream == block.stream || block.recorded.count(note.stream) != 0) continue;
     if (is_over(note, clocks_[static_cast<std::size_t>(block.stream)])) continue;
+    // The allocator waits for what the recorded streams have at this moment, which may have waited for others.
+    if (std::any_of(block.recorded.begin(), block.recorded.end(),
+                    [&](int stream) { return is_over(note, clocks_[static_cast<std::size_t>(stream)]); })) {
+      continue;
+    }
     report(fmt::format("memory of {} is given back while {} on {} may use it",
                        names_[static_cast<std::size_t>(block.stream)], note.name,
                        names_[static_cast<std::size_t>(note.stream)]));
@@ -154,9 +159,24 @@ void Ledger::give_back(const void* begin) {
   blocks_.erase(found);
 }
 
+bool Ledger::has_taken(const std::string& name, const std::vector<Access>& accesses) {
+  const std::lock_guard lock(mutex_);
+  for (const Access& access : accesses) {
+    if (access.bytes == 0 || block_of(access.begin) != nullptr) continue;
+    report(fmt::format("{} of a graph uses memory that was given back", name));
+    return false;
+  }
+  return true;
+}
+
 std::int64_t Ledger::peak() {
   const std::lock_guard lock(mutex_);
   return peak_;
+}
+
+void Ledger::restart_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = taken_;
 }
 
 void Ledger::record_stream(const void* begin, int stream) {

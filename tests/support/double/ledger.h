@@ -45,11 +45,14 @@ class Ledger {
   /// Memory belongs to the stream that it was taken for, whose later work may get it when it is given back.
   void take(const void* begin, std::size_t bytes, int stream);
   void give_back(const void* begin);
+  /// Reports memory that nobody has: what a graph uses has to stay. Returns: false where there is such.
+  [[nodiscard]] bool has_taken(const std::string& name, const std::vector<Access>& accesses);
   /// Tensor::record_stream: memory is kept until the stream's work so far is over.
   void record_stream(const void* begin, int stream);
 
   /// The most bytes that were taken at one time, on all GPUs of the process.
   [[nodiscard]] std::int64_t peak();
+  void restart_peak();
 
   /// What was found since the last call, one line each. Each is printed to standard error, too.
   [[nodiscard]] std::vector<std::string> take_races();

@@ -42,6 +42,15 @@ at::Tensor on_host(const at::Tensor& value) {
   return over(mirror(value.storage(), c10::kCPU, drop_storage), c10::DispatchKey::CPU, value);
 }
 
+at::Tensor without_gpu(const at::Tensor& twin) {
+  const c10::DataPtr& lent = twin.storage().data_ptr();
+  if (lent.get_deleter() != drop_storage) return twin;
+  const c10::DataPtr& gpu = static_cast<c10::Storage*>(lent.get_context())->data_ptr();
+  if (gpu.get_deleter() != give_back) return twin;
+  return over(mirror(*static_cast<c10::Storage*>(gpu.get_context()), c10::kCPU, drop_storage), c10::DispatchKey::CPU,
+              twin);
+}
+
 Access span_of(const at::Tensor& tensor, bool writes) {
   if (tensor.numel() == 0) return {};
   std::int64_t last = 0;

@@ -15,6 +15,10 @@ namespace lockstep::testing::make_believe {
 /// Returns the CPU's twin of a GPU's tensor; a tensor of the CPU is its own.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& value);
 
+/// Returns the same twin. It keeps the bytes, and not what the GPU has of them: the ledger notices that these are given
+/// back.
+[[nodiscard]] at::Tensor without_gpu(const at::Tensor& twin);
+
 /// Which bytes a tensor spans.
 [[nodiscard]] Access span_of(const at::Tensor& tensor, bool writes);
 

@@ -5,7 +5,9 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ThreadLocalState.h>
 #include <torch/library.h>
@@ -123,6 +125,8 @@ bool note_indices(const c10::IValue& value) {
   return waits;
 }
 
+at::Tensor random_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+
 void run_on_cpu(const c10::OperatorHandle& op, Stack& stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
 }
@@ -145,6 +149,7 @@ class Call {
     const OnGpu on(gpu_);
     const c10::Stream current = current_stream(current_gpu());
     DeviceStream& stream = stream_of(current);
+    if (const auto recording = stream.recording()) return record(stream, *recording);
     if (can_be_late() && !stream.lane().is_idle()) return enqueue(stream);
     if (traits_.is_view || traits_.makes_empty) {
       run_on_cpu(op_, stack_);
@@ -188,15 +193,20 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Leaves the work to the stream. The host's values are those of now.
-  void enqueue(DeviceStream& stream) {
-    const std::size_t count = traits_.writes.size();
-    Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+  /// Returns the arguments for later. The host's values are those of now.
+  [[nodiscard]] Stack kept_arguments() const {
+    Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
       change_tensors(value,
                      [&](const at::Tensor& one) { return !one.defined() || twins_.is_twin(one) ? one : one.clone(); });
     }
-    torch::jit::drop(stack_, count);
+    return copy;
+  }
+
+  /// Leaves the work to the stream.
+  void enqueue(DeviceStream& stream) {
+    Stack copy = kept_arguments();
+    torch::jit::drop(stack_, traits_.writes.size());
     for (std::size_t i = 0; i < op_.schema().returns().size(); ++i) stack_.emplace_back(own_.at(i));
     Ledger::instance().run(stream.number(), name(), accesses_);
     stream.lane().push([op = op_, copy = std::move(copy), state = at::ThreadLocalState()]() mutable {
@@ -205,15 +215,79 @@ class Call {
     });
   }
 
-  void give_results(DeviceStream& stream) {
-    const std::size_t results = op_.schema().returns().size();
-    for (std::size_t i = stack_.size() - results; i < stack_.size(); ++i) {
-      change_tensors(stack_[i], [&](const at::Tensor& one) {
-        at::Tensor there = twins_.back(one, current_gpu(), stream.number());
-        if (there.defined() && there.is_cuda() && !traits_.is_view) accesses_.push_back(span_of(there, true));
-        return there;
-      });
+  /// Each replay computes into the memory that the results have now.
+  void record(DeviceStream& stream, Recording& recording) {
+    if (waits_) recording.refuse_to_wait();
+    const bool computes = !traits_.is_view && !traits_.makes_empty;
+    Stack arguments = computes ? kept_arguments() : Stack{};
+    recording.save(accesses_);
+    const std::set<const void*> memory_before = memory_of_arguments();
+    const at::Tensor random_before = random_state();
+    run_on_cpu(op_, stack_);
+    if (!at::equal(random_state(), random_before)) recording.note_draw();
+    std::vector<at::Tensor> results = results_here();
+    give_results(stream);
+    for (const std::vector<at::Tensor>& some : {results_here(), own_}) {
+      for (const at::Tensor& one : some) own_if_new(recording, one, memory_before);
     }
+    if (!computes) return;
+    const auto lent = [this](const at::Tensor& one) { return twins_.is_twin(one) ? without_gpu(one) : one; };
+    for (c10::IValue& value : arguments) change_tensors(value, lent);
+    for (at::Tensor& one : results) one = lent(one);
+    recording.add(stream, name(), accesses_, [op = op_, arguments, results, state = at::ThreadLocalState()] {
+      const at::ThreadLocalStateGuard guard(state);
+      Stack again = arguments;
+      run_on_cpu(op, again);
+      copy_results(op, again, results);
+    });
+  }
+
+  static void copy_results(const c10::OperatorHandle& op, Stack& found, const std::vector<at::Tensor>& results) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    std::size_t next = 0;
+    for_results(op, found, [&](const at::Tensor& one) {
+      const at::Tensor& place = results.at(next++);
+      if (one.defined() && one.data_ptr() != place.data_ptr()) place.copy_(one);
+      return one;
+    });
+  }
+
+  template <class Change>
+  static void for_results(const c10::OperatorHandle& op, Stack& stack, const Change& change) {
+    for (std::size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
+      change_tensors(stack[i], change);
+    }
+  }
+
+  [[nodiscard]] std::vector<at::Tensor> results_here() const {
+    std::vector<at::Tensor> results;
+    for_results(op_, stack_, [&](const at::Tensor& one) {
+      results.push_back(one);
+      return one;
+    });
+    return results;
+  }
+
+  [[nodiscard]] std::set<const void*> memory_of_arguments() const {
+    std::set<const void*> found;
+    for (const std::vector<at::Tensor>& some : {read_, own_}) {
+      for (const at::Tensor& one : some) found.insert(one.storage().data());
+    }
+    return found;
+  }
+
+  static void own_if_new(Recording& recording, const at::Tensor& result, const std::set<const void*>& old) {
+    if (!result.defined() || !result.is_cuda()) return;
+    const at::Storage& storage = result.storage();
+    if (storage.data() != nullptr && old.count(storage.data()) == 0) recording.own(storage);
+  }
+
+  void give_results(DeviceStream& stream) {
+    for_results(op_, stack_, [&](const at::Tensor& one) {
+      at::Tensor there = twins_.back(one, current_gpu(), stream.number());
+      if (there.defined() && there.is_cuda() && !traits_.is_view) accesses_.push_back(span_of(there, true));
+      return there;
+    });
     twins_.settle(stream.number());
   }
 
@@ -258,6 +332,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   const bool waits = copy_waits(self, from, non_blocking);
   const c10::Device gpu = from.is_cuda() ? from.device() : self.device();
   DeviceStream& stream = stream_of(current_stream(gpu));
+  const auto recording = stream.recording();
+  if (recording && waits) recording->refuse_to_wait();
   std::vector<Access> accesses;
   if (from.is_cuda()) accesses.push_back(span_of(from, false));
   if (self.is_cuda()) accesses.push_back(span_of(self, true));
@@ -269,10 +345,20 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   // What the host reads before the copy is over is not what it wants.
   if (self.is_cpu() && !waits && self.is_contiguous())
     std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
-  stream.enqueue_or_run("aten::copy_", accesses, [to, source = is_read_now ? from.clone() : on_host(from)]() mutable {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    to.copy_(source);
-  });
+  const at::Tensor source = is_read_now ? from.clone() : on_host(from);
+  const auto copying = [](const at::Tensor& there, const at::Tensor& values) {
+    return [there, values] {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      there.copy_(values);
+    };
+  };
+  if (recording) {
+    recording->save(accesses);
+    copying(to, source)();
+    to = without_gpu(to);
+  }
+  stream.enqueue_or_run("aten::copy_", accesses,
+                        copying(to, recording && from.is_cuda() ? without_gpu(source) : source));
   others.hold(stream.mark());
   if (waits) stream.wait();
   return self;
@@ -303,6 +389,7 @@ void unscale(at::TensorList values, at::Tensor& found_inf, const at::Tensor& fac
   DeviceStream& stream = stream_of(current_stream(found_inf.device()));
   std::vector<Access> accesses = {span_of(found_inf, true), span_of(factor, false)};
   for (const at::Tensor& value : values) accesses.push_back(span_of(value, true));
+  if (const auto recording = stream.recording()) recording->refuse("not for recordings yet");
   Ledger::instance().run(stream.number(), "aten::_amp_foreach_non_finite_check_and_unscale_", accesses);
   const Lane::Turn turn(stream.lane());
   for (const at::Tensor& value : values) {

@@ -12,6 +12,8 @@ RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env) {
   return {.world = world, .env = std::move(env)};
 }
 
+int found_replays() { return make_believe::Recording::replays(); }
+
 std::vector<std::string> found_races() { return make_believe::Ledger::instance().take_races(); }
 
 }  // namespace lockstep::testing

@@ -23,6 +23,9 @@ namespace lockstep::testing {
 /// LOCKSTEP_DOUBLE_FAULT is one of support/double/nccl/order.h.
 [[nodiscard]] RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env = {});
 
+/// Returns how often this rank has replayed a graph.
+[[nodiscard]] int found_replays();
+
 /// Returns what this rank did on a GPU without a wait that it needs, since the last call.
 [[nodiscard]] std::vector<std::string> found_races();
 

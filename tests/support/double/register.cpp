@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows a program that has make-believe GPUs to Lockstep as one that has GPUs: their streams, and their memory.
-#include "comm/backends/nccl/cuda_device.h"
+// Shows a program that has make-believe GPUs to Lockstep as one that has GPUs: their streams, memory and graphs.
+#include "support/double/graph.h"
 #include "support/double/ledger.h"
+#include "support/double/recording.h"
 #include "support/double/streams.h"
 #include "tensor/cuda_parts.h"
 
@@ -9,17 +10,26 @@ namespace lockstep::testing {
 namespace {
 
 /// What Lockstep hands to NCCL as a cudaStream_t.
-nccl::Stream handle_of(const c10::Stream& stream) {
+void* handle_of(const c10::Stream& stream) {
   make_believe::StreamHandle& handle = make_believe::stream_of(stream);
-  return reinterpret_cast<nccl::Stream>(&handle);
+  return &handle;
 }
 
 /// A rank of these tests computes on one GPU.
 MemoryUse memory_of(int /*gpu*/) { return {.peak = make_believe::Ledger::instance().peak(), .reserved = std::nullopt}; }
 
+void forget_memory(int /*gpu*/) { make_believe::Ledger::instance().restart_peak(); }
+
+std::string address_of(int gpu, std::string& /*problem*/) { return std::to_string(gpu); }
+
 const bool kIsKnown = [] {
-  comm::handle_of_stream() = handle_of;
-  tensor::make_believe_memory() = memory_of;
+  static constexpr tensor::CudaParts kParts{.make_graph = make_believe::make_graph,
+                                            .memory_use = memory_of,
+                                            .forget_memory = forget_memory,
+                                            .stream = handle_of,
+                                            .pci_address = address_of,
+                                            .is_recording = make_believe::is_recording};
+  tensor::make_believe_parts() = &kParts;
   return true;
 }();
 

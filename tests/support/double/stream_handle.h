@@ -26,7 +26,9 @@ class StreamHandle {
 
   /// Puts work behind what the stream has. The stream's thread does it, after the delay that LOCKSTEP_DOUBLE_DELAY_US
   /// orders. Thread-safe: yes.
+  /// While it is recorded, the work is not done, and each replay does it: is_recording().
   virtual void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) = 0;
+  [[nodiscard]] virtual bool is_recording() = 0;
 };
 
 }  // namespace lockstep::testing::make_believe

@@ -7,11 +7,14 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "support/double/lane.h"
 #include "support/double/ledger.h"
+#include "support/double/recording.h"
 #include "support/double/stream_handle.h"
 
 namespace lockstep::testing::make_believe {
@@ -23,6 +26,7 @@ struct Marker {
   DeviceStream* stream = nullptr;
   std::uint64_t at = 0;
   Clock clock = {};
+  std::shared_ptr<Recording> recording = nullptr;  ///< `at` is a mark of it; null: the place is in no recording
 };
 
 class DeviceStream final : public StreamHandle {
@@ -37,12 +41,19 @@ class DeviceStream final : public StreamHandle {
   /// Waits until all is done, as cudaStreamSynchronize.
   void wait();
 
+  /// What it gets goes into the recording; null: it is done.
+  void record(std::shared_ptr<Recording> recording);
+  [[nodiscard]] std::shared_ptr<Recording> recording();
+  [[nodiscard]] bool is_recording() override { return recording() != nullptr; }
+
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] Lane& lane() { return lane_; }
 
  private:
   Lane lane_;
   const int number_;
+  std::mutex mutex_;
+  std::shared_ptr<Recording> recording_;
 };
 
 /// The stream behind c10's.

@@ -28,11 +28,13 @@ std::string pci_address(int gpu, std::string& problem) {
   return "";
 }
 
+bool is_recording() { return true; }
+
 const bool kSaid = std::puts("loaded") >= 0;
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const void* lockstep_cuda_parts(const char* version) {
-  static constexpr tensor::CudaParts kParts{make_graph, memory_use, forget_memory, stream, pci_address};
+  static constexpr tensor::CudaParts kParts{make_graph, memory_use, forget_memory, stream, pci_address, is_recording};
   return kSaid && std::string_view(version) == kVersion ? &kParts : nullptr;
 }

@@ -12,8 +12,6 @@
 namespace lockstep::comm {
 namespace {
 
-nccl::Stream cuda_handle(const c10::Stream& stream) { return static_cast<nccl::Stream>(tensor::native_stream(stream)); }
-
 /// What the driver calls the device; empty where it does not say. The runtime's own answer is the whole GPU's for all
 /// of its slices (MIG).
 std::string driver_uuid(int device) {
@@ -30,11 +28,6 @@ std::string driver_uuid(int device) {
 }
 
 }  // namespace
-
-HandleOfStream& handle_of_stream() {
-  static HandleOfStream handle = cuda::library().parts == nullptr ? nullptr : cuda_handle;
-  return handle;
-}
 
 GpuId gpu_id(const c10::Device& device) {
   if (cuda::library().parts == nullptr) return {device.str(), ""};

@@ -3,19 +3,11 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <c10/core/Stream.h>
+#include <c10/core/Device.h>
 
 #include <string>
 
-#include "lockstep/base/nccl_library.h"
-
 namespace lockstep::comm {
-
-using HandleOfStream = nccl::Stream (*)(const c10::Stream&);
-
-/// Returns the function that gives a stream's cudaStream_t. It is null where cuda::library() has an obstacle,
-/// unless a test has set that of a make-believe GPU.
-[[nodiscard]] HandleOfStream& handle_of_stream();
 
 /// Which GPU of a host a device is, in words that are equal for all of the host's processes.
 struct GpuId {

@@ -21,6 +21,7 @@
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
 #include "lockstep/base/cuda_library.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep::comm {
 namespace {
@@ -134,11 +135,14 @@ class NcclBackend final : public DeviceBackend {
     return std::make_shared<StreamEvent>(stream_);
   }
 
+  std::shared_ptr<DeviceEvent> mark() override {
+    return std::make_shared<StreamEvent>(guard_of(device_).getStream(device_));
+  }
   std::optional<std::string> problem() override { return communicator_.problem(); }
   void abort() noexcept override { communicator_.abort(); }
 
  private:
-  [[nodiscard]] nccl::Stream cuda_stream() const { return handle_of_stream()(stream_); }
+  [[nodiscard]] nccl::Stream cuda_stream() const { return static_cast<nccl::Stream>(tensor::native_stream(stream_)); }
 
   void reduce(const Collective& collective, const at::Tensor& input, const at::Tensor& output) {
     const Descriptor& what = collective.what;
@@ -246,7 +250,7 @@ class NcclBackend final : public DeviceBackend {
 
 const nccl::Library& usable_nccl() {
   static const nccl::Library none{.problem = cuda::library().obstacle.what};
-  return handle_of_stream() == nullptr ? none : nccl::library();
+  return tensor::has_cuda_parts() ? nccl::library() : none;
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {

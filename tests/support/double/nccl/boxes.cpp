@@ -48,6 +48,7 @@ std::string Boxes::make() {
   static std::atomic<int> next{0};
   // No name of Lockstep: tests look for what the library leaves there.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
+  (void)shm_unlink(name.c_str());  // of a process that was killed and had this number
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return "";
   const bool is_large = ftruncate(file, sizeof(Shared)) == 0;

@@ -76,14 +76,13 @@ nccl::Result Communicator::launch(std::vector<Operation> group) {
   if (result_ == nccl::kInProgress) end_for("a collective while the call before is in progress");
   if (result_ != nccl::kSuccess) return static_cast<nccl::Result>(result_.load());
   end_job();
-  const bool recorded = is_recorded(group.front().stream);
-  const int number = recorded ? -1 : calls_of_this_rank++;
-  if (!recorded && order().what == "full" && order().call == number) return block();
-  if (!recorded) note_begin();
-  return start([this, group = std::move(group), number] {
-    enqueue(group, {rank_, world_}, [this, number](const std::vector<Operation>& there) {
-      if (number < 0) note_begin();
-      run(there, number < 0 ? calls_of_this_rank++ : number);
+  if (is_recorded(group.front().stream)) return record(std::move(group));
+  const int call = calls_of_this_rank++;
+  if (order().what == "full" && order().call == call) return block();
+  note_begin();
+  return start([this, group = std::move(group), call] {
+    enqueue(group, {rank_, world_}, [this, call](const std::vector<Operation>& there) {
+      run(there, call);
       note_end();
     });
     return nccl::kSuccess;
@@ -95,6 +94,28 @@ nccl::Result Communicator::block() {
   while (!aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   blocked_ = false;
   return nccl::kInternalError;
+}
+
+/// The work is done by each replay. The communicator is bound to the graph until that is gone.
+nccl::Result Communicator::record(std::vector<Operation> group) {
+  std::shared_ptr<void> bond;
+  if (forgets_recordings()) {
+    const std::lock_guard lock(mutex_);
+    ++recorded_;
+    bond = std::shared_ptr<void>(this, [](Communicator* communicator) {
+      const std::lock_guard held(communicator->mutex_);
+      --communicator->recorded_;
+      communicator->ended_.notify_all();
+    });
+  }
+  return start([this, group = std::move(group), bond] {
+    enqueue(group, {rank_, world_}, [this, bond](const std::vector<Operation>& there) {
+      note_begin();
+      run(there, calls_of_this_rank++);
+      note_end();
+    });
+    return nccl::kSuccess;
+  });
 }
 
 void Communicator::note_begin() {
@@ -122,6 +143,7 @@ void Communicator::destroy() {
   end_job();
   std::unique_lock lock(mutex_);
   if (under_way_ != 0) end_for("ncclCommDestroy while collectives are under way");
+  if (recorded_ != 0) end_for("ncclCommDestroy before the graphs with its collectives");
   gone_ = true;
 }
 
@@ -130,7 +152,7 @@ void Communicator::abort() {
   aborted_ = true;
   end_job();
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return under_way_ == 0; });
+  ended_.wait(lock, [this] { return under_way_ == 0 && recorded_ == 0; });
   gone_ = true;
 }
 

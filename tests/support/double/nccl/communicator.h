@@ -60,6 +60,7 @@ class Communicator {
   [[nodiscard]] bool reduce_parts(const Operation& operation);
   void note_begin();
   void note_end();
+  [[nodiscard]] nccl::Result record(std::vector<Operation> group);
 
   Boxes boxes_;
   const int rank_;
@@ -73,7 +74,8 @@ class Communicator {
   std::thread job_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  int under_way_ = 0;  ///< groups on streams, and replays that are running
+  int under_way_ = 0;  ///< groups on streams, and replays of them
+  int recorded_ = 0;   ///< groups in graphs
 };
 
 }  // namespace lockstep::testing::nccl_double

@@ -6,6 +6,13 @@
 #include "support/double/stream_handle.h"
 
 namespace lockstep::testing::nccl_double {
+namespace {
+
+make_believe::StreamHandle& handle_of(nccl::Stream stream) {
+  return *reinterpret_cast<make_believe::StreamHandle*>(stream);
+}
+
+}  // namespace
 
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work) {
   std::vector<make_believe::Access> accesses;
@@ -13,10 +20,11 @@ void enqueue(const std::vector<Operation>& group, const Place& place, Calls work
     if (const std::size_t bytes = bytes_read(operation, place)) accesses.push_back({operation.from, bytes, false});
     if (const std::size_t bytes = bytes_written(operation, place)) accesses.push_back({operation.to, bytes, true});
   }
-  auto& stream = *reinterpret_cast<make_believe::StreamHandle*>(group.front().stream);
-  stream.enqueue("a collective of NCCL's", accesses, [group, work = std::move(work)] { work(group); });
+  handle_of(group.front().stream).enqueue("a collective of NCCL's", accesses, [group, work = std::move(work)] { work(group); });
 }
 
-bool is_recorded(nccl::Stream /*stream*/) { return false; }
+bool is_recorded(nccl::Stream stream) { return handle_of(stream).is_recording(); }
+
+bool forgets_recordings() { return true; }
 
 }  // namespace lockstep::testing::nccl_double

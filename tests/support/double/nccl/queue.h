@@ -19,4 +19,7 @@ void enqueue(const std::vector<Operation>& group, const Place& place, Calls work
 /// Whether the stream is being recorded: then enqueue() does not call `work`, each replay does.
 [[nodiscard]] bool is_recorded(nccl::Stream stream);
 
+/// Whether a recorded `work` goes with its graph; else it is kept as long as the process lives.
+[[nodiscard]] bool forgets_recordings();
+
 }  // namespace lockstep::testing::nccl_double

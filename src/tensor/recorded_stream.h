@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stream on which a process's steps are recorded, and how work gets there. A header alone: liblockstep-cuda.so is
+// not linked with Lockstep.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/StreamGuard.h>
+
+#include <exception>
+
+namespace lockstep::tensor {
+
+/// Returns the stream, which is the same for all recordings of the process. A GPU's default stream cannot be recorded.
+[[nodiscard]] inline c10::Stream recorded_stream() {
+  static const c10::Stream stream = [] {
+    const c10::impl::VirtualGuardImpl gpus(c10::kCUDA);
+    return gpus.getStreamFromGlobalPool(gpus.getDevice());
+  }();
+  return stream;
+}
+
+/// As DeviceGraph::enter.
+class OnRecordedStream {
+ public:
+  OnRecordedStream()
+      : before_(c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(recorded_stream().device())),
+        guard_(recorded_stream()) {
+    put_behind(recorded_stream(), before_);
+  }
+  ~OnRecordedStream() {
+    try {
+      put_behind(before_, recorded_stream());
+    } catch (const std::exception&) {
+      // The device has failed: whoever uses it next is told so.
+    }
+  }
+  OnRecordedStream(const OnRecordedStream&) = delete;
+  OnRecordedStream& operator=(const OnRecordedStream&) = delete;
+
+ private:
+  /// What `later` gets from here on runs after what `earlier` has.
+  static void put_behind(const c10::Stream& later, const c10::Stream& earlier) {
+    c10::Event event(c10::kCUDA);
+    event.record(earlier);
+    event.block(later);
+  }
+
+  c10::Stream before_;
+  c10::StreamGuard guard_;
+};
+
+}  // namespace lockstep::tensor
