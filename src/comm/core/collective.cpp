@@ -66,7 +66,7 @@ ElementRange result_range(const Descriptor& what, int world, int rank) {
 
 const char* name_of(Kind kind) {
   static constexpr const char* kNames[] = {
-      "all_reduce", "reduce",  "reduce_scatter", "broadcast", "all_gather", "all_gather_into", "all_to_all",
+      "all_reduce", "reduce",  "reduce_scatter", "broadcast", "all_gather", "all_gather_into",  "all_to_all",
       "gather",     "scatter", "send",           "recv",      "barrier",    "ncclCommInitRank", "step graph"};
   return kNames[static_cast<std::size_t>(kind)];
 }

@@ -20,7 +20,9 @@ void enqueue(const std::vector<Operation>& group, const Place& place, Calls work
     if (const std::size_t bytes = bytes_read(operation, place)) accesses.push_back({operation.from, bytes, false});
     if (const std::size_t bytes = bytes_written(operation, place)) accesses.push_back({operation.to, bytes, true});
   }
-  handle_of(group.front().stream).enqueue("a collective of NCCL's", accesses, [group, work = std::move(work)] { work(group); });
+  handle_of(group.front().stream).enqueue("a collective of NCCL's", accesses, [group, work = std::move(work)] {
+    work(group);
+  });
 }
 
 bool is_recorded(nccl::Stream stream) { return handle_of(stream).is_recording(); }
