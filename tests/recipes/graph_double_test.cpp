@@ -13,6 +13,7 @@
 #include "captcha/synthetic/generate.h"
 #include "captcha/task.h"
 #include "lockstep/base/env.h"
+#include "lockstep/train/step_timer.h"
 #include "lockstep/train/trainer.h"
 #include "support/double/ranks.h"
 #include "support/temp_dir.h"
@@ -128,6 +129,24 @@ TEST(GraphRuns, AccumulateAndShardAsTheyDoWithoutGraphs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, GraphWorlds, ::testing::Values(2, 3, 4));
+
+/// What `lockstep bench step` says of a step, without its own reading of the loss.
+TEST(StepWaits, AreNamedByATimer) {
+  const test::TempDir folder;
+  make_set(folder.path(), 1);
+  captcha::CaptchaConfig config = config_of(1, folder.path());
+  config.cuda_graph = "false";
+  const char* program = "test";
+  const Job job = init(1, &program, {.device = testing::make_believe_gpu()});
+  for (const bool is_scaled : {false, true}) {
+    config.grad_scaler.enabled = is_scaled ? "true" : "false";
+    captcha::CaptchaTask task(config);
+    StepTimer timer(job, task, config, task.make_dataset(config.data.train));
+    (void)timer.run(3);
+    const std::vector<std::string> one = {"aten::_local_scalar_dense"};
+    EXPECT_EQ(timer.waits(), is_scaled ? one : std::vector<std::string>{}) << is_scaled;
+  }
+}
 
 }  // namespace graph_double_test
 }  // namespace lockstep

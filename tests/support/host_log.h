@@ -4,13 +4,14 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace lockstep::testing {
 
 void note_wait(const std::string& what);
 void note_call(const std::string& name);
 
-/// Runs `work`, and returns what waited first; empty: nothing did.
-[[nodiscard]] std::string first_wait_of(const std::function<void()>& work);
+/// Runs `work`, and returns what waited, in order.
+[[nodiscard]] std::vector<std::string> waits_of(const std::function<void()>& work);
 
 }  // namespace lockstep::testing

@@ -19,7 +19,7 @@ namespace {
 struct Log {
   std::mutex mutex;
   bool counts = false;
-  std::string* first = nullptr;  ///< where first_wait_of() wants it
+  std::vector<std::string>* wanted = nullptr;  ///< where waits_of() wants them
   std::vector<std::string> waits = {};
   std::map<std::string, int> calls = {};
 };
@@ -35,7 +35,7 @@ const bool kRegistered = make_believe::register_gpus();
 
 void note_wait(const std::string& what) {
   const std::lock_guard lock(log().mutex);
-  if (log().first != nullptr && log().first->empty()) *log().first = what;
+  if (log().wanted != nullptr) log().wanted->push_back(what);
   if (!log().counts) return;
   log().waits.push_back(what);
   static const bool trace = std::getenv("LOCKSTEP_TRACE_WAITS") != nullptr;
@@ -47,11 +47,11 @@ void note_call(const std::string& name) {
   if (log().counts) ++log().calls[name];
 }
 
-std::string first_wait_of(const std::function<void()>& work) {
-  std::string found;
-  const auto watch = [](std::string* first) {
+std::vector<std::string> waits_of(const std::function<void()>& work) {
+  std::vector<std::string> found;
+  const auto watch = [](std::vector<std::string>* wanted) {
     const std::lock_guard lock(log().mutex);
-    log().first = first;
+    log().wanted = wanted;
   };
   watch(&found);
   try {

@@ -384,9 +384,9 @@ class HardGraph final : public tensor::DeviceGraph {
     throw std::runtime_error("operation not permitted when stream is capturing");
   }
   [[nodiscard]] bool intact() const noexcept override { return true; }
-  std::string first_wait(const std::function<void()>& work) override {
+  std::vector<std::string> waits(const std::function<void()>& work) override {
     work();
-    return wait_;
+    return wait_.empty() ? std::vector<std::string>{} : std::vector<std::string>{wait_};
   }
   void replay() override { throw std::logic_error("nothing was recorded"); }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "lockstep/base/number.h"
 #include "lockstep/base/trace.h"
@@ -47,7 +48,8 @@ thread_local double CollectiveCpu::began_ = 0;
 
 struct StepTime {
   double seconds = 0;
-  double collective_share = 0;  ///< share of all CPU seconds
+  double collective_share = 0;            ///< share of all CPU seconds
+  std::optional<std::size_t> waits = {};  ///< of the host for the GPU in a step; none where they were not counted
 };
 
 StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {
@@ -56,7 +58,8 @@ StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats)
   for (std::int64_t i = 0; i < warmup; ++i) (void)timer.run(1);
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < repeats; ++i) seconds.push_back(timer.run(1));
-  return {median_of(seconds), collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before)};
+  return {.seconds = median_of(seconds),
+          .collective_share = collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before)};
 }
 
 int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& timed, const RecorderCost& cost) {
@@ -99,20 +102,22 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
     job.print(R"({{"bench": "{}_step", "network": "{}", "backend": "{}", "ranks": {}, "replicas": {}, "threads": {}, )"
               R"("exact": {}, "zero": {}, "cuda_graph": "{}", "fused_layers": {}, "batch": {}, "amp": "{}", )"
               R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {}, "images_per_s": {}, )"
-              R"("collective_cpu_share": {}{}}})",
+              R"("collective_cpu_share": {}{}{}}})",
               timed.settings.recipe().name(), timed.task->model_name(), job.backend(), job.world_size(),
               config.replicas, config.threads, config.exact, config.optimizer.zero, config.cuda_graph,
               config.fused_layers, batch, config.amp, config.channels_last, job.device().is_cuda() ? "cuda" : "cpu",
               timed.timer->parameter_count(), text::json_number(time.seconds * 1e3, 3),
               text::json_number(images_per_s, 3), text::json_number(time.collective_share, 5),
+              time.waits ? fmt::format(R"(, "waits": {})", *time.waits) : "",
               bench.shapes ? shapes_json(timed.timer->parameters()) : "");
   } else {
     job.print(
         "{} ({}, {} parameters), {} replica{} x {} images on {} rank{}, {}: {:.1f} ms per step, {:.1f} images/s, "
-        "collectives take {:.1f} % of the CPU seconds",
+        "collectives take {:.1f} % of the CPU seconds{}",
         bench.recipe, timed.task->model_name(), timed.timer->parameter_count(), config.replicas,
         config.replicas == 1 ? "" : "s", batch, job.world_size(), job.world_size() == 1 ? "" : "s",
-        config.amp == "none" ? "float32" : config.amp, time.seconds * 1e3, images_per_s, time.collective_share * 100);
+        config.amp == "none" ? "float32" : config.amp, time.seconds * 1e3, images_per_s, time.collective_share * 100,
+        time.waits ? fmt::format("; the host waits {} times in a step", *time.waits) : "");
   }
 }
 
@@ -132,14 +137,18 @@ void print_profile(Job& job, const StepBench& bench, TimedRecipe& timed) {
 int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.data_parallel > 0) return run_data_parallel_bench(job, bench);
   TimedRecipe timed(job, bench.recipe, bench.sets);
+  const bool on_gpu = job.device().is_cuda();
   // A GPU's graph is recorded after some steps.
-  const bool records = timed.settings.config().cuda_graph != "false" && job.device().is_cuda();
-  const std::int64_t warmup = records ? StepGraph::kWarmUp + 2 : 3;
+  const bool records = timed.settings.config().cuda_graph != "false" && on_gpu;
+  const int first = job.world_size() > 1 ? StepGraph::kWarmUpOfRanks : StepGraph::kWarmUp;
+  const std::int64_t warmup = records ? first + 2 : 3;
   if (bench.recorder_cost) {
     (void)timed.timer->run(warmup);
     return report_recorder(job, bench, timed, measure_recorder(bench.repeats, [&] { (void)timed.timer->run(1); }));
   }
-  report(job, bench, timed, time_steps(*timed.timer, warmup, bench.repeats));
+  StepTime time = time_steps(*timed.timer, warmup, bench.repeats);
+  if (on_gpu && !records) time.waits = timed.timer->waits().size();
+  report(job, bench, timed, time);
   if (bench.profile > 0) print_profile(job, bench, timed);
   return 0;
 }

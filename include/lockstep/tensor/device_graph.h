@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #pragma GCC visibility push(default)
 
@@ -37,11 +38,11 @@ class DeviceGraph {
   /// Returns true if the process may go on computing after record() has thrown.
   [[nodiscard]] virtual bool intact() const noexcept { return false; }
 
-  /// Runs `work`, and returns the name of the first operator that made the host wait for the device ("aten::nonzero");
-  /// empty: none did. Such work cannot be recorded. It sees what libtorch's synchronization debug mode sees.
-  [[nodiscard]] virtual std::string first_wait(const std::function<void()>& work) {
+  /// Runs `work`, and returns the names of the operators that made the host wait for the device ("aten::nonzero"), in
+  /// order. Work with one cannot be recorded. It sees what libtorch's synchronization debug mode sees.
+  [[nodiscard]] virtual std::vector<std::string> waits(const std::function<void()>& work) {
     work();
-    return "";
+    return {};
   }
 
   /// Runs the recorded work again. Stream: the device's current one. Blocks: no. Dropout's numbers follow the

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/job.h"
@@ -41,6 +42,11 @@ class StepTimer {
   /// Runs `steps` steps and returns the seconds of the slowest rank. The loader continues where the last call left it.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
+
+  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order; the timer's own reading
+  /// of the loss is not among them. Where steps are replayed (cuda_graph) there are none. Collective: yes. Throws:
+  /// UsageError without a GPU.
+  [[nodiscard]] std::vector<std::string> waits();
 
   /// Returns the network's parameters by name. Lifetime: as the timer's.
   [[nodiscard]] NamedTensors parameters() const;

@@ -123,13 +123,13 @@ void end_operator(const at::RecordFunction& /*function*/, at::ObserverContext* /
 class WaitWarnings final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
-    if (warning.msg().find("synchronizing CUDA operation") == std::string::npos || !first_.empty()) return;
-    first_ = running().empty() ? "backward" : running().back();
+    if (warning.msg().find("synchronizing CUDA operation") == std::string::npos) return;
+    found_.emplace_back(running().empty() ? "backward" : running().back());
   }
-  [[nodiscard]] const std::string& first() const { return first_; }
+  [[nodiscard]] const std::vector<std::string>& found() const { return found_; }
 
  private:
-  std::string first_;
+  std::vector<std::string> found_;
 };
 
 /// Waits are warned of while it lives.
@@ -176,11 +176,11 @@ class CudaGraph final : public DeviceGraph {
 
   [[nodiscard]] bool intact() const noexcept override { return intact_; }
 
-  [[nodiscard]] std::string first_wait(const std::function<void()>& work) override {
+  [[nodiscard]] std::vector<std::string> waits(const std::function<void()>& work) override {
     WaitWarnings warnings;
     const WarnsOfWaits watched(warnings);
     work();
-    return warnings.first();
+    return warnings.found();
   }
 
   void replay() override { graph_.replay(); }

@@ -136,16 +136,16 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
 /// A step as any other; whether it could be recorded is known after it.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
-  std::string wait;
+  std::vector<std::string> waits;
   StepCalls calls;
-  const auto work = [&] { wait = next_->first_wait([&] { loss = compute(batch, seed); }); };
+  const auto work = [&] { waits = next_->waits([&] { loss = compute(batch, seed); }); };
   if (options_.job) {
     calls = calls_of(options_.job->group(), work);
   } else {
     work();
   }
   std::string obstacle;
-  if (options_.automatic && !wait.empty()) obstacle = fmt::format("{} makes the host wait for the GPU", wait);
+  if (options_.automatic && !waits.empty()) obstacle = fmt::format("{} makes the host wait for the GPU", waits[0]);
   if (!calls.on_host.empty()) obstacle = fmt::format("the hosts take part in {} within the step", calls.on_host);
   if (!obstacle.empty() && !options_.automatic) throw unrecordable(obstacle);
   share(std::move(obstacle));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/threads.h"
 #include "train/step/step_runner.h"
@@ -68,6 +69,16 @@ class StepTimer::Impl {
     return slowest.item<double>();
   }
 
+  std::vector<std::string> waits() {
+    const auto watch = job_.device().is_cuda() ? tensor::make_device_graph() : nullptr;
+    if (!watch) throw UsageError("waits are counted on a GPU, and the steps compute on the CPU", "--device cuda");
+    const ThreadCount threads(config_.threads);
+    at::Tensor loss;
+    std::vector<std::string> found = watch->waits([&] { loss = compute(); });
+    (void)loss.item();
+    return found;
+  }
+
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
 
   [[nodiscard]] NamedTensors parameters() const { return named_parameters_of(steps_.model()); }
@@ -78,17 +89,21 @@ class StepTimer::Impl {
   }
 
  private:
-  void step() {
+  // Reading a number waits for a GPU.
+  void step() { (void)compute().item(); }
+
+  /// Returns a number that is there when the step is over.
+  at::Tensor compute() {
     const std::int64_t batches = std::min(config_.accumulate_steps, steps_.data().batches_per_epoch());
     if (!loading_ || batch_ + batches > steps_.data().batches_per_epoch()) {
       steps_.data().start_epoch(epoch_++, 0);
       loading_ = true;
       batch_ = 0;
     }
-    // Reading a number waits for a GPU.
-    for (const at::Tensor& losses : steps_.compute_gradients(batches)) (void)losses.view({-1})[0].item();
+    const at::Tensor loss = steps_.compute_gradients(batches).back().view({-1})[0];
     (void)steps_.weights().update(0);
     batch_ += batches;
+    return loss;
   }
 
   Job job_;
@@ -114,6 +129,7 @@ std::int64_t StepTimer::parameter_count() const {
   for (const auto& [name, tensor] : parameters()) count += tensor.numel();
   return count;
 }
+std::vector<std::string> StepTimer::waits() { return impl_->waits(); }
 void StepTimer::rest() { impl_->rest(); }
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ class Graph final : public tensor::DeviceGraph {
   }
 
   [[nodiscard]] bool intact() const noexcept override { return true; }
-  [[nodiscard]] std::string first_wait(const std::function<void()>& work) override { return first_wait_of(work); }
+  [[nodiscard]] std::vector<std::string> waits(const std::function<void()>& work) override { return waits_of(work); }
   void replay() override { recording_->replay(stream_of(current_stream(current_gpu()))); }
 
  private:
