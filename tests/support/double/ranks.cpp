@@ -2,6 +2,7 @@
 #include "support/double/ranks.h"
 
 #include "support/double/ledger.h"
+#include "support/double/recording.h"
 
 namespace lockstep::testing {
 
