@@ -46,7 +46,7 @@ struct Boxes::Shared {
 
 std::string Boxes::make() {
   static std::atomic<int> next{0};
-  const std::string name = "/lockstep-nccl-" + std::to_string(getpid()) + "-" + std::to_string(next++);
+  const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return "";
   const bool is_large = ftruncate(file, sizeof(Shared)) == 0;
@@ -70,9 +70,11 @@ bool Boxes::meet(int rank, int world, const std::atomic<bool>& aborted) {
   ++shared_->arrived;
   Patience patience;
   while (shared_->arrived < world && !aborted) patience.wait();
-  if (rank == 0) shm_unlink(name_.c_str());
+  if (rank == 0) remove_name();
   return !aborted;
 }
+
+void Boxes::remove_name() { shm_unlink(name_.c_str()); }
 
 /// Returns whether something was moved.
 bool Boxes::move(int rank, Transfer& transfer) {
