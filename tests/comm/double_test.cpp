@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "comm/device_collectives.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/nccl_library.h"
 #include "lockstep/tensor/device.h"
 #include "support/double/ranks.h"
@@ -119,6 +120,31 @@ TEST(Double, OneThreadAtATimeIsInTheCommunicator) {
       [](Job& job) {
         device_collectives::keep_many_in_flight(job, 25);
         EXPECT_THAT(found_races(), IsEmpty());
+      },
+      ranks_on_gpus(2));
+}
+
+/// While one thread calls all the time, another aborts. A call that does not block comes back before the abort: two
+/// threads in the communicator would end the process.
+TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        const at::Tensor values = at::full({10}, 1.0F, job.device());
+        for (int round = 0; round < 10; ++round) {
+          const auto part = job.group().split(0);
+          std::thread aborts([&] {
+            std::this_thread::sleep_for(std::chrono::microseconds(2000 + 37 * round));
+            part->abort("enough");
+          });
+          try {
+            for (;;) part->all_reduce(values).wait();
+          } catch (const Error& error) {
+            EXPECT_THAT(error.message(), HasSubstr("enough"));
+          }
+          aborts.join();
+          job.barrier();
+        }
       },
       ranks_on_gpus(2));
 }

@@ -2,9 +2,11 @@
 // The Trainer with the recipes on several make-believe GPUs: what they save is what one process with one GPU saves.
 #include "support/host_waits.h"
 // then what needs torch
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "captcha/config.h"
@@ -22,6 +24,7 @@
 #include "segmentation/task.h"
 #include "support/double/ranks.h"
 #include "support/temp_dir.h"
+#include "train/step/loss_meter.h"
 
 namespace lockstep {
 namespace double_test {
@@ -162,6 +165,7 @@ TEST_P(DoubleWorlds, SkipTheCaptchasFirstStepWhereItOverflows) {
   expect_captcha_to_train_as_one(GetParam(), [](captcha::CaptchaConfig& config) {
     config.grad_scaler = {.enabled = "true", .init_scale = 3e38, .backoff_factor = 1e-30};
     config.optimizer.zero = true;
+    config.clip_norm = 0;  // the norm would be waited for, and so would all before it
   });
 }
 
@@ -219,6 +223,15 @@ TEST_P(DoubleWorlds, TrainCaptioningAsOneProcess) {
   config.stages.stop_epoch = 1;
   config.stages.roll_back = false;
   expect_to_train_as_one<captioning::CaptioningTask>(GetParam(), config);
+}
+
+/// The host of a real GPU runs further ahead than that of a make-believe one.
+TEST(Double, WhatTheHostReadsLaterIsThereByThen) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  ::setenv("LOCKSTEP_DOUBLE_DELAY_US", "20000", 1);  // NOLINT(concurrency-mt-unsafe)
+  const train::LateCopy copy(at::full({3}, 5.0, at::TensorOptions(testing::make_believe_gpu())));
+  EXPECT_EQ(copy.get()[2].item<float>(), 5);
+  ::unsetenv("LOCKSTEP_DOUBLE_DELAY_US");  // NOLINT(concurrency-mt-unsafe)
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));

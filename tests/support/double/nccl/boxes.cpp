@@ -72,9 +72,11 @@ bool Boxes::meet(int rank, int world, const std::atomic<bool>& aborted) {
   ++shared_->arrived;
   Patience patience;
   while (shared_->arrived < world && !aborted) patience.wait();
-  if (rank == 0 || aborted) shm_unlink(name_.c_str());
+  if (rank == 0) remove_name();
   return !aborted;
 }
+
+void Boxes::remove_name() { shm_unlink(name_.c_str()); }
 
 /// Returns whether something was moved.
 bool Boxes::move(int rank, Transfer& transfer) {

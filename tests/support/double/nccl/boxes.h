@@ -33,6 +33,8 @@ class Boxes {
   Boxes& operator=(const Boxes&) = delete;
 
   [[nodiscard]] bool is_open() const { return shared_ != nullptr; }
+  /// No other rank can open it from then on.
+  void remove_name();
   /// Waits until all ranks are here. Returns: false where `aborted` was set before.
   [[nodiscard]] bool meet(int rank, int world, const std::atomic<bool>& aborted);
   /// Does all of them at the same time, those with the same peer and direction in order. Returns: false where `aborted`

@@ -150,6 +150,7 @@ void Communicator::destroy() {
 void Communicator::abort() {
   while (order().what == "stuck" && result_ == nccl::kRemoteError) pause();
   aborted_ = true;
+  if (rank_ == 0) boxes_.remove_name();
   end_job();
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [this] { return under_way_ == 0 && recorded_ == 0; });
