@@ -35,6 +35,9 @@ class DeviceGraph {
   ///         process must not compute anything more.
   virtual void record(const std::function<void()>& work) = 0;
 
+  /// Returns true where other threads may ask the device for events, and allocate, during record().
+  [[nodiscard]] virtual bool lets_other_threads() const noexcept { return true; }
+
   /// Returns true if the process may go on computing after record() has thrown.
   [[nodiscard]] virtual bool intact() const noexcept { return false; }
 
@@ -53,7 +56,8 @@ class DeviceGraph {
 /// Makes a graph for the calling thread's current GPU; null where cuda::library() has an obstacle.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
-/// Returns true while work on the calling thread's current stream is recorded, by whomever. Cost: a microsecond.
+/// Returns true while work on the calling thread's current stream is recorded, by whomever. Call it only where the
+/// thread computes on a GPU: elsewhere CUDA would take memory for it. Cost: a microsecond.
 [[nodiscard]] bool is_recording();
 
 }  // namespace lockstep::tensor

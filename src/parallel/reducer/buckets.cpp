@@ -182,8 +182,9 @@ void Buckets::restart(int divisor) {
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   --missing_[bucket_of_[parameter]];
   while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {
-    recorded_ = tensor::is_recording();
-    stages_.push_back(start(buckets_[stages_.size()], group));
+    Bucket& bucket = buckets_[stages_.size()];
+    recorded_ = bucket.buffer.defined() && bucket.buffer.is_cuda() && tensor::is_recording();
+    stages_.push_back(start(bucket, group));
   }
 }
 

@@ -42,6 +42,12 @@ SharedPool& shared_pool() {
   return pool;
 }
 
+/// 1.13 does not yet: there all calls of all threads may break a recording.
+template <class Graph, class Pool>
+concept KnowsModes = requires(Graph& graph, const Pool& pool) {
+  graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+};
+
 /// libtorch's graph, which can also take back a recording that failed.
 class Recording final : public at::cuda::CUDAGraph {
  public:
@@ -69,10 +75,10 @@ class Recording final : public at::cuda::CUDAGraph {
   }
 
  private:
-  /// Only this thread's calls may break the recording: loader threads keep allocating. 1.13 knows no modes yet.
+  /// Only this thread's calls may break the recording: loader threads keep allocating.
   template <class Graph, class Pool>
   static void begin_in(Graph& graph, const Pool& pool) {
-    if constexpr (requires { graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal); }) {
+    if constexpr (KnowsModes<Graph, Pool>) {
       graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } else {
       graph.capture_begin(pool);
@@ -172,6 +178,10 @@ class CudaGraph final : public DeviceGraph {
       intact_ = graph_.abandon();
       throw;
     }
+  }
+
+  [[nodiscard]] bool lets_other_threads() const noexcept override {
+    return KnowsModes<at::cuda::CUDAGraph, decltype(at::cuda::graph_pool_handle())>;
   }
 
   [[nodiscard]] bool intact() const noexcept override { return intact_; }

@@ -55,6 +55,9 @@ StepGraph::StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions 
       sums_(parameters_.size()) {
   if (options_.job && options_.job->world_size() == 1) options_.job.reset();
   if (!next_) fallback_ = no_graph_words();
+  if (next_ && options_.job && !next_->lets_other_threads()) {
+    fallback_ = "with this libtorch no other thread may look after collectives while a step is recorded";
+  }
 }
 
 std::optional<std::string> StepGraph::key_of(const Batch& batch) const {
