@@ -98,13 +98,12 @@ TEST(CommandOnAGpu, InspectGpuNamesItWithItsMemory) {
 using Variables = std::map<std::string, std::string>;
 
 /// Ranks on one GPU; what they printed.
-std::string train_ranks(int world, const Variables& variables) {
+std::string train_ranks(int world, const Variables& variables, const Words& more = {}) {
   const TempDir home;
   draw_digits(home / "digits", 320);
-  ProcessOptions options = lockstep_command(
-      joined(train_words("digits", "run"),
-             {"--device", "cuda", "--nproc-per-node", std::to_string(world), "--set", "batch_size=16"}),
-      home.path());
+  const Words words = joined(train_words("digits", "run"),
+                             {"--device", "cuda", "--nproc-per-node", std::to_string(world), "--set", "batch_size=16"});
+  ProcessOptions options = lockstep_command(joined(words, more), home.path());
   options.environment.insert(options.environment.end(), variables.begin(), variables.end());
   const ProcessResult run = run_process(options, std::chrono::seconds(240));
   EXPECT_EQ(run.code, 0) << run.err << run.out;
@@ -124,6 +123,13 @@ TEST_P(RanksOnOneGpu, TwoTrainCaptcha) {
 TEST_P(RanksOnOneGpu, FourTrainCaptcha) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   EXPECT_THAT(train_ranks(4, testing::shared_gpu(GetParam())), HasSubstr("nccl"));
+}
+
+/// Graphs that cannot be made end the run.
+TEST_P(RanksOnOneGpu, TwoTrainCaptchaByRecordedSteps) {
+  LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
+  const Words recorded{"--set", "cuda_graph=true", "--set", "epochs=4"};
+  EXPECT_THAT(train_ranks(2, testing::shared_gpu(GetParam()), recorded), HasSubstr("nccl"));
 }
 
 LOCKSTEP_RANKS_ON_ONE_GPU();
