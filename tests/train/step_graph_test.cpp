@@ -478,6 +478,7 @@ TEST(GraphChoice, TheCpuHasNothingToRecord) {
 TEST(GraphChoice, SeveralReplicasOnAProcessAreAnObstacleThatIsNamed) {
   TrainConfig config = recordable();
   config.replicas = 4;
+  config.cuda_graph = "true";
   EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, true}), HasSubstr("4 replicas"));
   EXPECT_THAT(graph_obstacle(config, {kGpu, 4, true, true}), IsEmpty());
 }
@@ -485,8 +486,16 @@ TEST(GraphChoice, SeveralReplicasOnAProcessAreAnObstacleThatIsNamed) {
 TEST(GraphChoice, SeveralProcessesNeedNccl) {
   TrainConfig config = recordable();
   config.replicas = 2;
+  config.cuda_graph = "true";
   EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, true}), IsEmpty());
-  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, false}), HasSubstr("2 processes"));
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, false}), HasSubstr("2 processes reduce"));
+}
+
+TEST(GraphChoice, SeveralProcessesRecordWhereTheyAreAskedTo) {
+  TrainConfig config = recordable();
+  config.replicas = 2;
+  config.cuda_graph = "auto";
+  EXPECT_THAT(graph_obstacle(config, {kGpu, 2, true, true}), HasSubstr("cuda_graph=true"));
 }
 
 TEST(GraphChoice, AccumulationAndAScaledLossAreNoObstacles) {
