@@ -88,6 +88,8 @@ def self_test(Counts, soak, report) -> None:
     assert not missing, f"the soak leaves out {missing}"
     writer = next(trial for trial in all_trials() if trial.name == "kill_writer").folders()
     assert "include/lockstep/checkpoint" in writer, "public headers are code, too"
+    hangs = next(trial for trial in all_trials() if "src/flight" in trial.covers).folders()
+    assert "internal/lockstep/flight" in hangs, "so are those of other modules"
     assert not any("data" in folder for folder in writer), "headers of other modules begin its count anew"
     tested = {page.parent.name for page in (root / "tests").glob("*/CMakeLists.txt") if "lockstep_test(" in page.read_text()}
     assert tested == set(ASAN), f"the sanitizers do not see the tests of {tested ^ set(ASAN)}"

@@ -22,7 +22,7 @@ class Trial:
     target: int
     batch: int  # about ten minutes
     words: list[str]
-    covers: list[str]  # src/NAME stands for its public headers, too
+    covers: list[str]  # src/NAME stands for its headers in include and internal, too
     results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
     per_count: int = 1  # trials that 1 of {count} makes
     needs: str = ""     # a command without which it cannot run
@@ -31,6 +31,7 @@ class Trial:
         """All that the trial tries: a change in one of them begins its count anew."""
         headers = [folder.replace("src/", f"{root}/lockstep/") for folder in self.covers if folder.startswith("src/")
                    for root in ("include", "internal")]
+        headers = [folder for folder in headers if (SCRIPTS.parents[1] / folder).is_dir()]
         return sorted({*self.covers, *headers})
 
     def missing(self) -> str:
