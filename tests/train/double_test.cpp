@@ -26,6 +26,7 @@
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
 #include "support/double/ranks.h"
+#include "support/double/test_streams.h"
 #include "support/fault_of.h"
 
 namespace lockstep {
@@ -46,17 +47,10 @@ using Env = std::map<std::string, std::string>;
 
 // The double itself ---------------------------------------------------------------------------------------------------
 
-const c10::Device kGpu(c10::kCUDA, 0);
-
-c10::Stream another_stream() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(kGpu); }
-c10::Stream current_stream() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(kGpu); }
-
-/// `later` goes on when `earlier` has come to where it is now.
-void put_behind(const c10::Stream& later, const c10::Stream& earlier) {
-  c10::Event event(c10::kCUDA);
-  event.record(earlier);
-  event.block(later);
-}
+using testing::another_stream;
+using testing::current_stream;
+using testing::kGpu;
+using testing::put_behind;
 
 /// What the recording of `work` throws.
 std::string refusal(const std::function<void()>& work) {
