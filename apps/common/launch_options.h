@@ -15,8 +15,8 @@ inline const std::string kRanks{kRanksGroup};
 /// "-d,--device", as CLI11 takes it.
 [[nodiscard]] std::string option_names_of(const TrainOption& option);
 
-/// Describes this option of a training by its row of train_options(); adds it, read by nobody, where `app` does not
-/// have it.
+/// Describes an option of a training by its row of train_options(). If `app` does not have the option, this adds it for
+/// the help alone. Returns the option.
 CLI::Option* describe(CLI::App& app, const std::string& name);
 
 /// --nproc-per-node; `fallback` is what --help calls its default.

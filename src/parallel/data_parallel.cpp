@@ -165,7 +165,7 @@ class DataParallelCore::Impl {
   }
 
   /// Updates a copy to the module's present state: the same values, its own buffers, the same modes. Parameters on the
-  /// copy's device share their memory. What is copied gets new memory: an earlier forward's graph may have kept the
+  /// copy's device share their memory. Copies get new memory, because the graph of an earlier forward may still use the
   /// old.
   void refresh(Module& copy, const std::optional<c10::Device>& device = std::nullopt) const {
     const at::NoGradGuard no_grad;

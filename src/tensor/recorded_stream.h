@@ -33,7 +33,7 @@ class OnRecordedStream {
     try {
       put_behind(before_, recorded_stream());
     } catch (const std::exception&) {
-      // The device has failed: whoever uses it next is told so.
+      // The device has failed, and its next call reports that.
     }
   }
   OnRecordedStream(const OnRecordedStream&) = delete;

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/nccl_library.h"
 #include "lockstep/tensor/device.h"
+#include "support/double/ended_ranks.h"
 #include "support/double/ranks.h"
 #include "support/double/test_streams.h"
 
@@ -24,10 +25,12 @@ namespace double_test {
 using device_collectives::reduce_for_ever;
 using testing::current_test;
 using ::testing::ElementsAre;
+using testing::ended_ranks;
+using testing::EndedRanks;
+using testing::expect_the_others_to_name_rank_1;
 using testing::found_races;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::RankEnd;
 using testing::RankProcesses;
 using testing::ranks_on_gpus;
@@ -349,32 +352,16 @@ TEST_F(DoubleItself, TwoThreadsInOneCommunicatorEndTheProcess) {
 
 // Failures ------------------------------------------------------------------------------------------------------------
 
-using Seconds = std::chrono::duration<double>;
-
-/// How the ranks of a loop of sums ended, and after which time.
-struct Ended {
-  std::vector<RankEnd> ranks;
-  Seconds time;
-};
-
-Ended loop_with(int world, Env env) {
+EndedRanks loop_with(int world, Env env) {
   env.try_emplace("LOCKSTEP_TIMEOUT", "60");
-  const auto begin = std::chrono::steady_clock::now();
-  RankProcesses ranks(current_test(), reduce_for_ever, ranks_on_gpus(world, std::move(env)));
-  std::vector<RankEnd> ends = ranks.wait();
-  return {std::move(ends), std::chrono::steady_clock::now() - begin};
+  return ended_ranks(reduce_for_ever, ranks_on_gpus(world, std::move(env)));
 }
 
 TEST(DoubleFailure, AnErrorOfNcclsOnOneRankIsNamedOnAllAtOnce) {
-  const Ended ended = loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=error"}});
+  const EndedRanks ended = loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=error"}});
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
   EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
-  for (const int rank : {0, 2}) {
-    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(end.code, 75) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
-  }
-  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
+  expect_the_others_to_name_rank_1(ended);
 }
 
 /// The rank itself may wait for its GPU until the launcher ends it.
@@ -384,13 +371,14 @@ TEST(DoubleFailure, AnAbortThatHangsKeepsNoOtherRankWaiting) {
       ranks_on_gpus(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=stuck"}, {"LOCKSTEP_TIMEOUT", "60"}}));
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(ranks.wait_for_log(0, "rank 1 on "));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, Seconds(30)) << "far below the timeout";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "far below the timeout";
   kill(ranks.pid(1), SIGKILL);
   EXPECT_EQ(ranks.wait().at(0).code, 75);
 }
 
 TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
-  const Ended ended = loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=hang"}, {"LOCKSTEP_TIMEOUT", "2"}});
+  const EndedRanks ended =
+      loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=hang"}, {"LOCKSTEP_TIMEOUT", "2"}});
   for (const RankEnd& end : ended.ranks) {
     EXPECT_NE(end.code, 0);
     EXPECT_THAT(end.log, HasSubstr("all_reduce timed out on the GPU after 2.0 s"));
@@ -399,7 +387,8 @@ TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
 
 /// As where too much waits in the queues of a GPU that waits for a peer: the thread comes back when all is aborted.
 TEST(DoubleFailure, ACallThatBlocksEndsAtTheTimeLimit) {
-  const Ended ended = loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});
+  const EndedRanks ended =
+      loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});
   for (const RankEnd& end : ended.ranks) {
     EXPECT_GT(end.code, 0) << end.log;
     EXPECT_THAT(end.log, HasSubstr("all_reduce timed out on the GPU after 2.0 s"));
@@ -423,49 +412,34 @@ TEST(DoubleFailure, AThreadThatWaitsForAFullQueueComesBack) {
 }
 
 /// How the ranks ended of which number 1 has a fault while the GPUs connect, and after which time.
-Ended connect_with(const std::string& fault) {
+EndedRanks connect_with(const std::string& fault) {
   return loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=init,fault=" + fault}});
 }
 
-void expect_that_others_name_rank_1(const Ended& ended) {
-  for (const int rank : {0, 2}) {
-    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(end.code, 75) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
-    EXPECT_THAT(end.log, Not(HasSubstr("IOMMU")));
-  }
-  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
-}
-
 TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamed) {
-  const Ended ended = connect_with("die");
+  const EndedRanks ended = connect_with("die");
   EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
-  expect_that_others_name_rank_1(ended);
+  expect_the_others_to_name_rank_1(ended);
 }
 
 /// NCCL notices the death too, and may be faster.
 TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamedBeforeNcclsError) {
-  const Ended ended = connect_with("lost");
+  const EndedRanks ended = connect_with("lost");
   EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
-  expect_that_others_name_rank_1(ended);
+  expect_the_others_to_name_rank_1(ended);
 }
 
 TEST(DoubleFailure, AnErrorWhileTheGpusConnectIsNamedOnAll) {
-  const Ended ended = connect_with("error");
+  const EndedRanks ended = connect_with("error");
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
   EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
-  expect_that_others_name_rank_1(ended);
+  expect_the_others_to_name_rank_1(ended);
 }
 
 TEST(DoubleFailure, ARankThatDiesInsideNcclIsNamedByTheOthers) {
-  const Ended ended = loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=die"}});
+  const EndedRanks ended = loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=die"}});
   EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
-  for (const int rank : {0, 2}) {
-    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(end.code, 75) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
-  }
-  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
+  expect_the_others_to_name_rank_1(ended);
 }
 
 TEST(DoubleFailure, AStoppedRankIsATimeout) {

@@ -18,23 +18,23 @@
 
 namespace lockstep::testing {
 
-/// Who connects them: `library` is empty for NCCL itself.
+/// Who connects them: `path` is empty for NCCL itself.
 struct Connection {
   const char* name = "";
-  const char* library = "";
+  const char* path = "";
 };
 
 inline const Connection kNccl{"Nccl", ""};
 inline const Connection kDouble{"Double", LOCKSTEP_NCCL_DOUBLE_ON_CUDA};
 
 inline std::string why_no_ranks_on_one_gpu(const Connection& connection) {
-  return *connection.library == '\0' ? why_no_nccl() : why_no_gpu();
+  return *connection.path == '\0' ? why_no_nccl() : why_no_gpu();
 }
 
 /// The variables of such ranks.
 inline std::map<std::string, std::string> shared_gpu(const Connection& connection) {
   std::map<std::string, std::string> variables{{"LOCKSTEP_SHARE_GPUS", "nccl"}};
-  if (*connection.library != '\0') variables["LOCKSTEP_NCCL"] = connection.library;
+  if (*connection.path != '\0') variables["LOCKSTEP_NCCL"] = connection.path;
   return variables;
 }
 

@@ -25,6 +25,7 @@
 #include "lockstep/parallel/power_sgd.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
+#include "support/double/ended_ranks.h"
 #include "support/double/ranks.h"
 #include "support/double/test_streams.h"
 #include "support/fault_of.h"
@@ -35,6 +36,9 @@ namespace double_test {
 using test::fault_of;
 using testing::current_test;
 using ::testing::ElementsAre;
+using testing::ended_ranks;
+using testing::EndedRanks;
+using testing::expect_the_others_to_name_rank_1;
 using testing::found_races;
 using testing::found_replays;
 using ::testing::HasSubstr;
@@ -448,8 +452,6 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 // Failures ------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
-using Seconds = std::chrono::duration<double>;
-
 /// Trains by replays until something ends it. A rank that stops itself has computed all that it was given.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
@@ -466,38 +468,25 @@ void train_for_ever(Job& job) {
   }
 }
 
-struct Ended {
-  std::vector<RankEnd> ranks;
-  Seconds time;
-};
-
 /// NCCL's calls of a step are as many as buckets, and those of before the first one; this one is in a replay.
 constexpr const char* kInAReplay = "call=80";
 
-Ended loop_with(int world, const std::string& fault, Env env = {}) {
+EndedRanks loop_with(int world, const std::string& fault, Env env = {}) {
   env.try_emplace("LOCKSTEP_TIMEOUT", "60");
   env["LOCKSTEP_DOUBLE_FAULT"] = std::string("rank=1,") + kInAReplay + ",fault=" + fault;
-  const auto begin = std::chrono::steady_clock::now();
-  RankProcesses ranks(current_test(), train_for_ever, ranks_on_gpus(world, std::move(env)));
-  std::vector<RankEnd> ends = ranks.wait();
-  return {std::move(ends), std::chrono::steady_clock::now() - begin};
+  return ended_ranks(train_for_ever, ranks_on_gpus(world, std::move(env)));
 }
 
 TEST(DoubleStepFailure, AnErrorOfNcclsInAReplayIsNamedOnAllAtOnce) {
-  const Ended ended = loop_with(3, "error");
+  const EndedRanks ended = loop_with(3, "error");
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
   EXPECT_THAT(ended.ranks[1].log, HasSubstr("step graph failed on the GPU"));
   EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
-  for (const int rank : {0, 2}) {
-    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(end.code, 75) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
-  }
-  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
+  expect_the_others_to_name_rank_1(ended);
 }
 
 TEST(DoubleStepFailure, AHangInAReplayEndsAllAtTheTimeLimit) {
-  const Ended ended = loop_with(2, "hang", {{"LOCKSTEP_TIMEOUT", "2"}});
+  const EndedRanks ended = loop_with(2, "hang", {{"LOCKSTEP_TIMEOUT", "2"}});
   for (const RankEnd& end : ended.ranks) {
     EXPECT_NE(end.code, 0);
     EXPECT_THAT(end.log, HasSubstr("step graph timed out on the GPU after 2.0 s"));
@@ -505,14 +494,9 @@ TEST(DoubleStepFailure, AHangInAReplayEndsAllAtTheTimeLimit) {
 }
 
 TEST(DoubleStepFailure, ARankThatDiesInAReplayIsNamedByTheOthers) {
-  const Ended ended = loop_with(3, "die");
+  const EndedRanks ended = loop_with(3, "die");
   EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);
-  for (const int rank : {0, 2}) {
-    const RankEnd& end = ended.ranks[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(end.code, 75) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
-  }
-  EXPECT_LT(ended.time, Seconds(30)) << "far below the timeout";
+  expect_the_others_to_name_rank_1(ended);
 }
 
 RankEnd end_beside_a_stopped_rank(const testing::RanksOptions& options, bool stops_itself) {

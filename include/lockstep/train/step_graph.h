@@ -52,9 +52,12 @@ struct StepGraphOptions {
 ///    run, unless StepGraphOptions::automatic.
 /// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
 ///
-/// It belongs to the training thread. With StepGraphOptions::job, run() is collective. Lifetime: the parameters' and
-/// buffers' memory stays where it is. Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture". Example:
-/// StepGraph steps(named_parameters_of(net), [&](const Batch& batch) {
+/// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
+/// Lifetime: parameters and buffers keep their memory.
+///
+/// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
+///
+/// Example: StepGraph steps(named_parameters_of(net), [&](const Batch& batch) {
 ///            at::Tensor loss = criterion(net->forward(batch.data), batch.target);
 ///            loss.backward();
 ///            return loss.detach();

@@ -212,7 +212,7 @@ void DevicePath::close(bool orderly) noexcept {
   watch_->stop();
 }
 
-/// It tells the peers first, so that they do not wait for this rank's abort.
+/// The peers hear of the error before the abort, so that they do not wait for it.
 void DevicePath::fail(const std::exception_ptr& error) noexcept {
   if (queue_ != nullptr) {
     try {

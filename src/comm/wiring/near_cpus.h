@@ -18,8 +18,8 @@ struct CpuChoice {
   std::vector<int> near;     ///< the GPU's
 };
 
-/// Returns the CPUs that the rank should keep to; empty: it should stay where it is, since all of its CPUs are near or
-/// none is, or since it was bound before (numactl, Slurm, taskset). It is a pure function.
+/// Returns the CPUs that the rank should be bound to. The result is empty if the rank should stay as it is: all of its
+/// CPUs are near, none is, or numactl, Slurm or taskset has bound it before. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_to_keep_to(const CpuChoice& choice);
 
 /// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all threads that it has, and

@@ -22,7 +22,7 @@ void take_least(ProcessGroup& group, const at::Tensor& values) {
   }
 }
 
-/// 0 only where there is no key.
+/// The number of no key is 0, that of a key never is.
 std::int64_t number_of(const std::optional<std::string>& key) {
   return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
 }

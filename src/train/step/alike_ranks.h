@@ -9,11 +9,11 @@
 
 namespace lockstep::train {
 
-/// Returns true where every rank has the same key. Collective: yes. Blocks: yes. Throws: as Work::wait; what has failed
-/// on a GPU comes first.
+/// Returns true if every rank has the same key. Collective: yes. Blocks: yes. Throws: as Work::wait; a failure of a GPU
+/// comes first.
 [[nodiscard]] bool all_have(ProcessGroup& group, const std::optional<std::string>& key);
 
-/// Returns true where it is so on every rank. Collective: yes. Blocks: yes. Throws: as all_have().
+/// Returns true if `here` is true on every rank. Collective: yes. Blocks: yes. Throws: as all_have().
 [[nodiscard]] bool all_are(ProcessGroup& group, bool here);
 
 }  // namespace lockstep::train
