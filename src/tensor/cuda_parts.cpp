@@ -36,6 +36,11 @@ std::string pci_address(int gpu) {
   return address;
 }
 
+std::string device_name(const c10::Device& device) {
+  const CudaParts* parts = cuda_parts();
+  return parts == nullptr ? "GPU" : parts->name(device.index());
+}
+
 std::unique_ptr<DeviceGraph> make_device_graph() {
   const CudaParts* parts = cuda_parts();
   return parts == nullptr ? nullptr : parts->make_graph();

@@ -21,6 +21,7 @@ struct CudaParts {
   void (*forget_memory)(int gpu) = nullptr;
   void* (*stream)(const c10::Stream&) = nullptr;
   std::string (*pci_address)(int gpu, std::string& problem) = nullptr;
+  std::string (*name)(int gpu) = nullptr;
   bool (*is_recording)() = nullptr;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/text.h"
 #include "lockstep/view/terminal.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kRuleWidth = 80;
 constexpr int kLabelWidth = 18;
+constexpr std::size_t kMostDevices = 16;  // that have a line each
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
@@ -24,15 +26,30 @@ std::string render(const Lines& lines, int label_width) {
   return text;
 }
 
-/// One line a device; only the first bears the label.
+/// Ranks `first` to `last` with the same device: "rank 3 on node1", "ranks 8 to 15".
+std::string place_of(const BannerDevice& first, const BannerDevice& last, bool with_host) {
+  std::string place = fmt::format("rank {}", first.rank);
+  if (last.rank > first.rank) place = fmt::format("ranks {} to {}", first.rank, last.rank);
+  return with_host ? place + " on " + first.host : place;
+}
+
+/// One line a device, where there are not too many; only the first bears the label.
 void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
+  const auto same_host = [&](const BannerDevice& device) { return device.host == devices.front().host; };
+  const bool with_host = !std::all_of(devices.begin(), devices.end(), same_host);
+  Lines rows;
   int width = 0;
-  for (const BannerDevice& device : devices) width = std::max(width, display_width(device.place));
-  for (const BannerDevice& device : devices) {
-    const bool first = &device == &devices.front();
-    lines.emplace_back(first ? (devices.size() == 1 ? "device" : "devices") : "",
-                       pad(device.place, width) + "  " + device.name);
+  for (std::size_t first = 0, end = 0; first < devices.size(); first = end) {
+    end = first + 1;
+    const auto equal = [&](const BannerDevice& a, const BannerDevice& b) {
+      return a.host == b.host && a.name == b.name;
+    };
+    while (devices.size() > kMostDevices && end < devices.size() && equal(devices[first], devices[end])) ++end;
+    rows.emplace_back(place_of(devices[first], devices[end - 1], with_host), devices[first].name);
+    width = std::max(width, display_width(rows.back().first));
   }
+  const char* label = devices.size() == 1 ? "device" : "devices";
+  for (const auto& [place, name] : rows) lines.emplace_back(std::exchange(label, ""), pad(place, width) + "  " + name);
 }
 
 /// "64 x 2 replicas = 128, found by batch_size: auto".
@@ -66,7 +83,7 @@ Lines lines_of(const BannerInfo& info) {
   add("model",
       info.parameters > 0 ? fmt::format("{}, {} parameters", info.model, text::thousands(info.parameters)) : info.model,
       !info.model.empty());
-  add("batch", batch_text(info), info.batch_per_replica > 0);
+  add("total batch", batch_text(info), info.batch_per_replica > 0);
   add("loader workers",
       info.workers > 0 ? fmt::format("{} per replica", info.workers) : "none (the training thread loads)",
       info.workers >= 0);

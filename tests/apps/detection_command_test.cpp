@@ -77,7 +77,7 @@ TEST(DetectionCommand, TakesAFileInTheWordsOfItsOrigin) {
       lockstep({"train", "deim.yml", "--run-dir", "run", "-u", "max_steps=1", "image_size=64"}, home.path());
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("epoches is epochs here"));
-  EXPECT_THAT(run.out, HasSubstr("batch               4 x 1 replica = 4\n"));
+  EXPECT_THAT(run.out, HasSubstr("total batch         4 x 1 replica = 4\n"));
 }
 
 TEST(DetectionCommand, ABadSetNamesFileAndEntry) {

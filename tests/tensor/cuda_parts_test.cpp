@@ -27,7 +27,8 @@ TEST(CudaParts, AreLoadedBeforeMainWhereADriverIs) {
   EXPECT_EQ(said(kFolder + "/driver"),
             "loaded\nmain\ngraph: true\nmemory: 101\nforgets GPU 1\nforgotten: true\nstream: 7\n"
             "address: 0000:3b:00.0\n"
-            "address of another: ResourceError: GPU 1 has no address on the PCI bus: invalid device ordinal\n");
+            "address of another: ResourceError: GPU 1 has no address on the PCI bus: invalid device ordinal\n"
+            "name: NVIDIA A100-PCIE-40GB\n");
 }
 
 TEST(CudaParts, ThatAreNotLoadedAreAnErrorOfWhoeverAsksForThem) {
@@ -35,7 +36,7 @@ TEST(CudaParts, ThatAreNotLoadedAreAnErrorOfWhoeverAsksForThem) {
   const std::string text = said("");
   EXPECT_THAT(text, StartsWith("main\ngraph: false\n"));
   for (const char* wanted : {"memory: UsageError: the memory of GPU 1 cannot be read, since no NVIDIA driver was found",
-                             "forgotten: UsageError: ", "stream: UsageError: ", "address: UsageError: "}) {
+                             "forgotten: UsageError: ", "stream: UsageError: ", "address: UsageError: ", "name: GPU\n"}) {
     EXPECT_THAT(text, HasSubstr(wanted));
   }
 }

@@ -121,7 +121,7 @@ TEST(Confusions, ListsTheMostFrequentFirst) {
 BannerInfo captcha() {
   BannerInfo info;
   info.title = "Lockstep 0.1.0: captcha";
-  info.devices = {{"rank 0", "Intel Xeon, 1 of 2 cores"}, {"rank 1", "Intel Xeon, 1 of 2 cores"}};
+  info.devices = {{0, "a", "Intel Xeon, 1 of 2 cores"}, {1, "a", "Intel Xeon, 1 of 2 cores"}};
   info.backend = "shm";
   info.backend_reason = "both ranks are on this host";
   info.batch_per_replica = 512;
@@ -149,7 +149,7 @@ devices             rank 0  Intel Xeon, 1 of 2 cores
                     rank 1  Intel Xeon, 1 of 2 cores
 backend             shm (both ranks are on this host)
 model               conv7, 19,072,400 parameters
-batch               512 x 3 replicas = 1,536
+total batch         512 x 3 replicas = 1,536
 loader workers      12 per replica
 training samples    50,030
 steps per epoch     33
@@ -160,6 +160,27 @@ schedule            5 epochs of warm-up, then cosine
 run folder          runs/captcha-20260101-000000
 ================================================================================
 )");
+}
+
+TEST(Banner, NamesEachGpuAndTheHostsIfThereAreSeveral) {
+  BannerInfo info = captcha();
+  info.devices = {{0, "a", "GPU 0: NVIDIA A100-PCIE-40GB"}, {1, "a", "GPU 1: NVIDIA A100-PCIE-40GB"}};
+  EXPECT_THAT(banner(info), HasSubstr("devices             rank 0  GPU 0: NVIDIA A100-PCIE-40GB\n"
+                                      "                    rank 1  GPU 1: NVIDIA A100-PCIE-40GB\n"));
+  info.devices[1].host = "b";
+  EXPECT_THAT(banner(info), HasSubstr("devices             rank 0 on a  GPU 0: NVIDIA A100-PCIE-40GB\n"
+                                      "                    rank 1 on b  GPU 1: NVIDIA A100-PCIE-40GB\n"));
+}
+
+TEST(Banner, ManyEqualDevicesShareALine) {
+  BannerInfo info = captcha();
+  info.devices.clear();
+  for (int rank = 0; rank < 32; ++rank)
+    info.devices.push_back({rank, rank < 16 ? "a" : "b", rank == 20 ? "H200" : "H100"});
+  EXPECT_THAT(banner(info), HasSubstr("devices             ranks 0 to 15 on a   H100\n"
+                                      "                    ranks 16 to 19 on b  H100\n"
+                                      "                    rank 20 on b         H200\n"
+                                      "                    ranks 21 to 31 on b  H100\n"));
 }
 
 TEST(Banner, ABatchThatWasFoundSaysSo) {

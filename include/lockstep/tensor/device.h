@@ -41,6 +41,9 @@ void adopt_device();
 /// ResourceError where CUDA does not know it, UsageError where cuda::library() has an obstacle.
 [[nodiscard]] std::string pci_address(int gpu);
 
+/// Returns the model of a GPU: "NVIDIA A100-PCIE-40GB"; "GPU" where has_cuda_parts() is false. `device`: a GPU.
+[[nodiscard]] std::string device_name(const c10::Device& device);
+
 }  // namespace lockstep::tensor
 
 #pragma GCC visibility pop

@@ -11,16 +11,17 @@
 
 namespace lockstep::view {
 
-/// One device of the run: "rank 0", "CPU (Intel Xeon, 2 of 8 cores, 1 thread)".
+/// The device of a rank. Hosts are shown where there are several; of more than 16 devices, equal neighbours share a line.
 struct BannerDevice {
-  std::string place;  ///< "rank 0"
-  std::string name;   ///< "CPU (Intel Xeon, 2 of 8 cores, 1 thread)"
+  int rank = 0;      ///< whose device it is
+  std::string host;  ///< "node1"
+  std::string name;  ///< "GPU 0: NVIDIA A100-PCIE-40GB", "Intel Xeon, 2 cores, 1 of libtorch's threads"
 };
 
 /// The contents of the start banner. An empty text or a zero count leaves its line out.
 struct BannerInfo {
   std::string title;                   ///< "Lockstep 0.1.0: captcha"
-  std::vector<BannerDevice> devices;   ///< one for each rank that is shown
+  std::vector<BannerDevice> devices;   ///< one for each rank, in their order
   std::string backend;                 ///< "shm"
   std::string backend_reason;          ///< "all ranks share this host's memory"
   std::int64_t batch_per_replica = 0;  ///< samples of a replica's batch

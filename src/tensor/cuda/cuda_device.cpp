@@ -18,4 +18,9 @@ std::string cuda_pci_address(int gpu, std::string& problem) {
   return "";
 }
 
+std::string cuda_name(int gpu) {
+  cudaDeviceProp properties{};
+  return cudaGetDeviceProperties(&properties, gpu) == cudaSuccess ? properties.name : "GPU";
+}
+
 }  // namespace lockstep::tensor

@@ -19,6 +19,7 @@ const void* lockstep_cuda_parts(const char* version) {
                                             .forget_memory = tensor::forget_cuda_memory,
                                             .stream = tensor::cuda_stream,
                                             .pci_address = tensor::cuda_pci_address,
+                                            .name = tensor::cuda_name,
                                             .is_recording = tensor::cuda_is_recording};
   return std::string_view(version) == kVersion ? &kParts : nullptr;
 }

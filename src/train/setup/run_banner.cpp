@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/store/store.h"
+#include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 #include "lockstep/train/prepare.h"
 #include "train/settings/precision.h"
@@ -45,15 +46,22 @@ std::string fused_text(const nn::Optimized& layers) {
   return text;
 }
 
-std::vector<view::BannerDevice> devices(const Job& job, const TrainConfig& config) {
+/// This rank's device.
+std::string device_text(const Job& job, const TrainConfig& config) {
+  const c10::Device device = job.device();
+  if (device.is_cuda()) return fmt::format("GPU {}: {}", device.index(), tensor::device_name(device));
   const view::CpuInfo cpu = view::cpu_info();
+  return fmt::format("{}, {}, {} of libtorch's threads", cpu.name, counted(cpu.cores, "core", "cores"), config.threads);
+}
+
+std::vector<view::BannerDevice> devices(const Job& job, const TrainConfig& config) {
   const std::string key = "lockstep/device/";
-  job.store().set(key + std::to_string(job.rank()),
-                  fmt::format("{}, {} {}, {} of libtorch's threads", cpu.name, cpu.cores,
-                              cpu.cores == 1 ? "core" : "cores", config.threads));
+  job.store().set(key + std::to_string(job.rank()), job.host() + "\n" + device_text(job, config));
   std::vector<view::BannerDevice> devices;
   for (int rank = 0; job.is_main() && rank < job.world_size(); ++rank) {
-    devices.push_back({fmt::format("rank {}", rank), job.store().get(key + std::to_string(rank), job.timeout())});
+    const std::string found = job.store().get(key + std::to_string(rank), job.timeout());
+    const std::size_t end = found.find('\n');
+    devices.push_back({rank, found.substr(0, end), found.substr(end + 1)});
   }
   return devices;
 }

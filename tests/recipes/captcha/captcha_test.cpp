@@ -180,7 +180,7 @@ TEST(CaptchaPresets, UltraIsTheOriginalsRunOnThreeReplicas) {
   ::testing::internal::CaptureStdout();
   trainer.fit();
   const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("batch               512 x 3 replicas = 1,536\n"));
+  EXPECT_THAT(said, HasSubstr("total batch         512 x 3 replicas = 1,536\n"));
   EXPECT_THAT(said, HasSubstr("training samples    50,030\n"));
   EXPECT_THAT(said, HasSubstr("steps per epoch     33\n"));
   EXPECT_THAT(said, HasSubstr("epochs              150, at most 2 steps\n"));

@@ -20,6 +20,8 @@ MemoryUse memory_of(int /*gpu*/) { return {.peak = make_believe::Ledger::instanc
 
 void forget_memory(int /*gpu*/) { make_believe::Ledger::instance().restart_peak(); }
 
+std::string name_of(int /*gpu*/) { return "make-believe GPU"; }
+
 std::string address_of(int gpu, std::string& /*problem*/) { return std::to_string(gpu); }
 
 const bool kIsKnown = [] {
@@ -28,6 +30,7 @@ const bool kIsKnown = [] {
                                             .forget_memory = forget_memory,
                                             .stream = handle_of,
                                             .pci_address = address_of,
+                                            .name = name_of,
                                             .is_recording = make_believe::is_recording};
   tensor::make_believe_parts() = &kParts;
   return true;

@@ -35,5 +35,6 @@ int main() {
   });
   show("address", [] { return tensor::pci_address(0); });
   show("address of another", [] { return tensor::pci_address(1); });
+  show("name", [] { return tensor::device_name({c10::kCUDA, 0}); });
   return 0;
 }
