@@ -263,6 +263,8 @@ def new_project(case, kind):
     run("cmake", "--build", "--preset", "release", "-j2", **more)
     said = run("ctest", "--preset", "release", **more).stdout
     assert "two_ranks" in said and "100% tests passed" in said, said
+    if kind == "trainer":  # the others need data, or read no arguments
+        run(sys.executable, SOURCE / "tests/apps/debugger_test.py", project, project / "build/release/shapes", env=environment)
     file = project / "src/main.cpp"
     file.write_text(file.read_text().replace("return 0;\n}", 'job.print("changed");\n  return 0;\n}'))
     begin = time.monotonic()
