@@ -19,6 +19,7 @@
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
+#include "lockstep/store/trusted_network.h"
 #include "worker_verbs.h"
 
 namespace lockstep::apps {
@@ -123,6 +124,34 @@ void apply_wire(const std::string& wire) {
   put_into_environment("LOCKSTEP_WIRE", wire);
 }
 
+// Every process of the job reads the network from the environment.
+void trust(const NodeOptions& given, AgentOptions& options) {
+  if (given.trust_network.empty() || options.nodes == 1) return;
+  const store::TrustedNetwork network(given.trust_network);
+  if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
+    throw UsageError("--trust-network beside a secret: with one, only those who know it may join",
+                     "leave one of them out");
+  }
+  if (!network.contains_host(options.master_addr)) {
+    throw UsageError(fmt::format("--trust-network is {}, and the nodes meet at {}, which is elsewhere", network.text(),
+                                 options.master_addr),
+                     "give the network of --master-addr: ip -br address shows those of this machine");
+  }
+  options.token = network.token();
+  put_into_environment("LOCKSTEP_TRUST_NETWORK", network.text());
+  log::warn("this job has no secret: every user of every machine on {} may join it, end it, and run code in it",
+            network.text());
+}
+
+// The network that a host of this address is most often in.
+std::string network_around(const std::string& address) {
+  try {
+    return store::TrustedNetwork(address + "/24").text();
+  } catch (const UsageError&) {
+    return "192.168.1.0/24";
+  }
+}
+
 // As a shell takes it.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
@@ -154,6 +183,7 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "rdzv-id", options.run_id);
   take_text(arguments, "run-id", options.run_id);
   take_text(arguments, "token-file", options.token_file);
+  take_text(arguments, "trust-network", options.trust_network);
   take_text(arguments, "tls-cert", options.tls_cert);
   take_text(arguments, "tls-key", options.tls_key);
   take_text(arguments, "tls-ca", options.tls_ca);
@@ -179,6 +209,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   put_file_into_environment("LOCKSTEP_TLS_CA", given.tls_ca);
   apply_wire(given.wire);
   apply_endpoint(given, options);
+  trust(given, options);
   // torchrun's default, so that its users' scripts for several nodes work without the option.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
 }
@@ -225,7 +256,10 @@ void require_token(const AgentOptions& options, const std::vector<std::string>& 
           "a run over {} nodes needs a secret: without one, anybody who reaches {}:{} could join it (--rdzv-id is "
           "not secret)",
           options.nodes, options.master_addr, options.master_port),
-      commands + "\n          or set LOCKSTEP_TOKEN to the same secret on every node");
+      fmt::format(
+          "{}\n          or set LOCKSTEP_TOKEN to the same secret on every node; or, if you trust everybody on that "
+          "network, add --trust-network {} on every node",
+          commands, network_around(options.master_addr)));
 }
 
 }  // namespace lockstep::apps

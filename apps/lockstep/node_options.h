@@ -20,6 +20,7 @@ struct NodeOptions {
   std::string take_in = "checkpoint";
   std::string conf = {};        ///< --rdzv-conf
   std::string token_file = {};  ///< holds the secret of a run over several nodes
+  std::string trust_network = {};  ///< whose machines may join without one
   std::string tls_cert = {};    ///< PEM files that encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
   std::string tls_key = {};
   std::string tls_ca = {};
@@ -27,7 +28,7 @@ struct NodeOptions {
 };
 
 /// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
-/// --rdzv-conf, --take-in, --token-file, --tls-cert, --tls-key, --tls-ca and --wire out of `arguments`. Throws:
+/// --rdzv-conf, --take-in, --token-file, --trust-network, --tls-cert, --tls-key, --tls-ca and --wire out of `arguments`. Throws:
 /// UsageError where a value is missing or no number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 

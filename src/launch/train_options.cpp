@@ -167,6 +167,12 @@ constexpr std::array kOptions = {
                 .help = "a file with the job's secret, the same on every node and with mode 0600; `lockstep run "
                         "--new-token FILE` makes one (or put the secret into LOCKSTEP_TOKEN)",
                 .group = kNodesGroup},
+    TrainOption{.name = "--trust-network",
+                .value = "NETWORK",
+                .help =
+                    "no secret: whoever reaches the job from this network (192.168.1.0/24) may join it, and end it or "
+                    "run code in it, as with torchrun; all others are turned away",
+                .group = kNodesGroup},
     TrainOption{
         .name = "--tls-cert",
         .value = "FILE",

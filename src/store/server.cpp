@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <asio.hpp>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
 #include "lockstep/store/strangers.h"
+#include "lockstep/store/trusted_network.h"
 #include "store/connection.h"
 #include "store/inner_door.h"
 #include "store/server_state.h"
@@ -134,6 +136,7 @@ class StoreServer::Impl {
     auto socket = acceptor_.accept(peer, problem);
     if (problem) return problem;
     close_on_exec(socket.native_handle());
+    if (trusted_ && !trusted_->contains(peer.address().to_string())) return {};
     try {
       state_.arrived(std::make_shared<Connection>(std::move(socket), state_, Connection::From::kNetwork),
                      peer.address().to_string());
@@ -167,6 +170,7 @@ class StoreServer::Impl {
   asio::io_context io_{1};
   store::ServerState state_;
   tcp::acceptor acceptor_;
+  const std::optional<store::TrustedNetwork> trusted_ = store::trusted_network();
   asio::steady_timer retry_;
   std::uint16_t port_;
   std::shared_ptr<StoreDoor> door_;

@@ -19,6 +19,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/store/strangers.h"
+#include "lockstep/store/trusted_network.h"
 #include "wire/stream.h"
 
 namespace lockstep::wire {
@@ -168,6 +169,7 @@ class Listener::Impl {
   void welcome(UniqueFd fd) {
     const auto id = next_id_++;
     const std::string address = other_end(fd.get()).address;
+    if (trusted_ && !trusted_->contains(address)) return;
     strangers_.push_back({id, std::move(fd), address, "", AwakeClock::instance().now() + kHelloLimit});
     if (const auto leaves = bookkeeping_.add(id, store::stranger_address(address))) drop(*leaves);
   }
@@ -182,6 +184,7 @@ class Listener::Impl {
 
   const Options options_;
   const UniqueFd fd_;
+  const std::optional<store::TrustedNetwork> trusted_ = store::trusted_network();
   Wakeup wakeup_;
 
   std::mutex mutex_;

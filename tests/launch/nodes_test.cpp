@@ -218,6 +218,8 @@ TEST_F(TwoNodes, WithoutATokenAreRefusedWithTheCommandsThatHaveOne) {
   EXPECT_THAT(result.err,
               HasSubstr("a run over 2 nodes needs a secret: without one, anybody who reaches 10.0.0.1:29500"));
   EXPECT_THAT(result.err, HasSubstr("lockstep run --new-token job.token\n"));
+  EXPECT_THAT(result.err,
+              HasSubstr("if you trust everybody on that network, add --trust-network 10.0.0.0/24 on every"));
   for (const std::string node : {"0", "1"}) {
     EXPECT_THAT(result.err, HasSubstr("node " + node + "  lockstep run --node-rank " + node +
                                       " --token-file job.token --nnodes=2 --rdzv-id job-7 --master-addr 10.0.0.1 -- "
@@ -243,6 +245,29 @@ TEST_F(TwoNodes, MeetByATokenFile) {
   const auto open_to_all = test::run_process(words("0"));
   EXPECT_EQ(open_to_all.code, 64);
   EXPECT_THAT(open_to_all.err, HasSubstr("chmod 600"));
+}
+
+// torchrun's commands, and the network that their user trusts.
+TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
+  const auto words = [&](const std::string& rank, const std::string& network) {
+    auto options = Run::command({"--nproc_per_node=1", "--nnodes=2", "--node_rank=" + rank, "--master_addr=127.0.0.1",
+                                 "--master_port=" + std::to_string(port_), "--trust-network", network, "sh", "-c",
+                                 "echo $RANK of $WORLD_SIZE"});
+    options.environment.emplace_back("LOCKSTEP_TOKEN", "");
+    return options;
+  };
+  Process second(words("1", "127.9.9.9/8"));
+  const auto of_first = test::run_process(words("0", "127.0.0.0/8"));
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_first.out, "[0]: 0 of 2\n");
+  EXPECT_THAT(of_first.err, HasSubstr("warn: this job has no secret: every user of every machine on 127.0.0.0/8 may"));
+  EXPECT_EQ(second.wait().code, 0);
+  auto elsewhere = words("0", "192.168.1.0/24");
+  elsewhere.command[5] = "--master_addr=10.0.0.1";
+  EXPECT_THAT(test::run_process(elsewhere).err,
+              HasSubstr("--trust-network is 192.168.1.0/24, and the nodes meet at 10.0.0.1, which is elsewhere"));
+  elsewhere.environment.back().second = make_token();
+  EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network beside a secret"));
 }
 
 // The stranger's way into a job of several nodes was its name, which the list of processes shows.

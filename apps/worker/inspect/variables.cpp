@@ -58,6 +58,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_TLS_CERT", "the PEM file of the store's certificate: its connections are encrypted"},
     Known{"LOCKSTEP_TLS_KEY", "the PEM file of that certificate's private key, where the store is served"},
     Known{"LOCKSTEP_TOKEN", "the secret of a run over several nodes, the same on each"},
+    Known{"LOCKSTEP_TRUST_NETWORK", "set by --trust-network: store and ranks turn away who is elsewhere"},
     Known{"LOCKSTEP_WIRE", "the same as --wire"},
     Known{"MALLOC_ARENA_MAX", "if set, freed memory is not kept for the next step but returned as the C library does"},
     Known{"MALLOC_MMAP_MAX_", "the same"},

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run over several hosts without a secret, as torchrun has it: the user names the network that he trusts, and the
+// doors of store and ranks are closed to all others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::store {
+
+class TrustedNetwork {
+ public:
+  /// `text`: "192.168.1.0/24", "fd00::/64". Throws: UsageError where it is no network, or one of more than a /8.
+  explicit TrustedNetwork(const std::string& text);
+
+  /// Returns the network, without the bits of a host: "192.168.1.0/24".
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  /// Returns true for a numeric address of the network, and for this machine's loopback.
+  [[nodiscard]] bool contains(const std::string& address) const;
+  /// Returns true where `host` resolves to addresses of the network alone. Blocks: for the name server.
+  [[nodiscard]] bool contains_host(const std::string& host) const;
+  /// Returns the token of such runs. It is no secret: everybody can make it from text().
+  [[nodiscard]] std::string token() const { return "no secret, open to " + text_; }
+
+ private:
+  std::string text_;
+};
+
+/// Returns the network that this process trusts instead of a secret, which the launcher sets in LOCKSTEP_TRUST_NETWORK;
+/// usually none. Throws: as the constructor.
+[[nodiscard]] std::optional<TrustedNetwork> trusted_network();
+
+}  // namespace lockstep::store
+
+#pragma GCC visibility pop
