@@ -20,6 +20,7 @@
 #include "captioning/model/search.h"
 #include "captioning/tally.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/optim/autocast.h"
@@ -151,8 +152,9 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
 std::int64_t CaptioningTask::feature_rows() const {
   if (config_.model.grid_height > 0) return config_.model.grid_height * config_.model.grid_width;
   if (config_.sets.max_features > 0) return config_.sets.max_features;
-  throw UsageError("an exported network takes one number of rows of features, and no setting says which",
-                   "--set model.grid_height=7 --set model.grid_width=7 for 49");
+  throw UsageError(
+      "an exported network takes one number of rows of features, and no setting says which",
+      fmt::format("{} {} for 49", setting_words("model.grid_height=7"), setting_words("model.grid_width=7")));
 }
 
 std::optional<nn::NetworkFunction> CaptioningTask::network_function(torch::nn::Module& model) {

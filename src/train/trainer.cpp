@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/observe/profiler.h"
 #include "lockstep/view/banner.h"
@@ -30,7 +31,6 @@
 #include "train/report/save_counter.h"
 #include "train/report/tensorboard_sink.h"
 #include "train/resume/start.h"
-#include "train/settings/program_words.h"
 #include "train/setup/run_setup.h"
 #include "train/step/loss_meter.h"
 #include "train/step/not_finite.h"
@@ -53,7 +53,6 @@ class Trainer::Impl {
   TrainResult fit();
 
  private:
-  TrainResult fit_or_explain();
   TrainResult run();
   [[nodiscard]] std::vector<std::shared_ptr<RunSink>> own_sinks();
   [[nodiscard]] RunStart start_event() const;
@@ -79,17 +78,8 @@ class Trainer::Impl {
   TrainResult result_;
 };
 
-/// Its errors name the program's options, or, where it has none, the fields to set.
 TrainResult Trainer::Impl::fit() {
-  try {
-    return fit_or_explain();
-  } catch (const Error& error) {
-    if (!options_.has_options && !options_.has_commands) train::throw_in_program_words(error);
-    throw;
-  }
-}
-
-TrainResult Trainer::Impl::fit_or_explain() {
+  const ProgramWords words(!options_.has_options && !options_.has_commands);
   try {
     return run();
   } catch (const train::NonFiniteLoss& fault) {

@@ -7,11 +7,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/launch/train_options.h"
 #include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
-#include "train/settings/program_words.h"
 
 namespace lockstep {
 namespace arguments_test {
@@ -128,17 +128,23 @@ TEST(Arguments, EachOptionOfATrainingIsTaken) {
   }
 }
 
-TEST(ProgramWords, NameTheFields) {
-  using train::program_words;
-  EXPECT_EQ(program_words("--resume auto goes on with it; or choose another --run-dir"),
-            "TrainerOptions::resume = \"auto\" goes on with it; or choose another TrainerOptions::run_dir");
-  EXPECT_EQ(program_words("take only the weights: --init-from instead of --resume"),
-            "take only the weights: TrainerOptions::init_from instead of TrainerOptions::resume");
-  EXPECT_EQ(program_words("--run-dir runs/a --resume auto goes on from there"),
-            "TrainerOptions::run_dir = \"runs/a\" TrainerOptions::resume = \"auto\" goes on from there");
-  EXPECT_EQ(program_words("--set batch_size=4 --set accumulate_steps=2: as many"),
-            "TrainConfig::batch_size = 4 TrainConfig::accumulate_steps = 2: as many");
-  EXPECT_EQ(program_words("nothing of the kind = 3"), "nothing of the kind = 3");
+TEST(OptionWords, NameOptionsOrFields) {
+  EXPECT_EQ(option_words("resume", "auto"), "--resume auto");
+  EXPECT_EQ(option_words("run-dir"), "--run-dir");
+  EXPECT_EQ(setting_words("epochs=3"), "--set epochs=3");
+  const ProgramWords off(false);
+  const ProgramWords on(true);
+  EXPECT_EQ(option_words("resume", "auto"), "TrainerOptions::resume = \"auto\"");
+  EXPECT_EQ(option_words("run-dir", "DIR"), "TrainerOptions::run_dir = DIR");
+  EXPECT_EQ(option_words("run-dir"), "TrainerOptions::run_dir");
+  EXPECT_EQ(setting_words("epochs=3"), "TrainConfig::epochs = 3");
+}
+
+TEST(OptionWords, NameOptionsThatProgramsHave) {
+  for (const auto& [name, field] : kNamedOptions) {
+    const TrainOption* option = find_train_option(fmt::format("--{}", name));
+    EXPECT_TRUE(option != nullptr && option->in_programs) << name;
+  }
 }
 
 /// What a second run into the folder of the first one is told.
@@ -161,7 +167,7 @@ std::string told(const TrainerOptions& more) {
   return "no error";
 }
 
-TEST(ProgramWords, AreTheTrainersWhereTheProgramHasNoOptions) {
+TEST(OptionWords, AreTheTrainersWhereTheProgramHasNoOptions) {
   EXPECT_THAT(told({}), HasSubstr("TrainerOptions::resume = \"auto\" goes on with it"));
   EXPECT_THAT(told({.has_options = true}), HasSubstr("--resume auto goes on with it"));
 }

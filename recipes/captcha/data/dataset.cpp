@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/data/decode.h"
 
 namespace lockstep::captcha {
@@ -24,11 +25,14 @@ std::string length_hint(const std::string& label, const Labels& labels) {
   const std::string end = labels.label_end.empty() ? "the extension" : fmt::format("'{}'", labels.label_end);
   const auto length = static_cast<std::size_t>(labels.length);
   const bool has_sign = label.size() > length && std::isalnum(static_cast<unsigned char>(label[length])) == 0;
-  return fmt::format(
-      "a file's label is its name up to {} (data.label_end), of {} characters (data.length){}", end, labels.length,
-      has_sign        ? fmt::format(": --set data.label_end='{}'", label[length])
-      : label.empty() ? ""
-                      : fmt::format(": where all have another length, --set data.length={}", label.size()));
+  std::string fix;
+  if (has_sign) {
+    fix = ": " + setting_words(fmt::format("data.label_end='{}'", label[length]));
+  } else if (!label.empty()) {
+    fix = ": where all have another length, " + setting_words(fmt::format("data.length={}", label.size()));
+  }
+  return fmt::format("a file's label is its name up to {} (data.label_end), of {} characters (data.length){}", end,
+                     labels.length, fix);
 }
 
 }  // namespace
@@ -61,7 +65,8 @@ ImageFolderOptions image_options(const Labels& labels) {
 DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels, const std::string& how) {
   return DataError(fmt::format("image {} is {} x {} pixels, and the model reads {} x {}", file.string(), size.width,
                                size.height, labels.width, labels.height),
-                   fmt::format("{} --set data.width={} --set data.height={}", how, size.width, size.height));
+                   fmt::format("{} {} {}", how, setting_words(fmt::format("data.width={}", size.width)),
+                               setting_words(fmt::format("data.height={}", size.height))));
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 
 namespace lockstep::detection::dfine {
 namespace {
@@ -79,7 +80,7 @@ void require_same_bins(const StateDict& weights, const StateDict& model) {
     if (std::abs(a - b) < 1e-6) continue;
     throw DataError(
         fmt::format("{} is {} in the weights and {} in the settings: boxes would mean something else", name, a, b),
-        fmt::format("--set dfine.{}={}", name + sizeof("decoder.") - 1, a));
+        setting_words(fmt::format("dfine.{}={}", name + sizeof("decoder.") - 1, a)));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/sources/mask_folders.h"
@@ -92,7 +93,7 @@ void require_two_classes(const SeenValues& seen, const SetOptions& options, bool
       fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to tell apart",
                   options.path, seen.looked_at, std::ranges::count(seen.values, true) == 1 ? "value" : "values",
                   seen.text(), ignored ? ", and 255 means that a pixel has no class" : ""),
-      masks && ignored ? "where 255 is a class, say so: --set data.mask_values='{0: 0, 255: 1}'"
+      masks && ignored ? "where 255 is a class, say so: " + setting_words("data.mask_values='{0: 0, 255: 1}'")
                        : "labels are class ids, 0, 1, ...; lockstep inspect data shows them");
 }
 

@@ -13,6 +13,7 @@
 #include "checkpoint/formats/platform.h"
 #include "checkpoint/save/staging.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/tensor/torch_version.h"
@@ -96,8 +97,9 @@ FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, cons
   FailureRecord failure = why;
   failure.message = fmt::format("the checkpoint of step {} is not saved: {}{}", target.meta.step, why.message,
                                 missing_room(target.folder, need_of(content)));
-  failure.hint = fmt::format("{}; --resume auto goes on from the checkpoint before it",
-                             why.hint.empty() ? "see that this folder can be written" : why.hint);
+  failure.hint =
+      fmt::format("{}; {} goes on from the checkpoint before it",
+                  why.hint.empty() ? "see that this folder can be written" : why.hint, option_words("resume", "auto"));
   return failure;
 }
 
@@ -108,7 +110,8 @@ FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTar
   failure.hint = fmt::format(
       "{}; look at the loss: a division by zero, a logarithm or root of 0; check_gradients=true names the step and the "
       "parameter",
-      good ? fmt::format("the last good one is {}, and --resume auto goes on from it", good->string())
+      good ? fmt::format("the last good one is {}, and {} goes on from it", good->string(),
+                         option_words("resume", "auto"))
            : "there is no good one before it");
   return failure;
 }

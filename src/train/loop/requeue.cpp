@@ -11,6 +11,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/signal_guard.h"
 
 namespace lockstep::train {
@@ -52,7 +53,8 @@ bool requeue(const std::string& job) {
     log::note("Slurm was asked to start job {} again", job);
     return true;
   }
-  log::warn("scontrol requeue {} failed ({}): start the job again by hand, with --resume auto", job, problem);
+  log::warn("scontrol requeue {} failed ({}): start the job again by hand, with {}", job, problem,
+            option_words("resume", "auto"));
   return false;
 }
 

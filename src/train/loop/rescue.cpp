@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/comm/objects.h"
 #include "train/loop/save_points.h"
 #include "train/ranks/same_outcome.h"
@@ -37,13 +38,13 @@ void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_
   do_on_main(job, [&] {
     if (lies_in(folder, run_dir)) {
       throw UsageError(fmt::format("the rescue folder {} lies in the run folder {}", folder.string(), run_dir.string()),
-                       "choose one on another disk: --rescue DIR");
+                       "choose one on another disk: " + option_words("rescue", "DIR"));
     }
     std::error_code problem;
     fs::create_directories(folder / "checkpoints", problem);
     if (!problem) return;
     throw IoError(fmt::format("cannot make the rescue folder {}: {}", folder.string(), problem.message()),
-                  "choose another --rescue");
+                  "choose another " + option_words("rescue"));
   });
 }
 
@@ -54,7 +55,7 @@ void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const
   if (job.is_main()) log::warn("{}; the run is saved in {}", what, folder.string());
   const std::string path = broadcast_object(job.group(), save_elsewhere(job, run, folder).string(), 0);
   throw IoError(fmt::format("{}\n  saved         {} (step {})", what, path, run.state.step),
-                fmt::format("--run-dir NEW --resume {} goes on from there", path));
+                fmt::format("{} {} goes on from there", option_words("run-dir", "NEW"), option_words("resume", path)));
 }
 
 }  // namespace lockstep::train

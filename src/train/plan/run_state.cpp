@@ -9,8 +9,19 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 
 namespace lockstep::train {
+
+std::string or_only_weights(std::string_view first) {
+  return fmt::format("{}, or take only its weights: {} instead of {}", first, option_words("init-from"),
+                     option_words("resume"));
+}
+
+std::string only_own_runs() {
+  return fmt::format("only checkpoints of the Trainer can be resumed; {} takes the weights of any",
+                     option_words("init-from"));
+}
 
 template <class T>
 T entry(const StateDict& state, const std::string& name) {
@@ -18,8 +29,7 @@ T entry(const StateDict& state, const std::string& name) {
   if (found != state.end()) {
     if (const auto* value = std::get_if<T>(&found->second)) return *value;
   }
-  throw DataError(fmt::format("the checkpoint's state 'run' has no proper entry '{}'", name),
-                  "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
+  throw DataError(fmt::format("the checkpoint's state 'run' has no proper entry '{}'", name), only_own_runs());
 }
 
 template std::int64_t entry(const StateDict&, const std::string&);
@@ -30,7 +40,6 @@ template std::string entry(const StateDict&, const std::string&);
 namespace {
 
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
-constexpr const char* kOnlyWeights = "take another checkpoint, or only its weights: --init-from instead of --resume";
 
 /// Parses "5,20". Other text is left out, since the indices are only counted.
 std::set<std::int64_t> indices_of(const std::string& text) {
@@ -53,7 +62,7 @@ std::int64_t count_entry(const StateDict& state, const std::string& name) {
   if (count >= 0 && count <= kMostCount) return count;
   throw DataError(
       fmt::format("the checkpoint's state 'run' says {} is {}; 0 to {} make sense", name, count, kMostCount),
-      kOnlyWeights);
+      or_only_weights("take another checkpoint"));
 }
 
 StateDict to_state(const RunState& run) {
@@ -116,7 +125,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch) {
   if (run.batch <= batches_per_epoch) return;
   throw DataError(fmt::format("the checkpoint's state 'run' says batch is {}, and an epoch has {} batches", run.batch,
                               batches_per_epoch),
-                  kOnlyWeights);
+                  or_only_weights("take another checkpoint"));
 }
 
 bool is_better(const Metric& metric, const std::optional<Metric>& best) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "lockstep/optim/plateau.h"
 #include "lockstep/tensor/state_dict.h"
@@ -50,6 +51,12 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 /// Returns true where an evaluation becomes the run's best: its metric is better, or the same and its loss not higher.
 /// Of equal evaluations the later one is the best: a run that has not yet reached anything has learned more by then.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
+
+/// Returns a hint: "FIRST, or take only its weights: --init-from instead of --resume".
+[[nodiscard]] std::string or_only_weights(std::string_view first);
+
+/// Returns a hint for a checkpoint of another program.
+[[nodiscard]] std::string only_own_runs();
 
 /// Returns an entry of a state that a checkpoint must hold. Throws: DataError naming it.
 template <class T>

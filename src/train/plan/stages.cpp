@@ -73,7 +73,7 @@ StageState stages_of(const StateDict& state) {
   if (stages.stage != 1 && stages.stage != 2) {
     throw DataError(
         fmt::format("the checkpoint's state 'run' says stages.stage is {}; 1 and 2 make sense", stages.stage),
-        "take another checkpoint, or only its weights: --init-from instead of --resume");
+        or_only_weights("take another checkpoint"));
   }
   stages.base_step = count_entry(state, "stages.base_step");
   stages.decay = entry<double>(state, "stages.decay");

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/store/store.h"
@@ -79,7 +80,8 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
   if (blind.empty()) return;
   throw UsageError(fmt::format("checkpoint.sharded is set, and what rank 0 writes in {} is not there for {}",
                                fs::path(told["path"].get<std::string>()).parent_path().string(), text::join(blind)),
-                   "a --run-dir on a disk that all hosts share, or --set checkpoint.sharded=false");
+                   fmt::format("a {} on a disk that all hosts share, or {}", option_words("run-dir"),
+                               setting_words("checkpoint.sharded=false")));
 }
 
 }  // namespace lockstep::train

@@ -8,11 +8,11 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/terminal.h"
-#include "train/settings/program_words.h"
 
 namespace lockstep::train {
 namespace {
@@ -178,12 +178,13 @@ void ConsoleSink::on_end(const RunEnd& event) {
 void ConsoleSink::print_stopped(const RunEnd& event) {
   bar_.clear();
   const TrainResult& result = event.result;
-  const std::string next = fmt::format("--run-dir {} --resume auto goes on from there", result.run_dir.string());
+  const std::string next = fmt::format("{} {} goes on from there", option_words("run-dir", result.run_dir.string()),
+                                       option_words("resume", "auto"));
   print(view::summary(
       fmt::format("stopped by {}", result.stopped_by),
       {{"steps", fmt::format("{} of {}", text::thousands(result.steps), text::thousands(run_.total_steps))},
        {"checkpoint", result.checkpoint.string()},
-       {"next", options_.has_options || options_.has_commands ? next : program_words(next)}}));
+       {"next", next}}));
 }
 
 void ConsoleSink::print_complete(const RunEnd& event) {

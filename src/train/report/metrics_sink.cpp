@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/report/metrics_sink.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,7 +27,8 @@ constexpr auto kBetweenTries = std::chrono::seconds(5);
 MetricsServer::MetricsServer(const ServerAddress& address, std::function<std::string()> page)
     : server_({.host = address.host,
                .port = address.port,
-               .next_step = "choose another port with --metrics PORT; 0 takes any that is free",
+               .next_step = fmt::format("choose another port with {}; 0 takes any that is free",
+                                        option_words("metrics", "PORT")),
                .places = kPlaces,
                .answer = [page = std::move(page)](const http::Request& request) { return answer(request, page); }}),
       url_(server_.url() + "/metrics") {}

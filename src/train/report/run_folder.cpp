@@ -20,6 +20,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
@@ -31,14 +32,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLogName = "log.jsonl";
-constexpr const char* kOtherFolder = "choose another --run-dir";
-constexpr const char* kThenGoOn = "--resume auto then goes on with the run";
-constexpr const char* kMakeWritable = "make it writable, or choose another --run-dir";
+
+std::string other_folder() { return "choose another " + option_words("run-dir"); }
+
+std::string remedy_for(const std::string& remedy) {
+  if (remedy.empty()) return "make it writable, or " + other_folder();
+  return fmt::format("{}; {} then goes on with the run", remedy, option_words("resume", "auto"));
+}
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
-  const std::string remedy = write_remedy(code);
   throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), error_words(code)),
-                remedy.empty() ? kMakeWritable : fmt::format("{}; {}", remedy, kThenGoOn));
+                remedy_for(write_remedy(code)));
 }
 
 UniqueFd open_file(const fs::path& path, int flags) {
@@ -73,7 +77,7 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::pat
 void refuse_file(std::string_view what, const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
-  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), kOtherFolder);
+  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), other_folder());
 }
 
 void make_folder(const fs::path& path) {
@@ -129,7 +133,7 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
                                    env::timeout_variable()));
   }
   throw UsageError(fmt::format("another process{} is training in {}", holder_of(path), folder.string()),
-                   "wait for its end, or choose another --run-dir");
+                   "wait for its end, or " + other_folder());
 }
 
 UniqueFd take_lock(const fs::path& folder, std::chrono::milliseconds wait) {
@@ -180,11 +184,11 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   refuse_file("checkpoints folder", checkpoints());
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
     throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
-                     fmt::format("--folder {}, or another --run-dir", path_.string()));
+                     fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
   }
   if (!options.resume && holds_a_run(path_, experiment_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
-                     "--resume auto goes on with it; or choose another --run-dir");
+                     fmt::format("{} goes on with it; or {}", option_words("resume", "auto"), other_folder()));
   }
   remove_half_written(path_);
   remove_half_written_errors(path_ / "logs");
@@ -208,7 +212,7 @@ void RunFolder::require_there() const {
   if (found == identity_) return;
   throw IoError(fmt::format("the run folder {} {} while the run was training in it: what is written there is lost",
                             path_.string(), found ? "was replaced" : "was removed"),
-                "start again; --rescue DIR saves such a run in another folder");
+                fmt::format("start again; {} saves such a run in another folder", option_words("rescue", "DIR")));
 }
 
 void RunFolder::write(const std::string& name, std::string_view content) {
@@ -216,7 +220,7 @@ void RunFolder::write(const std::string& name, std::string_view content) {
     write_file_atomically(FileSystem::system(), path_ / name, content);
   } catch (const IoError& error) {
     throw IoError(fmt::format("{} is not written: {}", (path_ / name).string(), error.message()),
-                  error.hint().empty() ? kMakeWritable : fmt::format("{}; {}", error.hint(), kThenGoOn));
+                  remedy_for(error.hint()));
   }
 }
 

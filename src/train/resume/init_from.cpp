@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/weights.h"
 
@@ -16,7 +17,7 @@ void require_one_start(const TrainerOptions& options) {
   if (options.init_from.empty() || options.resume == "none" || options.resume == "auto") return;
   throw UsageError(fmt::format("the run cannot both go on from {} and start from the weights of {}", options.resume,
                                options.init_from.string()),
-                   "leave one of --resume and --init-from out");
+                   fmt::format("leave one of {} and {} out", option_words("resume"), option_words("init-from")));
 }
 
 }  // namespace lockstep::train
@@ -58,7 +59,7 @@ void require_half(const NamedTensors& model, const Weights& weights) {
   throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
                               weights.origin, text::thousands(fitting), text::thousands(all),
                               100.0 * static_cast<double>(fitting) / static_cast<double>(all), to_text(match, 5)),
-                  "if they are meant, start from them with --init-from-partial");
+                  "if they are meant, start from them with " + option_words("init-from-partial"));
 }
 
 }  // namespace

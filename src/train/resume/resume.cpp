@@ -9,9 +9,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/train/run_folder.h"
+#include "train/plan/run_state.h"
 #include "train/settings/configuration.h"
 
 namespace lockstep::train {
@@ -36,8 +38,8 @@ Division divide_again(const Division& before, std::int64_t replicas) {
     throw UsageError(
         fmt::format("the run's batches of {} samples ({} x {} replicas) cannot be divided into {} replicas", samples,
                     before.batch_size, before.replicas, replicas),
-        fmt::format("these divide them evenly: {}; a run with other batches begins with --init-from",
-                    fmt::join(divisors(samples), ", ")));
+        fmt::format("these divide them evenly: {}; a run with other batches begins with {}",
+                    fmt::join(divisors(samples), ", "), option_words("init-from")));
   }
   return {.replicas = replicas, .batch_size = samples / replicas};
 }
@@ -67,7 +69,8 @@ void require_newest(const Checkpoint& checkpoint, bool require_finite) {
   if (!newest || newest->filename() <= checkpoint.path().filename()) return;
   throw UsageError(fmt::format("{} is not the newest of its run, that is {}", checkpoint.path().string(),
                                newest->filename().string()),
-                   "--run-dir DIR begins a run of its own from there; --resume auto goes on from the newest");
+                   fmt::format("{} begins a run of its own from there; {} goes on from the newest",
+                               option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
 /// Opens the checkpoint that `where` means. In place of a run's newest one that is not finite it takes the newest that
@@ -91,8 +94,8 @@ Checkpoint open_finite(const std::string& where, bool require_finite) {
   }
   throw DataError(fmt::format("{}: {}", checkpoint.path().string(), what),
                   fmt::format("checkpoint.require_finite=false goes on from it all the same; the newest good one "
-                              "before it: --resume {}",
-                              good->string()));
+                              "before it: {}",
+                              option_words("resume", good->string())));
 }
 
 std::int64_t whole_number_at(const ConfigTree& tree, const std::string& key) {
@@ -118,7 +121,7 @@ std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   constexpr std::int64_t kMost = 10'000'000;  // as the setting's range; sums of it are then no overflow
   if (size >= 0 && size <= kMost) return size;
   throw DataError(fmt::format("the checkpoint's config.yml says batch_size is {}; 1 to {} make sense", size, kMost),
-                  "take another checkpoint, or only its weights: --init-from instead of --resume");
+                  or_only_weights("take another checkpoint"));
 }
 
 void warn_of_another_platform(const Checkpoint& checkpoint) {
@@ -137,7 +140,8 @@ RunPlace choose_place(const TrainerOptions& options) {
     return {options.run_dir.empty() ? RunFolder::default_path(options.recipe) : options.run_dir, false};
   }
   if (options.resume == "auto") {
-    if (options.run_dir.empty()) throw UsageError("resume: auto needs a run folder", "set run_dir (--run-dir DIR)");
+    if (options.run_dir.empty())
+      throw UsageError("resume: auto needs a run folder", "set " + option_words("run-dir", "DIR"));
     return {options.run_dir, true};
   }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
@@ -162,7 +166,7 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   const auto before = checkpoint.text("config.yml");
   if (!before) {
     throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
-                    "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
+                    only_own_runs());
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings, rows)) {
@@ -172,7 +176,7 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   }
   if (words.empty()) return;
   throw UsageError(fmt::format("{} was trained with other settings: {}", checkpoint.path().string(), text::join(words)),
-                   "go on with the old ones, or take only its weights: --init-from instead of --resume");
+                   or_only_weights("go on with the old ones"));
 }
 
 }  // namespace lockstep::train

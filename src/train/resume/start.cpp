@@ -8,6 +8,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/checkpoint/fetch_checkpoint.h"
 #include "lockstep/comm/agreement.h"
 #include "lockstep/data/decode.h"
@@ -79,8 +80,9 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   const std::string processes = counted(replicas, "process", "processes");
   throw UsageError(fmt::format("{} on {}: each needs one", counted(replicas, "replica", "replicas"),
                                counted(job.world_size(), "process", "processes")),
-                   fmt::format("start at most {} (--nproc-per-node), or give each one work: --set replicas={}{}",
-                               processes, job.world_size(), resumed ? " --allow-other-bits" : ""));
+                   fmt::format("start at most {} (--nproc-per-node), or give each one work: {}{}", processes,
+                               setting_words(fmt::format("replicas={}", job.world_size())),
+                               resumed ? " " + option_words("allow-other-bits") : ""));
 }
 
 /// Divides the checkpoint's batches as the settings say. Returns the division that it had.
@@ -91,7 +93,8 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
     throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, saved.replicas),
-                     "leave it out: the result depends on it; --allow-other-bits divides the run's batches anew");
+                     fmt::format("leave it out: the result depends on it; {} divides the run's batches anew",
+                                 option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
     take_total_batch(config);
@@ -145,7 +148,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (!FileSystem::system().exists(base)) {
     throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
                                  base.filename().string(), checkpoint.path().string()),
-                     "resume from the run's own folder, or take only the weights: --init-from");
+                     "resume from the run's own folder, or take only the weights: " + option_words("init-from"));
   }
   copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
   if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/whole_number.h"
 
 namespace lockstep::train {
@@ -11,7 +12,7 @@ namespace lockstep::train {
 ServerAddress parse_address(const std::string& text) {
   const auto fail = [&] {
     return UsageError(fmt::format("metrics_address: '{}' is neither PORT nor HOST:PORT", text),
-                      "a port of this machine, as in --metrics 9100, or HOST:PORT");
+                      fmt::format("a port of this machine, as in {}, or HOST:PORT", option_words("metrics", "9100")));
   };
   ServerAddress address;
   const std::size_t colon = text.rfind(':');

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 
 namespace lockstep::train {
 namespace {
@@ -21,7 +22,7 @@ std::string tf32_text() {
 
 void require_amp(const TrainConfig& config, const c10::Device& device) {
   if (config.amp != "fp16" || !device.is_cpu()) return;
-  throw UsageError("amp is fp16 and the device is the CPU", "--set amp=bf16, or amp=none");
+  throw UsageError("amp is fp16 and the device is the CPU", setting_words("amp=bf16") + ", or amp=none");
 }
 
 void use_tf32(const TrainConfig& config) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "train/settings/numbers.h"
 
 namespace lockstep {
@@ -56,14 +57,14 @@ void ScheduleConfig::validate() const {
   train::check_rows(*this);
   require_setting(!three_phase || pct_start <= 0.5, "schedule.pct_start", pct_start, "0.5 at most with three phases");
   const bool is_set = type != "multi_step" || !milestones.empty();
-  if (!is_set) throw UsageError("schedule.milestones is empty", "--set schedule.milestones=[30,60]");
+  if (!is_set) throw UsageError("schedule.milestones is empty", setting_words("schedule.milestones=[30,60]"));
   const bool has_warmup = warmup_epochs > 0 || warmup_steps > 0;
   if (type == "noam" && !has_warmup) {
-    throw UsageError("schedule.type is noam, which needs a warm-up", "--set schedule.warmup_steps=4000");
+    throw UsageError("schedule.type is noam, which needs a warm-up", setting_words("schedule.warmup_steps=4000"));
   }
   if (type == "one_cycle" && has_warmup) {
     throw UsageError("schedule.type is one_cycle, which has a warm-up of its own (schedule.pct_start)",
-                     "--set schedule.warmup_epochs=0 --set schedule.warmup_steps=0");
+                     setting_words("schedule.warmup_epochs=0") + " " + setting_words("schedule.warmup_steps=0"));
   }
 }
 

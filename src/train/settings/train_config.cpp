@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "train/settings/metrics_address.h"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ void require_base(const TrainConfig& config) {
   if (config.eval_every_epochs > stop) {
     throw UsageError(fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs)",
                                  stop, config.eval_every_epochs),
-                     "an evaluation within the first stage: --set eval_every_epochs=1");
+                     "an evaluation within the first stage: " + setting_words("eval_every_epochs=1"));
   }
 }
 
@@ -285,12 +286,12 @@ void TrainConfig::validate() const {
   rows().check();
   if (checkpoint.sharded && checkpoint.when_busy == "skip") {
     throw UsageError("checkpoint.when_busy is skip and checkpoint.sharded is set",
-                     "ranks cannot skip each for itself: --set checkpoint.when_busy=wait");
+                     "ranks cannot skip each for itself: " + setting_words("checkpoint.when_busy=wait"));
   }
   optimizer.validate();
   schedule.validate();
   if (clip_norm > 0 && clip_value > 0) {
-    throw UsageError("clip_norm and clip_value are both set", "clip by one of them: --set clip_value=0");
+    throw UsageError("clip_norm and clip_value are both set", "clip by one of them: " + setting_words("clip_value=0"));
   }
   if (schedule.type == "plateau" && !has_evaluations()) {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
@@ -298,9 +299,7 @@ void TrainConfig::validate() const {
   require_base(*this);
   if (tensorboard.empty()) throw UsageError("tensorboard is empty", "auto, none or a folder");
   if (!metrics_address.empty()) (void)train::parse_address(metrics_address);
-  if (data.train.empty()) {
-    throw UsageError("data.train is not set", "--set data.train=FOLDER");
-  }
+  if (data.train.empty()) throw UsageError("data.train is not set", setting_words("data.train=FOLDER"));
 }
 
 }  // namespace lockstep

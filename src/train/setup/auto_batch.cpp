@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/tensor/random.h"
@@ -74,7 +75,7 @@ MeasureAnyDevice::~MeasureAnyDevice() { any_device = false; }
 void require_measurable(const TrainConfig& config, const c10::Device& device) {
   if (!config.batch_size.is_auto() || device.is_cuda() || any_device) return;
   throw UsageError("batch_size is auto: that measures the memory of a GPU, and the device is the CPU",
-                   "give a number: --set batch_size=64");
+                   "give a number: " + setting_words("batch_size=64"));
 }
 
 std::int64_t find_batch_size(const Untried& run) {

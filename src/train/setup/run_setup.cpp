@@ -23,11 +23,11 @@
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "train/loop/rescue.h"
+#include "train/plan/run_state.h"
 #include "train/resume/init_from.h"
 #include "train/resume/start.h"
 #include "train/settings/configuration.h"
 #include "train/settings/precision.h"
-#include "train/settings/program_words.h"
 #include "train/settings/schedule_choice.h"
 #include "train/setup/auto_batch.h"
 #include "train/setup/run_banner.h"
@@ -124,7 +124,7 @@ class RunSetup {
     if (start_.resumed && run_.state.samples != train_set_->size()) {
       throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
                                    train_set_->size(), run_.state.samples),
-                       "go on with the same samples, or take only the weights: --init-from instead of --resume");
+                       or_only_weights("go on with the same samples"));
     }
     run_.state.samples = train_set_->size();
   }

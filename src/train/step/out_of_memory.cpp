@@ -10,6 +10,7 @@
 #include <new>
 #include <string_view>
 
+#include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/parallel/zero.h"
 
@@ -41,8 +42,9 @@ std::string advice(const OutOfMemory& what) {
   if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
   const std::int64_t half = (what.batch_size + 1) / 2;
-  return fmt::format("--set batch_size={} --set accumulate_steps={}: as many samples a step, in smaller parts", half,
-                     what.accumulate_steps * 2);
+  return fmt::format("{} {}: as many samples a step, in smaller parts",
+                     setting_words(fmt::format("batch_size={}", half)),
+                     setting_words(fmt::format("accumulate_steps={}", what.accumulate_steps * 2)));
 }
 
 }  // namespace

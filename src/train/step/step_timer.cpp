@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 #include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/threads.h"
@@ -36,7 +37,7 @@ TrainConfig decided(const Job& job, TrainConfig config) {
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
   if (config.batch_size.is_auto()) {
-    throw UsageError("batch_size is auto, and steps are timed for one size", "--set batch_size=NUMBER");
+    throw UsageError("batch_size is auto, and steps are timed for one size", setting_words("batch_size=NUMBER"));
   }
   return config;
 }

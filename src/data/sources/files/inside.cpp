@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_words.h"
 
 namespace lockstep {
 namespace {
@@ -38,10 +39,12 @@ std::string name_inside(const fs::path& folder, const std::string& name, const f
   // What is opened is what was looked at: the system would take "link/.." for the folder above the link's end.
   const fs::path plain = path.lexically_normal();
   if (plain.is_absolute() ? is_in(plain, folder) : *plain.begin() != "..") return plain.string();
-  throw DataError(fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
-                              folder.empty() ? "its folder" : folder.string()),
-                  "name the folder that holds all the files, or let the data name any file of yours: --set "
-                  "data.allow_outside=true (pack, inspect data: --allow-outside)");
+  throw DataError(
+      fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
+                  folder.empty() ? "its folder" : folder.string()),
+      fmt::format("name the folder that holds all the files, or let the data name any file of yours: {} (pack, "
+                  "inspect data: --allow-outside)",
+                  setting_words("data.allow_outside=true")));
 }
 
 }  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What messages call the options and settings of a training: a program without a command line of its own sets fields.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Options that messages name, without their "--", and the fields that they set.
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kNamedOptions = {
+    {{"resume", "TrainerOptions::resume"},
+     {"run-dir", "TrainerOptions::run_dir"},
+     {"init-from", "TrainerOptions::init_from"},
+     {"init-from-partial", "TrainerOptions::init_from_partial"},
+     {"allow-other-bits", "TrainerOptions::allow_other_bits"},
+     {"max-time", "TrainerOptions::max_time"},
+     {"rescue", "TrainerOptions::rescue"},
+     {"metrics", "TrainConfig::metrics_address"}}};
+
+/// One of them; no other name compiles.
+struct NamedOption {
+  consteval NamedOption(const char* text) : name(text) {  // NOLINT(google-explicit-constructor)
+    for (const auto& named : kNamedOptions) field = named.first == name ? named.second : field;
+    if (field.empty()) throw "no such option";
+  }
+  std::string_view name;
+  std::string_view field = {};
+};
+
+/// Returns "--resume auto", or within ProgramWords `TrainerOptions::resume = "auto"`. `value` may be empty; one in
+/// capital letters is a placeholder and gets no quotes. Thread-safe.
+[[nodiscard]] std::string option_words(NamedOption option, std::string_view value = {});
+
+/// Returns "--set epochs=3", or within ProgramWords "TrainConfig::epochs = 3". Thread-safe.
+[[nodiscard]] std::string setting_words(std::string_view assignment);
+
+/// While one lives that was made with true, messages of the whole process name fields.
+class ProgramWords {
+ public:
+  explicit ProgramWords(bool on);
+  ~ProgramWords();
+  ProgramWords(const ProgramWords&) = delete;
+  ProgramWords& operator=(const ProgramWords&) = delete;
+
+ private:
+  const bool on_;
+};
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop
