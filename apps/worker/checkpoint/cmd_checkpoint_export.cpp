@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint export`: weights for other programs, or the trained network itself as TorchScript.
+// `lockstep checkpoint export`: weights for other programs, or the trained network itself as TorchScript or ONNX.
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -15,6 +15,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/interop.h"
+#include "lockstep/nn/onnx.h"
 #include "lockstep/nn/torchscript.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -30,6 +31,7 @@ struct ExportArguments {
   std::string to;
   ExportOptions weights;
   std::vector<std::string> sets;
+  nn::OnnxOptions onnx;
 
   [[nodiscard]] bool says_weights() const {
     return weights.state != ExportOptions{}.state || weights.prefix != ExportOptions{}.prefix;
@@ -44,18 +46,25 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
        .description = "Write what a checkpoint has learned for other programs; the ending of FILE decides.\n\n"
                       ".pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth file.\n\n"
                       ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
-                      "layers and batches of any size.",
+                      "layers and batches of any size.\n\n"
+                      ".onnx: the same network for ONNX Runtime, TensorRT and browsers.",
        .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
                     "lockstep checkpoint export runs/scenes:best --to model.pt",
+                    "lockstep checkpoint export runs/scenes:best --to model.onnx",
                     "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
   app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
-  app.add_option("--to", given.to, "the file to write: .safetensors, .pth or .pt")->required()->type_name("FILE");
+  app.add_option("--to", given.to, "the file to write: .safetensors, .pth, .pt or .onnx")
+      ->required()
+      ->type_name("FILE");
   app.add_option("--state", given.weights.state,
                  "the state whose tensors to write; all writes every state, only to .pth")
       ->type_name("model|ema|optimizer|all|NAME");
   app.add_option("--prefix", given.weights.prefix, "put this in front of the name of every weight, such as module.")
       ->type_name("NAME");
-  app.add_option("--set", given.sets, "for a .pt file: change a setting that the checkpoint was trained with")
+  app.add_option("--opset", given.onnx.opset, "for an .onnx file: the version of ONNX's operators, 16 or 17")
+      ->type_name("N");
+  app.add_flag("--fp16", given.onnx.half, "for an .onnx file: store weights with 16 bits; it computes in float32");
+  app.add_option("--set", given.sets, "for a .pt or .onnx file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   return cli::parse(app, arguments);
@@ -64,14 +73,7 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
 /// Throws: UsageError for options that do not fit the ending.
 void check(const ExportArguments& given) {
   const std::string ending = fs::path(given.to).extension().string();
-  if (ending == ".onnx") {
-    throw UsageError(
-        fmt::format("{}: Lockstep writes no ONNX, but TorchScript, which PyTorch converts for some recipes", given.to),
-        fmt::format("--to model.pt, then in Python torch.onnx.export(torch.jit.load(\"model.pt\"), example, \"{}\", "
-                    "opset_version=16)",
-                    fs::path(given.to).filename().string()));
-  }
-  if (ending == ".pt") {
+  if (ending == ".pt" || ending == ".onnx") {
     if (given.says_weights()) {
       throw UsageError(fmt::format("--state and --prefix are about weights, and {} becomes a network", given.to),
                        "end it with .pth for the weights");
@@ -84,11 +86,29 @@ void check(const ExportArguments& given) {
   }
   if (ending != ".pth" && ending != ".safetensors") {
     throw UsageError(fmt::format("{}: the ending says the format, and this one says none", given.to),
-                     "end it with .pth or .safetensors (weights) or .pt (TorchScript)");
+                     "end it with .pth or .safetensors (weights), .pt (TorchScript) or .onnx");
   }
   if (!given.sets.empty()) {
-    throw UsageError(fmt::format("--set changes a network, and {} holds weights", given.to), "end it with .pt");
+    throw UsageError(fmt::format("--set changes a network, and {} holds weights", given.to),
+                     "end it with .pt or .onnx");
   }
+}
+
+std::size_t write_torchscript(const ExportArguments& given, const Trained& trained,
+                              const nn::NetworkFunction& function) {
+  const std::string archive = nn::to_torchscript(*trained.model, function, {{"config.yml", trained.settings}});
+  write_file_atomically(FileSystem::system(), given.to, archive);
+  return archive.size();
+}
+
+std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
+  nn::OnnxOptions options = given.onnx;
+  options.tensors_file = fs::path(given.to).filename().string() + ".data";
+  options.texts = {{"recipe", trained.recipe}, {"checkpoint", trained.path}, {"config.yml", trained.settings}};
+  const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
+  if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), given.to + ".data", file.tensors);
+  write_file_atomically(FileSystem::system(), given.to, file.model);
+  return file.model.size() + file.tensors.size();
 }
 
 int write_network(const ExportArguments& given) {
@@ -96,10 +116,11 @@ int write_network(const ExportArguments& given) {
   const std::optional<nn::NetworkFunction> function = trained.task->network_function(*trained.model);
   if (!function) throw UsageError(fmt::format("the recipe {} exports no network", trained.recipe));
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
-  const std::string archive = nn::to_torchscript(*trained.model, *function, {{"config.yml", trained.settings}});
-  write_file_atomically(FileSystem::system(), given.to, archive);
-  print_to(stdout, "{}: TorchScript of {}, {} -> {}, {}\n", given.to, trained.recipe, text::join(function->inputs),
-           text::join(function->outputs), text::bytes(archive.size()));
+  const bool is_onnx = fs::path(given.to).extension() == ".onnx";
+  const std::size_t bytes =
+      is_onnx ? write_onnx(given, trained, *function) : write_torchscript(given, trained, *function);
+  print_to(stdout, "{}: {} of {}, {} -> {}, {}\n", given.to, is_onnx ? "ONNX" : "TorchScript", trained.recipe,
+           text::join(function->inputs), text::join(function->outputs), text::bytes(bytes));
   return 0;
 }
 
@@ -109,7 +130,8 @@ int cmd_checkpoint_export(const Arguments& arguments) {
   ExportArguments given;
   if (!parse(given, arguments)) return 0;
   check(given);
-  if (fs::path(given.to).extension() == ".pt") return write_network(given);
+  const std::string ending = fs::path(given.to).extension().string();
+  if (ending == ".pt" || ending == ".onnx") return write_network(given);
   const std::int64_t tensors = export_weights(given.where, given.to, given.weights);
   print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
   return 0;

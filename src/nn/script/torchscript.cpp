@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/nn/torchscript.h"
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -14,9 +13,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/nn/plain_operators.h"
 #include "nn/script/script_module.h"
 #include "nn/script/traced_graph.h"
+#include "nn/script/tracing.h"
 
 namespace lockstep::nn {
 namespace {
@@ -25,26 +24,6 @@ namespace {
 constexpr std::int64_t kTried[] = {1, 5};
 /// The operators are the same: more than rounding is a fault.
 constexpr double kTolerance = 1e-5;
-
-/// A tracer takes no tensors that need a gradient.
-class NoParameterGradients {
- public:
-  explicit NoParameterGradients(torch::nn::Module& model) {
-    for (const at::Tensor& parameter : model.parameters()) {
-      if (!parameter.requires_grad()) continue;
-      frozen_.push_back(parameter);
-      frozen_.back().requires_grad_(false);
-    }
-  }
-  ~NoParameterGradients() {
-    for (const at::Tensor& parameter : frozen_) parameter.requires_grad_(true);
-  }
-  NoParameterGradients(const NoParameterGradients&) = delete;
-  NoParameterGradients& operator=(const NoParameterGradients&) = delete;
-
- private:
-  std::vector<at::Tensor> frozen_;
-};
 
 /// A libtorch with LLVM compiles what it has recorded at the second call, which takes minutes for a network of
 /// thousands of operators. To compare results its interpreter does.
@@ -57,18 +36,6 @@ class NoFuser {
 
  private:
   bool was_enabled_ = torch::jit::tensorExprFuserEnabled();
-};
-
-/// libtorch writes the numbers of the code by streams, which obey the locale of the process: "0,5", "1.024".
-class PlainNumbers {
- public:
-  PlainNumbers() : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {}
-  ~PlainNumbers() { std::locale::global(before_); }
-  PlainNumbers(const PlainNumbers&) = delete;
-  PlainNumbers& operator=(const PlainNumbers&) = delete;
-
- private:
-  std::locale before_;
 };
 
 std::vector<at::Tensor> results_of(torch::jit::Module& module, const std::vector<at::Tensor>& arguments) {
@@ -123,41 +90,54 @@ std::string described(const std::vector<std::string>& names, const std::vector<a
   return fmt::format("[{}]", text::join(all));
 }
 
-std::string description_of(const NetworkFunction& function, const std::vector<at::Tensor>& arguments,
-                           const std::vector<at::Tensor>& results) {
+}  // namespace
+
+Tracing::Tracing(torch::nn::Module& model)
+    // libtorch writes the numbers of the code by streams, which obey the locale of the process: "0,5", "1.024".
+    : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
+  if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
+  // A tracer takes no tensors that need a gradient.
+  for (const at::Tensor& parameter : model.parameters()) {
+    if (!parameter.requires_grad()) continue;
+    frozen_.push_back(parameter);
+    frozen_.back().requires_grad_(false);
+  }
+}
+
+Tracing::~Tracing() {
+  for (const at::Tensor& parameter : frozen_) parameter.requires_grad_(true);
+  std::locale::global(before_);
+}
+
+std::string describe(const NetworkFunction& function, const std::vector<at::Tensor>& arguments,
+                     const std::vector<at::Tensor>& results) {
   std::vector<std::string> names;
   for (const std::string& name : function.names) names.push_back(text::json_quote(name));
   return fmt::format("{{\"inputs\": {}, \"outputs\": {}, \"names\": [{}]}}\n", described(function.inputs, arguments),
                      described(function.outputs, results), text::join(names));
 }
 
-void check_archive(const std::string& archive, const NetworkFunction& function) {
+void require_same_results(torch::jit::Module& module, const NetworkFunction& function) {
   const NoFuser interpreted;
-  std::istringstream stream(archive);
-  torch::jit::Module loaded = torch::jit::load(stream);
   for (const std::int64_t batch : kTried) {
     const std::vector<at::Tensor> arguments = function.example(batch);
-    check_results(function, function.run(arguments), results_of(loaded, arguments));
+    check_results(function, function.run(arguments), results_of(module, arguments));
   }
 }
 
-}  // namespace
-
 std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                            const std::map<std::string, std::string>& texts) {
-  if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
-  const at::NoGradGuard no_grad;
-  const PlainOperators plain;
-  const PlainNumbers numbers;
-  const NoParameterGradients frozen(model);
+  const Tracing tracing(model);
   // Tables that the network makes once and keeps are there from now on, and are recorded as what they are.
   const std::vector<at::Tensor> arguments = function.example(1);
   torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
-  files["network.json"] = description_of(function, arguments, function.run(arguments));
+  files["network.json"] = describe(function, arguments, function.run(arguments));
   const torch::jit::Module module = script_module(model, traced_graph(function));
   std::ostringstream archive;
   module.save(archive, files);
-  check_archive(archive.str(), function);
+  std::istringstream stream(archive.str());
+  torch::jit::Module loaded = torch::jit::load(stream);
+  require_same_results(loaded, function);
   return archive.str();
 }
 

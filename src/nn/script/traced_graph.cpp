@@ -25,7 +25,7 @@ namespace aten = torch::jit::aten;
 constexpr std::int64_t kSmallBatch = 2;
 constexpr std::int64_t kLargeBatch = 3;
 
-std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t batch) {
+std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t batch, bool out_of_place) {
   torch::jit::Stack arguments;
   for (at::Tensor& argument : function.example(batch)) arguments.emplace_back(std::move(argument));
   const auto run = [&function](const torch::jit::Stack& stack) -> torch::jit::Stack {
@@ -37,7 +37,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
   };
   const auto no_name = [](const at::Tensor& /*variable*/) { return std::string(); };
   auto state = torch::jit::tracer::trace(std::move(arguments), run, no_name, /*strict=*/true,
-                                         /*force_outplace=*/false, /*self=*/nullptr, function.inputs)
+                                         /*force_outplace=*/out_of_place, /*self=*/nullptr, function.inputs)
                    .first;
   torch::jit::EliminateDeadCode(state->graph);
   return state->graph;
@@ -119,9 +119,9 @@ void follow_device(Graph& graph) {
 
 }  // namespace
 
-std::shared_ptr<Graph> traced_graph(const NetworkFunction& function) {
-  const std::shared_ptr<Graph> graph = recorded(function, kSmallBatch);
-  const std::shared_ptr<Graph> other = recorded(function, kLargeBatch);
+std::shared_ptr<Graph> traced_graph(const NetworkFunction& function, bool out_of_place) {
+  const std::shared_ptr<Graph> graph = recorded(function, kSmallBatch, out_of_place);
+  const std::shared_ptr<Graph> other = recorded(function, kLargeBatch, out_of_place);
   std::vector<std::pair<Node*, Node*>> twins;
   auto twin = other->nodes().begin();
   for (Node* node : graph->nodes()) {

@@ -15,7 +15,9 @@ namespace lockstep::nn {
 /// constant of the graph. So the function is traced with two sizes. Whole numbers that differ between both graphs are
 /// taken as a * size + b, which fits both runs, and computed from the first argument's size instead.
 /// Devices become that of the first argument.
+/// `out_of_place`: operators that change their arguments are recorded as their twins that do not (relu_() as relu()).
 /// Throws: UsageError where the graphs differ otherwise.
-[[nodiscard]] std::shared_ptr<torch::jit::Graph> traced_graph(const NetworkFunction& function);
+[[nodiscard]] std::shared_ptr<torch::jit::Graph> traced_graph(const NetworkFunction& function,
+                                                              bool out_of_place = false);
 
 }  // namespace lockstep::nn

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator of a graph, as a row of the table of operators sees it: its arguments as names of ONNX's values, or as
+// the constants that they are.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "nn/onnx/model.h"
+
+namespace lockstep::nn {
+
+/// What the graph's values are in the model.
+class OnnxValues {
+ public:
+  /// `names`: of tensors that the network has under a name; others get numbers.
+  OnnxValues(OnnxModel& model, std::map<const void*, std::string> names) : model_(model), names_(std::move(names)) {}
+
+  void set(const torch::jit::Value* value, std::string name) { tensors_[value] = std::move(name); }
+  void set_list(const torch::jit::Value* value, std::vector<std::string> names) { lists_[value] = std::move(names); }
+
+  /// A tensor, or a whole number that follows the batch: a list of one.
+  [[nodiscard]] const std::string& tensor(const torch::jit::Value* value);
+  [[nodiscard]] std::vector<std::string> list(const torch::jit::Value* value);
+  [[nodiscard]] OnnxModel& model() { return model_; }
+  /// The last tensor with a name in the network that was stored: where the graph is by now.
+  [[nodiscard]] const std::string& last_name() const { return last_name_; }
+
+ private:
+  const std::string& store(const torch::jit::Value* value, const at::Tensor& tensor);
+
+  OnnxModel& model_;
+  std::map<const void*, std::string> names_;
+  std::unordered_map<const torch::jit::Value*, std::string> tensors_;
+  std::unordered_map<const torch::jit::Value*, std::vector<std::string>> lists_;
+  std::map<std::pair<const void*, std::vector<std::int64_t>>, std::string> stored_;
+  std::string last_name_;
+};
+
+class OnnxCall {
+ public:
+  OnnxCall(const torch::jit::Node& node, OnnxValues& values) : node_(node), values_(values) {}
+
+  [[nodiscard]] std::size_t count() const { return node_.inputs().size(); }
+  [[nodiscard]] bool none(std::size_t i) const;
+
+  // Arguments that are tensors.
+  [[nodiscard]] std::string in(std::size_t i) const { return values_.tensor(node_.input(i)); }
+  [[nodiscard]] std::vector<std::string> list(std::size_t i) const { return values_.list(node_.input(i)); }
+  /// Argument `i`, a tensor or a number, as a tensor of `type`.
+  [[nodiscard]] std::string as(std::size_t i, at::ScalarType type) const;
+  /// The types of a list's tensors; Undefined where one is left out.
+  [[nodiscard]] std::vector<at::ScalarType> kinds(std::size_t i) const;
+  /// As traced, with a small batch.
+  [[nodiscard]] std::vector<std::int64_t> sizes(std::size_t i) const;
+  [[nodiscard]] std::int64_t rank(std::size_t i) const { return static_cast<std::int64_t>(sizes(i).size()); }
+  [[nodiscard]] at::ScalarType type(std::size_t i) const;
+  [[nodiscard]] at::ScalarType common_type(std::size_t i, std::size_t j) const;
+
+  // Arguments that are constants. Throws: UsageError where they follow the batch.
+  [[nodiscard]] std::int64_t integer(std::size_t i) const;
+  [[nodiscard]] std::vector<std::int64_t> integers(std::size_t i) const;
+  [[nodiscard]] double number(std::size_t i) const;
+  [[nodiscard]] bool flag(std::size_t i) const;
+  [[nodiscard]] std::string text(std::size_t i) const;
+  /// A dimension of argument `of`, from 0.
+  [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t of = 0) const;
+  [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t of = 0) const;
+
+  /// A whole number or a list of them that may follow the batch, as a list.
+  [[nodiscard]] std::string shape(std::size_t i) const;
+  /// Replaces numbers of a list: -1 of an expansion.
+  [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
+  [[nodiscard]] std::optional<std::int64_t> maybe_integer(std::size_t i) const;
+
+  // Results.
+  [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
+  [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
+  void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }
+  void give_list(std::vector<std::string> names) { values_.set_list(node_.output(), std::move(names)); }
+  /// The sizes of a list's tensors along a dimension, as they are unpacked.
+  [[nodiscard]] std::vector<std::int64_t> unpacked_sizes(std::int64_t dim) const;
+
+  // Nodes.
+  std::string add(const std::string& op, const std::vector<std::string>& inputs,
+                  const OnnxAttributes& attributes = {}) {
+    return values_.model().add(op, inputs, attributes).front();
+  }
+  std::vector<std::string> add_all(const std::string& op, const std::vector<std::string>& inputs,
+                                   const OnnxAttributes& attributes, std::size_t results) {
+    return values_.model().add(op, inputs, attributes, static_cast<int>(results));
+  }
+  std::string integers_of(const std::vector<std::int64_t>& numbers) { return values_.model().store_integers(numbers); }
+  std::string constant(double value, at::ScalarType type) const;
+  std::string cast(const std::string& name, at::ScalarType type) const;
+  /// `count` equal elements of the result's type.
+  std::string filled(std::int64_t count, double value) const;
+
+  [[nodiscard]] std::string name() const { return node_.kind().toUnqualString(); }
+  /// Says what cannot be written, and where. Throws: UsageError.
+  [[noreturn]] void refuse(const std::string& why) const;
+
+ private:
+  const torch::jit::Node& node_;
+  OnnxValues& values_;
+};
+
+/// Returns what a value is where it is a constant, or a list of constants.
+[[nodiscard]] std::optional<c10::IValue> onnx_constant(const torch::jit::Value* value);
+
+}  // namespace lockstep::nn

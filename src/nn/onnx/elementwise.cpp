@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that compute each element by itself.
+#include <cmath>
+#include <string_view>
+
+#include "nn/onnx/rows.h"
+
+namespace lockstep::nn::onnx {
+namespace {
+
+/// Both arguments in the type of the result.
+std::pair<std::string, std::string> operands(OnnxCall& call) {
+  return {call.as(0, call.result_type()), call.as(1, call.result_type())};
+}
+
+/// Argument 1 times the factor that argument `i` is, where it is there and not 1.
+std::string scaled(OnnxCall& call, const std::string& name, std::size_t i) {
+  if (call.none(i) || call.number(i) == 1) return name;
+  return call.add("Mul", {name, call.constant(call.number(i), call.result_type())});
+}
+
+std::string number(OnnxCall& call, double value) { return call.constant(value, call.result_type()); }
+
+}  // namespace
+
+void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
+
+void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }
+
+void binary(OnnxCall& call, const char* op) {
+  const auto [one, other] = operands(call);
+  call.give(call.add(op, {one, other}));
+}
+
+void add(OnnxCall& call, const char* op) {
+  const auto [one, other] = operands(call);
+  call.give(call.add(op, {one, scaled(call, other, 2)}));
+}
+
+void subtract_from(OnnxCall& call, const char* /*op*/) {
+  const auto [one, other] = operands(call);
+  call.give(call.add("Sub", {other, scaled(call, one, 2)}));
+}
+
+void divide(OnnxCall& call, const char* /*op*/) {
+  const auto [one, other] = operands(call);
+  const std::string quotient = call.add("Div", {one, other});
+  if (call.none(2)) return call.give(quotient);
+  const bool whole = !c10::isFloatingType(call.result_type());
+  const std::string mode = call.text(2);
+  if (mode == "trunc" && whole) return call.give(quotient);
+  if (mode != "floor" || whole) call.refuse("rounding by '" + mode + "' of this type");
+  call.give(call.add("Floor", {quotient}));
+}
+
+void comparison(OnnxCall& call, const char* op) {
+  const at::ScalarType type = call.common_type(0, 1);
+  const std::string result =
+      call.add(std::string_view(op) == "Not" ? "Equal" : op, {call.as(0, type), call.as(1, type)});
+  call.give(std::string_view(op) == "Not" ? call.add("Not", {result}) : result);
+}
+
+void logical(OnnxCall& call, const char* op) {
+  call.give(call.add(op, {call.as(0, at::kBool), call.as(1, at::kBool)}));
+}
+
+void negate_logical(OnnxCall& call, const char* /*op*/) { call.give(call.add("Not", {call.as(0, at::kBool)})); }
+
+void clamp(OnnxCall& call, const char* /*op*/) {
+  const at::ScalarType type = call.result_type();
+  call.give(
+      call.add("Clip", {call.as(0, type), call.none(1) ? "" : call.as(1, type), call.none(2) ? "" : call.as(2, type)}));
+}
+
+void rsqrt(OnnxCall& call, const char* /*op*/) { call.give(call.add("Reciprocal", {call.add("Sqrt", {call.in(0)})})); }
+
+/// x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh.
+void gelu(OnnxCall& call, const char* /*op*/) {
+  const std::string x = call.in(0);
+  std::string inner;
+  if (!call.none(1) && call.text(1) == "tanh") {
+    const std::string cube = call.add("Mul", {call.add("Mul", {x, x}), x});
+    const std::string sum = call.add("Add", {x, call.add("Mul", {cube, number(call, 0.044715)})});
+    inner = call.add("Tanh", {call.add("Mul", {sum, number(call, std::sqrt(2 / M_PI))})});
+  } else {
+    inner = call.add("Erf", {call.add("Mul", {x, number(call, M_SQRT1_2)})});
+  }
+  const std::string factor = call.add("Mul", {call.add("Add", {inner, number(call, 1)}), number(call, 0.5)});
+  call.give(call.add("Mul", {x, factor}));
+}
+
+void silu(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Mul", {call.in(0), call.add("Sigmoid", {call.in(0)})}));
+}
+
+void mish(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Mul", {call.in(0), call.add("Tanh", {call.add("Softplus", {call.in(0)})})}));
+}
+
+/// max(0, x) + min(0, a * (exp(x / a) - 1)); with other scales elu and selu: elu(x, alpha, scale, input_scale).
+void celu(OnnxCall& call, const char* op) {
+  const bool is_celu = std::string_view(op) == "Celu";
+  const double alpha = call.none(1) ? 1 : call.number(1);
+  if (is_celu || (call.none(2) || call.number(2) == 1))
+    return call.give(call.add(op, {call.in(0)}, {{"alpha", alpha}}));
+  call.give(call.add("Selu", {call.in(0)}, {{"alpha", alpha}, {"gamma", call.number(2)}}));
+}
+
+void leaky(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)}, {{"alpha", call.number(1)}})); }
+
+void prelu(OnnxCall& call, const char* /*op*/) {
+  std::string slope = call.in(1);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(call.rank(0)), 1);
+  if (sizes.size() > 1) sizes[1] = call.sizes(1).empty() ? 1 : call.sizes(1).back();
+  if (call.rank(1) != call.rank(0)) slope = call.add("Reshape", {slope, call.integers_of(sizes)});
+  call.give(call.add("PRelu", {call.in(0), slope}));
+}
+
+void softplus(OnnxCall& call, const char* /*op*/) {
+  if (call.number(1) != 1) call.refuse("beta is not 1");
+  call.give(call.add("Softplus", {call.in(0)}));
+}
+
+void hard_tanh(OnnxCall& call, const char* op) {
+  const bool is_six = std::string_view(op) == "six";
+  call.give(call.add(
+      "Clip", {call.in(0), number(call, is_six ? 0 : call.number(1)), number(call, is_six ? 6 : call.number(2))}));
+}
+
+void hard_sigmoid(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("HardSigmoid", {call.in(0)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}));
+}
+
+void hard_swish(OnnxCall& call, const char* /*op*/) {
+  const std::string gate = call.add("HardSigmoid", {call.in(0)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}});
+  call.give(call.add("Mul", {call.in(0), gate}));
+}
+
+void glu(OnnxCall& call, const char* /*op*/) {
+  const auto halves = call.add_all("Split", {call.in(0)}, {{"axis", call.dim(1)}}, 2);
+  call.give(call.add("Mul", {halves[0], call.add("Sigmoid", {halves[1]})}));
+}
+
+/// x + value * a * b, or a / b.
+void addcmul(OnnxCall& call, const char* op) {
+  const std::string product = call.add(op, {call.in(1), call.in(2)});
+  call.give(call.add("Add", {call.in(0), scaled(call, product, 3)}));
+}
+
+void where(OnnxCall& call, const char* /*op*/) {
+  const at::ScalarType type = call.result_type();
+  call.give(call.add("Where", {call.as(0, at::kBool), call.as(1, type), call.as(2, type)}));
+}
+
+void masked_fill(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Where", {call.as(1, at::kBool), call.as(2, call.result_type()), call.in(0)}));
+}
+
+}  // namespace lockstep::nn::onnx

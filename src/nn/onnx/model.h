@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of ONNX that is being put together: nodes, stored tensors, arguments and results
+// (https://github.com/onnx/onnx/blob/main/docs/IR.md).
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lockstep::nn {
+
+using OnnxAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, at::Tensor>;
+using OnnxAttributes = std::vector<std::pair<std::string, OnnxAttribute>>;
+
+/// An argument or a result. Its first dimension is the batch, of any size.
+struct OnnxPort {
+  std::string name;
+  at::Tensor example;  ///< type, and the sizes of the other dimensions
+};
+
+/// The file, and a second one beside it that holds the tensors, where they do not fit into the first.
+struct OnnxBytes {
+  std::string model;
+  std::string tensors;  ///< empty: all lies in the model
+};
+
+class OnnxModel {
+ public:
+  /// Adds a node. Inputs may be empty names: left out. Returns the names of its results.
+  std::vector<std::string> add(const std::string& op, const std::vector<std::string>& inputs,
+                               const OnnxAttributes& attributes = {}, int results = 1);
+  /// Adds a node that gives a result of this name.
+  void add_named(const std::string& op, const std::string& input, const std::string& result);
+  /// Stores a tensor, under a name of its own if `name` is empty. Returns the name.
+  std::string store(const at::Tensor& tensor, const std::string& name = {});
+  /// Stores whole numbers as a list of 64-bit ones, equal ones once.
+  std::string store_integers(const std::vector<std::int64_t>& numbers);
+
+  struct Head {
+    std::int64_t opset = 17;
+    bool half = false;  ///< stores float32 tensors with 16 bits
+    std::vector<OnnxPort> inputs;
+    std::vector<OnnxPort> outputs;
+    std::map<std::string, std::string> texts;          ///< metadata
+    std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< of a file with tensors: protobuf's limit
+    std::string beside;                                ///< name of the second file
+  };
+  /// Returns the file.
+  [[nodiscard]] OnnxBytes bytes(const Head& head) const;
+
+ private:
+  struct Node {
+    std::string op;
+    std::vector<std::string> inputs;
+    std::vector<std::string> results;
+    OnnxAttributes attributes;
+  };
+
+  std::vector<Node> nodes_;
+  std::vector<std::pair<std::string, at::Tensor>> stored_;
+  std::map<std::vector<std::int64_t>, std::string> integers_;
+  int names_ = 0;
+
+  friend class OnnxWriter;
+};
+
+/// Returns ONNX's number of a type of elements. Throws: UsageError for one that ONNX has not.
+[[nodiscard]] std::int32_t onnx_type(at::ScalarType type);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of operators: libtorch's name, the function that writes it, and ONNX's name where the function serves
+// several.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "nn/onnx/rows.h"
+
+namespace lockstep::nn::onnx {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  Row* row;
+  const char* op = "";
+};
+
+constexpr std::array kTable = {
+    // each element by itself
+    Entry{"abs", unary, "Abs"}, Entry{"acos", unary, "Acos"}, Entry{"asin", unary, "Asin"},
+    Entry{"atan", unary, "Atan"}, Entry{"ceil", unary, "Ceil"}, Entry{"cos", unary, "Cos"},
+    Entry{"cosh", unary, "Cosh"}, Entry{"erf", unary, "Erf"}, Entry{"exp", unary, "Exp"},
+    Entry{"floor", unary, "Floor"}, Entry{"hardsigmoid", hard_sigmoid}, Entry{"isnan", unary, "IsNaN"},
+    Entry{"log", unary, "Log"}, Entry{"neg", unary, "Neg"}, Entry{"reciprocal", unary, "Reciprocal"},
+    Entry{"relu", unary, "Relu"}, Entry{"round", unary, "Round"}, Entry{"sigmoid", unary, "Sigmoid"},
+    Entry{"sign", unary, "Sign"}, Entry{"sin", unary, "Sin"}, Entry{"sinh", unary, "Sinh"},
+    Entry{"softsign", unary, "Softsign"}, Entry{"sqrt", unary, "Sqrt"}, Entry{"tan", unary, "Tan"},
+    Entry{"tanh", unary, "Tanh"}, Entry{"rsqrt", rsqrt}, Entry{"selu", unary, "Selu"}, Entry{"celu", celu, "Celu"},
+    Entry{"elu", celu, "Elu"}, Entry{"gelu", gelu}, Entry{"glu", glu}, Entry{"hardswish", hard_swish},
+    Entry{"hardtanh", hard_tanh}, Entry{"relu6", hard_tanh, "six"}, Entry{"leaky_relu", leaky, "LeakyRelu"},
+    Entry{"mish", mish}, Entry{"prelu", prelu}, Entry{"silu", silu}, Entry{"softplus", softplus},
+    Entry{"add", add, "Add"}, Entry{"sub", add, "Sub"}, Entry{"rsub", subtract_from}, Entry{"mul", binary, "Mul"},
+    Entry{"div", divide}, Entry{"pow", binary, "Pow"}, Entry{"maximum", binary, "Max"}, Entry{"minimum", binary, "Min"},
+    Entry{"addcmul", addcmul, "Mul"}, Entry{"addcdiv", addcmul, "Div"}, Entry{"clamp", clamp},
+    Entry{"clamp_min", binary, "Max"}, Entry{"clamp_max", binary, "Min"}, Entry{"eq", comparison, "Equal"},
+    Entry{"ne", comparison, "Not"}, Entry{"gt", comparison, "Greater"}, Entry{"ge", comparison, "GreaterOrEqual"},
+    Entry{"lt", comparison, "Less"}, Entry{"le", comparison, "LessOrEqual"}, Entry{"logical_and", logical, "And"},
+    Entry{"logical_or", logical, "Or"}, Entry{"logical_xor", logical, "Xor"}, Entry{"logical_not", negate_logical},
+    Entry{"where", where}, Entry{"masked_fill", masked_fill},
+    // the same elements, perhaps of another type
+    Entry{"alias", identity}, Entry{"clone", identity}, Entry{"contiguous", identity}, Entry{"detach", identity},
+    Entry{"dropout", identity}, Entry{"feature_dropout", identity}, Entry{"to", identity}, Entry{"type_as", identity},
+    // other shapes
+    Entry{"view", view}, Entry{"reshape", view}, Entry{"_unsafe_view", view}, Entry{"view_as", view_as},
+    Entry{"reshape_as", view_as}, Entry{"flatten", flatten}, Entry{"transpose", transpose}, Entry{"permute", permute},
+    Entry{"t", swap_axes}, Entry{"numpy_T", swap_axes}, Entry{"squeeze", squeeze}, Entry{"unsqueeze", unsqueeze},
+    Entry{"expand", expand}, Entry{"expand_as", expand_as}, Entry{"repeat", repeat}, Entry{"narrow", narrow},
+    Entry{"slice", slice}, Entry{"select", select}, Entry{"cat", cat}, Entry{"concat", cat}, Entry{"stack", stack},
+    Entry{"split", split}, Entry{"split_with_sizes", split}, Entry{"chunk", chunk}, Entry{"unbind", unbind},
+    Entry{"size", size}, Entry{"gather", gather}, Entry{"embedding", embedding}, Entry{"index_select", index_select},
+    Entry{"index", index}, Entry{"constant_pad_nd", pad}, Entry{"pad", pad, "mode"}, Entry{"roll", roll},
+    Entry{"arange", arange}, Entry{"zeros", filled}, Entry{"ones", filled}, Entry{"new_zeros", filled},
+    Entry{"new_ones", filled}, Entry{"full", filled, "value"}, Entry{"new_full", filled, "value"},
+    Entry{"empty_like", filled_as}, Entry{"zeros_like", filled_as}, Entry{"ones_like", filled_as},
+    Entry{"full_like", filled_as, "value"}, Entry{"fill", filled_as, "value"},
+    // many elements together
+    Entry{"_convolution", convolution}, Entry{"batch_norm", batch_norm, "BatchNormalization"},
+    Entry{"instance_norm", batch_norm, "InstanceNormalization"}, Entry{"layer_norm", layer_norm},
+    Entry{"group_norm", group_norm}, Entry{"linear", linear}, Entry{"addmm", addmm}, Entry{"baddbmm", addmm},
+    Entry{"matmul", matmul}, Entry{"mm", matmul}, Entry{"bmm", matmul}, Entry{"max_pool1d", max_pool},
+    Entry{"max_pool2d", max_pool}, Entry{"max_pool3d", max_pool}, Entry{"avg_pool1d", average_pool},
+    Entry{"avg_pool2d", average_pool}, Entry{"avg_pool3d", average_pool},
+    Entry{"adaptive_avg_pool1d", adaptive_average_pool}, Entry{"adaptive_avg_pool2d", adaptive_average_pool},
+    Entry{"adaptive_avg_pool3d", adaptive_average_pool}, Entry{"softmax", softmax, "Softmax"},
+    Entry{"log_softmax", softmax, "LogSoftmax"}, Entry{"mean", reduce, "ReduceMean"},
+    Entry{"amax", reduce, "ReduceMax"}, Entry{"amin", reduce, "ReduceMin"}, Entry{"prod", reduce, "ReduceProd"},
+    Entry{"logsumexp", reduce, "ReduceLogSumExp"}, Entry{"sum", reduce_sum, "ReduceSum"}, Entry{"norm", norm},
+    Entry{"linalg_vector_norm", norm}, Entry{"frobenius_norm", norm}, Entry{"max", extremum, "max"},
+    Entry{"min", extremum, "min"}, Entry{"argmax", arg_extremum, "ArgMax"}, Entry{"argmin", arg_extremum, "ArgMin"},
+    Entry{"topk", top_k}, Entry{"cumsum", cumsum}, Entry{"upsample_bilinear2d", upsample_bilinear},
+    Entry{"upsample_nearest2d", upsample_nearest}, Entry{"upsample_nearest1d", upsample_nearest},
+    Entry{"grid_sampler", grid_sampler}};
+
+}  // namespace
+
+void run_row(OnnxCall& call) {
+  std::string name = call.name();
+  if (name.ends_with("_")) name.pop_back();  // the traced graph has no operators that change their arguments
+  const auto* const entry =
+      std::find_if(kTable.begin(), kTable.end(), [&](const Entry& each) { return each.name == name; });
+  if (entry == kTable.end()) call.refuse("there is no row for it in the table of operators");
+  entry->row(call, entry->op);
+}
+
+std::vector<std::string> operators() {
+  std::vector<std::string> names;
+  for (const Entry& each : kTable) names.emplace_back(each.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace lockstep::nn::onnx

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How operators of libtorch are computed by operators of ONNX: functions for the rows of the table in operators.cpp.
+#pragma once
+
+#include "nn/onnx/call.h"
+
+namespace lockstep::nn::onnx {
+
+/// Adds the nodes that compute what the operator computes, and gives its results. `op`: ONNX's operator, for functions
+/// that serve several.
+using Row = void(OnnxCall& call, const char* op);
+
+// elementwise.cpp
+Row unary, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt, gelu, silu,
+    mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where, masked_fill;
+
+// shapes.cpp
+Row view, view_as, flatten, transpose, swap_axes, permute, squeeze, unsqueeze, expand, expand_as, repeat, narrow, slice,
+    select;
+Row cat, stack, split, chunk, unbind, size, gather, embedding, index_select, index, pad, roll, filled, filled_as,
+    arange;
+
+// layers.cpp
+Row convolution, batch_norm, layer_norm, group_norm, linear, addmm, matmul, max_pool, average_pool,
+    adaptive_average_pool;
+Row softmax, reduce, reduce_sum, extremum, arg_extremum, top_k, upsample_bilinear, upsample_nearest, grid_sampler,
+    cumsum, norm;
+
+/// Runs the row of an operator. Throws: UsageError where there is none.
+void run_row(OnnxCall& call);
+
+/// Returns the operators that have a row, in order.
+[[nodiscard]] std::vector<std::string> operators();
+
+}  // namespace lockstep::nn::onnx

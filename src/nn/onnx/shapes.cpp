@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that move elements, and that make tensors of a shape.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "nn/onnx/rows.h"
+
+namespace lockstep::nn::onnx {
+namespace {
+
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+
+std::string shape_of(OnnxCall& call, std::size_t i) { return call.add("Shape", {call.in(i)}); }
+
+std::string sliced(OnnxCall& call, const std::string& name, std::int64_t begin, std::int64_t end, std::int64_t axis,
+                   std::int64_t step = 1) {
+  return call.add("Slice", {name, call.integers_of({begin}), call.integers_of({end}), call.integers_of({axis}),
+                            call.integers_of({step})});
+}
+
+std::vector<std::int64_t> axes(std::int64_t rank) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(rank));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::string one_of(OnnxCall& call, const std::string& name, std::int64_t axis, const std::string& index) {
+  return call.add("Gather", {name, index}, {{"axis", axis}});
+}
+
+/// A tensor of a shape, all of whose elements are the same.
+void fill(OnnxCall& call, const std::string& shape, double value) {
+  const at::ScalarType type = call.result_type();
+  const bool is_bool = type == at::kBool;  // some runtimes make no tensors of bool
+  const at::Tensor element = at::full({1}, value, is_bool ? at::kLong : type);
+  const std::string made = call.add("ConstantOfShape", {shape}, {{"value", element}});
+  call.give(is_bool ? call.cast(made, type) : made);
+}
+
+double value_of_name(const std::string& name) { return name.find("ones") != std::string::npos ? 1 : 0; }
+
+}  // namespace
+
+void view(OnnxCall& call, const char* /*op*/) { call.give(call.add("Reshape", {call.in(0), call.shape(1)})); }
+void view_as(OnnxCall& call, const char* /*op*/) { call.give(call.add("Reshape", {call.in(0), shape_of(call, 1)})); }
+
+void flatten(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t first = call.dim(1);
+  const std::int64_t last = call.dim(2);
+  const std::string shape = shape_of(call, 0);
+  std::vector<std::string> parts;
+  if (first > 0) parts.push_back(sliced(call, shape, 0, first, 0));
+  parts.push_back(call.integers_of({-1}));
+  if (last + 1 < call.rank(0)) parts.push_back(sliced(call, shape, last + 1, kEnd, 0));
+  call.give(call.add("Reshape", {call.in(0), call.add("Concat", parts, {{"axis", std::int64_t{0}}})}));
+}
+
+void permute(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Transpose", {call.in(0)}, {{"perm", call.dims(1)}}));
+}
+
+void transpose(OnnxCall& call, const char* /*op*/) {
+  std::vector<std::int64_t> order = axes(call.rank(0));
+  std::swap(order.at(static_cast<std::size_t>(call.dim(1))), order.at(static_cast<std::size_t>(call.dim(2))));
+  call.give(call.add("Transpose", {call.in(0)}, {{"perm", order}}));
+}
+
+/// t() of a matrix.
+void swap_axes(OnnxCall& call, const char* /*op*/) {
+  std::vector<std::int64_t> order = axes(call.rank(0));
+  std::reverse(order.begin(), order.end());
+  call.give(call.add("Transpose", {call.in(0)}, {{"perm", order}}));
+}
+
+void squeeze(OnnxCall& call, const char* /*op*/) {
+  const std::vector<std::int64_t> sizes = call.sizes(0);
+  std::vector<std::int64_t> gone;
+  for (const std::int64_t axis : call.count() > 1 ? call.dims(1) : axes(call.rank(0))) {
+    if (sizes.at(static_cast<std::size_t>(axis)) == 1) gone.push_back(axis);
+  }
+  call.give(gone.empty() ? call.in(0) : call.add("Squeeze", {call.in(0), call.integers_of(gone)}));
+}
+
+void unsqueeze(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t axis = call.integer(1);
+  call.give(call.add("Unsqueeze", {call.in(0), call.integers_of({axis < 0 ? axis + call.rank(0) + 1 : axis})}));
+}
+
+void expand(OnnxCall& call, const char* /*op*/) { call.give(call.add("Expand", {call.in(0), call.shape(1, -1, 1)})); }
+void expand_as(OnnxCall& call, const char* /*op*/) { call.give(call.add("Expand", {call.in(0), shape_of(call, 1)})); }
+
+void repeat(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t more = static_cast<std::int64_t>(call.result_sizes().size()) - call.rank(0);
+  const std::string name = more == 0 ? call.in(0) : call.add("Unsqueeze", {call.in(0), call.integers_of(axes(more))});
+  call.give(call.add("Tile", {name, call.shape(1)}));
+}
+
+void narrow(OnnxCall& call, const char* /*op*/) {
+  const std::string begin = call.shape(2);
+  const auto first = call.maybe_integer(2);
+  const auto length = call.maybe_integer(3);
+  const bool to_end = first && *first < 0;
+  std::string end = call.integers_of({kEnd});
+  if (!to_end && first && length) end = call.integers_of({*first + *length});
+  if (!first || !length) end = call.add("Add", {begin, call.shape(3)});
+  call.give(call.add("Slice", {call.in(0), begin, end, call.integers_of({call.dim(1)})}));
+}
+
+void slice(OnnxCall& call, const char* /*op*/) {
+  const std::string begin = call.none(2) ? call.integers_of({0}) : call.shape(2);
+  const std::string end = call.none(3) ? call.integers_of({kEnd}) : call.shape(3);
+  call.give(call.add("Slice", {call.in(0), begin, end, call.integers_of({call.dim(1)}), call.shape(4)}));
+}
+
+void select(OnnxCall& call, const char* /*op*/) {
+  call.give(one_of(call, call.in(0), call.dim(1), call.constant(static_cast<double>(call.integer(2)), at::kLong)));
+}
+
+void cat(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t axis = call.integer(1);
+  const auto rank = static_cast<std::int64_t>(call.result_sizes().size());
+  call.give(call.add("Concat", call.list(0), {{"axis", axis < 0 ? axis + rank : axis}}));
+}
+
+void stack(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t given = call.integer(1);
+  const std::int64_t axis = given < 0 ? given + static_cast<std::int64_t>(call.result_sizes().size()) : given;
+  std::vector<std::string> parts;
+  for (const std::string& each : call.list(0)) parts.push_back(call.add("Unsqueeze", {each, call.integers_of({axis})}));
+  call.give(call.add("Concat", parts, {{"axis", axis}}));
+}
+
+/// split(x, size or sizes, dim).
+void split(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t axis = call.dim(2);
+  if (axis == 0) call.refuse("it divides the batch");
+  const std::vector<std::int64_t> sizes = call.unpacked_sizes(axis);
+  call.give_list(call.add_all("Split", {call.in(0), call.integers_of(sizes)}, {{"axis", axis}}, sizes.size()));
+}
+
+void chunk(OnnxCall& call, const char* op) { split(call, op); }
+
+void unbind(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t axis = call.dim(1);
+  std::vector<std::string> parts;
+  for (std::int64_t i = 0; i < call.sizes(0).at(static_cast<std::size_t>(axis)); ++i) {
+    parts.push_back(one_of(call, call.in(0), axis, call.constant(static_cast<double>(i), at::kLong)));
+  }
+  call.give_list(parts);
+}
+
+/// A size, as a list of one.
+void size(OnnxCall& call, const char* /*op*/) {
+  call.give(one_of(call, shape_of(call, 0), 0, call.integers_of({call.dim(1)})));
+}
+
+void gather(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("GatherElements", {call.in(0), call.in(2)}, {{"axis", call.dim(1)}}));
+}
+
+void embedding(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), 0, call.in(1))); }
+void index_select(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), call.dim(1), call.in(2))); }
+
+/// x[:, ids]: one tensor of whole numbers at one dimension.
+void index(OnnxCall& call, const char* /*op*/) {
+  std::int64_t axis = -1;
+  const auto kinds = call.kinds(1);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] == at::ScalarType::Undefined) continue;
+    if (axis >= 0 || kinds[i] != at::kLong) call.refuse("it indexes by a mask, or by several tensors");
+    axis = static_cast<std::int64_t>(i);
+  }
+  call.give(one_of(call, call.in(0), axis, call.list(1).at(static_cast<std::size_t>(axis))));
+}
+
+/// constant_pad_nd(x, pads, value), pad(x, pads, mode, value): pads from the last dimension on.
+void pad(OnnxCall& call, const char* op) {
+  const std::vector<std::int64_t> given = call.integers(1);
+  const bool has_mode = std::string_view(op) == "mode";
+  std::string mode = has_mode ? call.text(2) : "constant";
+  if (mode == "replicate") mode = "edge";
+  if (mode == "circular") call.refuse("it pads in a circle");
+  const auto rank = static_cast<std::size_t>(call.rank(0));
+  std::vector<std::int64_t> pads(2 * rank, 0);
+  for (std::size_t i = 0; 2 * i < given.size(); ++i) {
+    pads.at(rank - 1 - i) = given[2 * i];
+    pads.at(2 * rank - 1 - i) = given.at(2 * i + 1);
+  }
+  const std::size_t at = has_mode ? 3 : 2;
+  const double value = call.none(at) ? 0 : call.number(at);
+  std::vector<std::string> inputs = {call.in(0), call.integers_of(pads)};
+  if (mode == "constant") inputs.push_back(call.constant(value, call.result_type()));
+  call.give(call.add("Pad", inputs, {{"mode", mode}}));
+}
+
+void roll(OnnxCall& call, const char* /*op*/) {
+  const std::vector<std::int64_t> shifts = call.integers(1);
+  const std::vector<std::int64_t> along = call.dims(2);
+  std::string name = call.in(0);
+  for (std::size_t i = 0; i < along.size(); ++i) {
+    if (along[i] == 0) call.refuse("it rolls the batch");
+    const std::int64_t whole = call.sizes(0).at(static_cast<std::size_t>(along[i]));
+    const std::int64_t cut = ((whole - shifts.at(i)) % whole + whole) % whole;
+    if (cut == 0) continue;
+    name = call.add("Concat", {sliced(call, name, cut, kEnd, along[i]), sliced(call, name, 0, cut, along[i])},
+                    {{"axis", along[i]}});
+  }
+  call.give(name);
+}
+
+/// zeros(sizes), ones(sizes), full(sizes, value); new_... have a tensor before them.
+void filled(OnnxCall& call, const char* op) {
+  const std::size_t at = call.name().starts_with("new_") ? 1 : 0;
+  fill(call, call.shape(at), std::string_view(op) == "value" ? call.number(at + 1) : value_of_name(call.name()));
+}
+
+/// zeros_like(x), full_like(x, value), fill(x, value).
+void filled_as(OnnxCall& call, const char* op) {
+  fill(call, shape_of(call, 0), std::string_view(op) == "value" ? call.number(1) : value_of_name(call.name()));
+}
+
+/// arange(end, ...), arange(begin, end, ...), arange(begin, end, step, ...): four arguments behind them say how.
+void arange(OnnxCall& call, const char* /*op*/) {
+  const std::size_t numbers = call.count() - 4;
+  const at::ScalarType type = call.result_type();
+  const auto scalar = [&](std::size_t i) {
+    return call.maybe_integer(i) ? call.as(i, type) : call.add("Squeeze", {call.as(i, type)});
+  };
+  const std::string begin = numbers > 1 ? scalar(0) : call.constant(0, type);
+  const std::string step = numbers > 2 ? scalar(2) : call.constant(1, type);
+  call.give(call.add("Range", {begin, scalar(numbers > 1 ? 1 : 0), step}));
+}
+
+}  // namespace lockstep::nn::onnx
