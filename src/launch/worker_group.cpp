@@ -251,7 +251,7 @@ void WorkerGroup::on_times() {
     result_.found = find_stopped(watched(members_));
   }
   if (result_.found && !is_stopping_) {
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found->record);
+    publish(*spec_.membership.store_of(spec_.round.number), *result_.found);
     stop_failed_group();
   }
   if (times_.stop_at && awake_now() >= *times_.stop_at) stop_failed_group();
@@ -298,10 +298,8 @@ void WorkerGroup::on_first_failure() {
   }
   if (!result_.claim || is_stopping_) return;
   const bool is_own = is_local(spec_.round.place, result_.claim->rank);
-  if (!is_own) {
-    result_.found = find_hang_for(*result_.claim, watched(members_));
-  } else if (result_.claim->kind == FailureKind::kTimeout) {
-    result_.found = find_hang(watched(members_));
+  if (result_.claim->kind == FailureKind::kTimeout) {
+    result_.found = find_hang(watched(members_), is_own ? nullptr : &*result_.claim);
   }
   if (is_own && !result_.found) return;  // its own end will tell
   stop_failed_group();
@@ -316,7 +314,7 @@ void WorkerGroup::on_orders() {
       log::note("{}: the ranks save, and start again with it", order->reason);
       stop(SIGTERM);
     } else {
-      if (order->cause && !result_.found) result_.found = find_hang_for(*order->cause, watched(members_));
+      if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);
       if (order->cause) publish(*spec_.membership.store_of(spec_.round.number), *order->cause);
       stop_failed_group();
     }
@@ -365,7 +363,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
     if (code == static_cast<int>(ExitCode::kUsage)) result_.found = find_odd(watched(members_));
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found ? result_.found->record : record_of_end(end));
+    publish(*spec_.membership.store_of(spec_.round.number), result_.found.value_or(record_of_end(end)));
     stop_failed_group();
   }
 }
@@ -375,10 +373,10 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::stop_failed_group() {
-  if (result_.found && result_.found->stacks.empty()) add_stacks(*result_.found, watched(members_));
+  if (result_.found && result_.stacks.empty()) result_.stacks = stacks_of_late(*result_.found, watched(members_));
   // SIGTERM does not reach a process that is stopped.
   for (const WorkerMember& member : members_) {
-    const bool hangs = result_.found && result_.found->record.rank == member.worker->rank();
+    const bool hangs = result_.found && result_.found->rank == member.worker->rank();
     if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));
   }
   stop(SIGTERM);

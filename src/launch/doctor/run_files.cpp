@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "launch/verdict_file.h"
+#include "launch/failure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/json.h"
@@ -168,22 +168,22 @@ std::map<int, fs::path> numbered_folders(const fs::path& parent, std::string_vie
   return found;
 }
 
-std::optional<view::AttemptVerdict> read_verdict(const fs::path& file, Notes& notes) {
+void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& notes) {
   std::int64_t written_ns = 0;
   const auto json = read_object(file, written_ns, notes);
-  if (!json) return std::nullopt;
+  if (!json) return;
+  const std::string text = text::first_line(text_at(*json, "text"));
+  if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  view::AttemptVerdict verdict{.text = text::first_line(text_at(*json, "text")),
-                               .hint = text_at(*json, "hint"),
-                               .then = text::first_line(text_at(*json, "then")),
-                               .rank = static_cast<int>(rank_at(*json)),
-                               .exit_code = static_cast<int>(whole_at(*json, "exit_code")),
-                               .was_told = text_at(*json, "cause") == kToldToLeave,
-                               .time_ns = time_ns > 0 ? time_ns : written_ns,
-                               .stacks = stacks_of(*json)};
-  if (!verdict.text.empty()) return verdict;
-  notes.push_back(fmt::format("{} has no text", file.string()));
-  return std::nullopt;
+  const bool was_told = text_at(*json, "cause") == kToldToLeave;
+  attempt.verdict = FailureRecord{.kind = was_told ? FailureKind::kNone : FailureKind::kFailed,
+                                  .message = text,
+                                  .hint = text_at(*json, "hint"),
+                                  .rank = static_cast<int>(rank_at(*json)),
+                                  .time_ns = time_ns > 0 ? time_ns : written_ns};
+  attempt.then = text::first_line(text_at(*json, "then"));
+  attempt.exit_code = static_cast<int>(whole_at(*json, "exit_code"));
+  attempt.stacks = stacks_of(*json);
 }
 
 std::optional<view::RunSummary> read_summary(const fs::path& file, Notes& notes) {
