@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "launch/event_loop.h"
 #include "launch/failure.h"
 #include "launch/hosts/host_command.h"
 #include "launch/nodes/addresses.h"
@@ -145,23 +145,17 @@ int HostGroup::exit_code() const {
 }
 
 void HostGroup::wait_for_event() {
-  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}, {console_.waiting_fd(), POLLOUT, 0}};
-  const std::size_t first = entries.size();
-  for (const Member& member : members_) {
-    entries.push_back({member.worker->control(), POLLIN, 0});
+  EventLoop loop;
+  loop.add(console_.waiting_fd(), POLLOUT, [this] { console_.write_some(); });
+  for (int host = 0; host < static_cast<int>(members_.size()); ++host) {
+    const Worker& worker = *members_[static_cast<std::size_t>(host)].worker;
     for (const int stream : {0, 1}) {
-      entries.push_back({console_.is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
+      loop.add(console_.is_full() ? -1 : worker.output(stream), POLLIN, [=, this] { read(host, stream); });
     }
+    loop.add(worker.control(), POLLIN, [=, this] { on_control(host); });
   }
-  ::poll(entries.data(), entries.size(), timeout_ms(end_at_, kill_at_));
-  if (entries[1].revents != 0) console_.write_some();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    for (const int stream : {0, 1}) {
-      if (entries[first + 3 * i + 1 + static_cast<std::size_t>(stream)].revents != 0) read(static_cast<int>(i), stream);
-    }
-    if (entries[first + 3 * i].revents != 0) on_control(static_cast<int>(i));
-  }
-  if (entries[0].revents != 0) on_signals();
+  loop.add(signals_.fd(), POLLIN, [this] { on_signals(); });
+  loop.turn(timeout_ms(end_at_, kill_at_));
   on_time(awake_now());
 }
 
