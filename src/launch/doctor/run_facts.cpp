@@ -19,6 +19,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/doctor.h"
+#include "lockstep/view/run_log.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep {
@@ -140,7 +141,7 @@ std::string trainer_of(const fs::path& run) {
 }
 
 void require_run(const view::RunFacts& run, const fs::path& path) {
-  if (run.has_settings || !run.attempts.empty() || is_there(path / "log.jsonl") || is_there(path / "checkpoints"))
+  if (run.has_settings || !run.attempts.empty() || is_there(path / view::kRunLog) || is_there(path / "checkpoints"))
     return;
   throw DataError(fmt::format("{} is no run: it has neither config.yml nor attempt_0", path.string()),
                   "give a run folder, or the folder that lockstep run names as logs");
@@ -160,7 +161,7 @@ view::RunFacts read_run(const std::string& path) {
   require_run(run, folder);
   run.trainer = trainer_of(folder);
   run.summary = launch::read_summary(folder / "summary.json", run.notes);
-  run.log = launch::read_log(folder / "log.jsonl", run.notes);
+  run.log = launch::read_log(folder / view::kRunLog, run.notes);
   run.checkpoint = launch::newest_checkpoint(folder, run.notes);
   run.now_ns = wall_time_ns();
   run.monotonic_ns = flight::now_ns();
