@@ -58,7 +58,7 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
 
 std::filesystem::path folder_of(const std::string& word) {
   const std::filesystem::path path(word);
-  return path.filename() == "log.jsonl" ? path.parent_path() : path;
+  return path.filename() == view::kRunLog ? path.parent_path() : path;
 }
 
 std::vector<view::RunCurves> read_runs(const std::vector<std::string>& words) {

@@ -39,10 +39,15 @@ std::string text_at(const Json& json, const char* key) {
 
 }  // namespace
 
-FailureRecord record_of(const std::exception& error) {
+const char* name_of(FailureKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
+std::int64_t wall_time_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  FailureRecord record{.kind = kind_of(error),
-                       .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+FailureRecord record_of(const std::exception& error) {
+  FailureRecord record{.kind = kind_of(error), .time_ns = wall_time_ns()};
   if (const auto* ours = dynamic_cast<const Error*>(&error)) {
     record.type = ours->type();
     record.message = ours->message();
@@ -55,18 +60,13 @@ FailureRecord record_of(const std::exception& error) {
 }
 
 std::string words_of(const FailureRecord& record) {
-  return record.type.empty() ? record.message : fmt::format("{}: {}", record.type, record.message);
+  return record.message.starts_with(record.type) ? record.message : fmt::format("{}: {}", record.type, record.message);
 }
 
 std::string to_json(const FailureRecord& record) {
-  const Json json = {{"kind", kKinds[static_cast<std::size_t>(record.kind)]},
-                     {"type", record.type},
-                     {"message", record.message},
-                     {"hint", record.hint},
-                     {"rank", record.rank},
-                     {"host", record.host},
-                     {"what", words_of(record)},
-                     {"time_ns", record.time_ns}};
+  const Json json = {{"kind", name_of(record.kind)}, {"type", record.type},      {"message", record.message},
+                     {"hint", record.hint},          {"rank", record.rank},      {"host", record.host},
+                     {"what", words_of(record)},     {"time_ns", record.time_ns}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

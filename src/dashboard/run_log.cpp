@@ -5,8 +5,6 @@
 #include <array>
 #include <string_view>
 
-#include "lockstep/base/json.h"
-
 namespace lockstep::dashboard {
 namespace {
 
@@ -29,7 +27,7 @@ std::size_t rank_of(const std::string& name) {
 
 }  // namespace
 
-RunLog::RunLog(const std::filesystem::path& folder) : reader_(folder / "log.jsonl") {}
+RunLog::RunLog(const std::filesystem::path& folder) : reader_(folder / view::kRunLog) {}
 
 bool RunLog::update() {
   const auto restart = [this] {
@@ -44,29 +42,17 @@ bool RunLog::update() {
   return progress.restarted || progress.read > 0;
 }
 
-void RunLog::add(std::string_view line) {
-  view::add_line(curves_, line);
-  // Most lines are steps, which need no second parse.
-  if (line.starts_with(R"({"event": "step")")) {
-    std::int64_t newest = -1;
-    for (const char* name : {"loss", "lr"}) {  // a loss that is not finite is no point of its curve
-      const auto found = curves_.steps.find(name);
-      if (found != curves_.steps.end()) newest = std::max(newest, found->second.back().step);
-    }
-    if (newest >= 0) step_ = newest;
+void RunLog::add(std::string_view text) {
+  auto line = view::add_line(curves_, text);
+  if (!line || line->event.empty()) return;
+  step_ = line->step.value_or(step_);
+  if (line->event == "step") return;
+  if (line->event == "report") {
+    report_ = std::move(line->json["report"]);
     return;
   }
-  Json json = json_or_null(line);
-  if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return;
-  const std::string event = json["event"];
-  if (event == "step") return;
-  if (json.contains("step") && json["step"].is_number_integer()) step_ = json["step"];
-  if (event == "report") {
-    report_ = std::move(json["report"]);
-    return;
-  }
-  if (event == "epoch") add_epoch(json);
-  events_.push_back(std::move(json));
+  if (line->event == "epoch") add_epoch(line->json);
+  events_.push_back(std::move(line->json));
   if (events_.size() > kMostEvents) events_.pop_front();
 }
 

@@ -38,7 +38,7 @@ class RunLog {
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
  private:
-  void add(std::string_view line);
+  void add(std::string_view text);
   [[nodiscard]] const view::Curve* find(const std::string& name) const;
   [[nodiscard]] nlohmann::json columns(const view::Curve& points) const;
   [[nodiscard]] nlohmann::json seconds_at(std::int64_t step) const;

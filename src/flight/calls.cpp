@@ -12,8 +12,10 @@
 namespace lockstep::flight {
 namespace {
 
+constexpr const char* kOddHint = "look for a branch that depends on the rank or its data, with a collective in it";
+
 struct Call {
-  int rank = 0;
+  const RankFacts* rank = nullptr;
   const Event* event = nullptr;
 };
 
@@ -39,7 +41,7 @@ std::vector<Call> calls_of(const std::vector<RankFacts>& facts, const Event& ope
       return event.what == What::kCollectiveBegin && event.group == operation.group &&
              event.sequence == operation.sequence;
     });
-    if (found != events.rend()) calls.push_back({rank.rank, &*found});
+    if (found != events.rend()) calls.push_back({&rank, &*found});
   }
   return calls;
 }
@@ -57,7 +59,7 @@ Names by(const std::vector<Call>& calls, bool with_size) {
 
 }  // namespace
 
-std::optional<OddCall> find_odd_call(const std::vector<RankFacts>& facts) {
+std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts) {
   const Event* operation = failed_of(facts);
   if (operation == nullptr) return std::nullopt;
   const std::vector<Call> calls = calls_of(facts, *operation);
@@ -70,10 +72,16 @@ std::optional<OddCall> find_odd_call(const std::vector<RankFacts>& facts) {
   const auto odd = most == names.begin() ? std::next(names.begin()) : names.begin();
   const Call& call = *odd->second.front();
   std::vector<int> others;
-  for (const Call* each : most->second) others.push_back(each->rank);
+  for (const Call* each : most->second) others.push_back(each->rank->rank);
   const std::string step = call.event->step < 0 ? "" : fmt::format(" in step {}", call.event->step);
-  return OddCall{call.rank, fmt::format("rank {} called {} as operation {}{}, where {} called {}", call.rank,
-                                        odd->first, operation->sequence, step, ranks_text(others), most->first)};
+  return FailureRecord{
+      .kind = FailureKind::kHang,
+      .type = "UsageError",
+      .message = fmt::format("rank {} called {} as operation {}{}, where {} called {}", call.rank->rank, odd->first,
+                             operation->sequence, step, ranks_text(others), most->first),
+      .hint = kOddHint,
+      .rank = call.rank->rank,
+      .host = call.rank->host};
 }
 
 }  // namespace lockstep::flight

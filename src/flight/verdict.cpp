@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "flight/words.h"
+#include "lockstep/base/env.h"
 
 namespace lockstep::flight {
 namespace {
@@ -13,42 +14,55 @@ namespace {
 // Since when a rank has done nothing that the recorder saw.
 std::int64_t last_sign(const RankFacts& facts) { return facts.ring ? facts.ring->last_event_ns : 0; }
 
-Verdict verdict_on(const RankFacts& late, const std::string& since, const std::string& waiters) {
-  if (late.process.has_ended) {
-    return {.cause = Cause::kLeft,
-            .rank = late.rank,
-            .text = fmt::format("rank {} left: {}{}; {}{}", late.rank, words_of(late), place_of(late), waiters, since)};
-  }
-  return {.cause = cause_of(late),
+std::string timeout_hint(std::int64_t timeout_ns) {
+  const std::string limit =
+      timeout_ns > 0 ? fmt::format(" (now {} s)", static_cast<double>(timeout_ns) * 1e-9) : " (seconds)";
+  return late_hint(fmt::format("raise {}{}", env::timeout_variable(), limit));
+}
+
+FailureRecord verdict_on(const RankFacts& late, const std::string& since, const std::string& waiters,
+                         const std::vector<RankFacts>& all) {
+  const std::string doing = words_of(late) + place_of(late);
+  const bool has_left = late.process.has_ended;
+  return {.kind = FailureKind::kHang,
+          .type = has_left ? "PeerError" : "TimeoutError",
+          .message = has_left ? fmt::format("rank {} left: {}; {}{}", late.rank, doing, waiters, since)
+                              : fmt::format("rank {} hangs: {}{}; {}", late.rank, doing, since, waiters),
+          .hint = has_left ? kLeftHint : timeout_hint(timeout_of(all)),
           .rank = late.rank,
-          .text = fmt::format("rank {} hangs: {}{}{}; {}", late.rank, words_of(late), place_of(late), since, waiters)};
+          .host = late.host};
 }
 
 }  // namespace
 
-std::optional<Verdict> judge_for(const Waiter& waiter, const std::vector<RankFacts>& facts, std::int64_t now_ns) {
-  const RankFacts* late = nullptr;
-  for (const RankFacts& each : facts) {
-    if (each.process.has_ended || (runs_collective(each) && !is_held(each))) continue;
-    if (late == nullptr || weight(each) < weight(*late)) late = &each;
-  }
-  if (late == nullptr) return std::nullopt;
-  return verdict_on(*late, since_text(last_sign(*late), now_ns),
-                    fmt::format("rank {} on {} waits in {}", waiter.rank, waiter.host, waiter.operation));
+std::int64_t timeout_of(const std::vector<RankFacts>& ranks) {
+  std::int64_t timeout = 0;
+  for (const RankFacts& rank : ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
+  return timeout;
 }
 
 bool is_stopped(const RankFacts& facts) {
   return !facts.process.has_ended && (facts.process.state == 'T' || facts.process.state == 't');
 }
 
-std::optional<Verdict> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns) {
+std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
+                                   const FailureRecord* waiter) {
+  if (waiter != nullptr) {
+    const RankFacts* late = most_surely(facts, [](const RankFacts& each) {
+      return !each.process.has_ended && (!runs_collective(each) || is_held(each));
+    });
+    if (late == nullptr) return std::nullopt;
+    const std::string operation = waiter->message.substr(0, waiter->message.find(' '));
+    return verdict_on(*late, since_text(last_sign(*late), now_ns),
+                      fmt::format("rank {} on {} waits in {}", waiter->rank, waiter->host, operation), facts);
+  }
   if (const auto held = held_up(facts)) {
-    return verdict_on(*held->late, since_text(held->lane.started_ns, now_ns), waiting_text(*held));
+    return verdict_on(*held->late, since_text(held->lane.started_ns, now_ns), waiting_text(*held), facts);
   }
   // Nobody's ring says that it waits: the ranks are not connected yet, or record nothing.
   const auto stopped = std::find_if(facts.begin(), facts.end(), is_stopped);
   if (stopped == facts.end()) return std::nullopt;
-  return verdict_on(*stopped, since_text(last_sign(*stopped), now_ns), "other ranks gave up waiting");
+  return verdict_on(*stopped, since_text(last_sign(*stopped), now_ns), "other ranks gave up waiting", facts);
 }
 
 }  // namespace lockstep::flight

@@ -36,13 +36,6 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
   return known;
 }
 
-// The wait of collectives, as the ranks have it; 0: unknown.
-std::int64_t timeout_of(const std::vector<RankFacts>& ranks) {
-  std::int64_t timeout = 0;
-  for (const RankFacts& rank : ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
-  return timeout;
-}
-
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
 // Since when the rank has been in its innermost section without a sign of life.
@@ -97,21 +90,23 @@ SectionLimit limit_of(const Section& section, const WatchFacts& facts) {
   return {.ns = is_long_work(section) ? std::max(first, rules.first_long_ns) : first};
 }
 
-std::optional<Verdict> judge_sections(const WatchFacts& facts) {
-  const RankFacts* late = nullptr;
-  for (const RankFacts& rank : facts.ranks) {
-    if (!is_in_section(rank)) continue;
+std::optional<FailureRecord> judge_sections(const WatchFacts& facts) {
+  const RankFacts* late = most_surely(facts.ranks, [&](const RankFacts& rank) {
+    if (!is_in_section(rank)) return false;
     const SectionLimit limit = limit_of(rank.ring->sections.back(), facts);
-    if (limit.ns == 0 || facts.now_ns - silent_since(rank, facts) <= limit.ns) continue;
-    if (late == nullptr || weight(rank) < weight(*late)) late = &rank;
-  }
+    return limit.ns != 0 && facts.now_ns - silent_since(rank, facts) > limit.ns;
+  });
   if (late == nullptr) return std::nullopt;
-  const SectionLimit limit = limit_of(late->ring->sections.back(), facts);
-  return Verdict{.cause = cause_of(*late),
-                 .rank = late->rank,
-                 .text = fmt::format("rank {} hangs: {}{} ({})", late->rank, doing_text(*late),
-                                     since_text(silent_since(*late, facts), facts.now_ns), limit_text(limit)),
-                 .section = late->ring->sections.back().name};
+  const Section& section = late->ring->sections.back();
+  return FailureRecord{
+      .kind = FailureKind::kHang,
+      .type = "TimeoutError",
+      .message =
+          fmt::format("rank {} hangs: {}{} ({})", late->rank, doing_text(*late),
+                      since_text(silent_since(*late, facts), facts.now_ns), limit_text(limit_of(section, facts))),
+      .hint = late_hint(fmt::format("set LOCKSTEP_SECTION_TIMEOUT='{}=SECONDS' (0: any time)", section.name)),
+      .rank = late->rank,
+      .host = late->host};
 }
 
 bool has_long_work(const WatchFacts& facts) {

@@ -44,21 +44,13 @@ bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, he
 
 using IsLate = bool (*)(const RankFacts&, const Lane&);
 
-const RankFacts* latest_of(const std::vector<RankFacts>& all, const Lane& held, IsLate is_the_one) {
-  const RankFacts* late = nullptr;
-  for (const RankFacts& each : all) {
-    if (is_the_one(each, held) && (late == nullptr || weight(each) < weight(*late))) late = &each;
-  }
-  return late;
-}
-
 std::optional<HeldUp> first_held_up(const std::vector<RankFacts>& all, IsLate is_the_one) {
   std::optional<HeldUp> found;
   for (const RankFacts& facts : all) {
     if (!facts.ring || is_stopped(facts)) continue;
     for (const Lane& lane : facts.ring->lanes) {
       if (!lane.is_running() || (found && found->lane.started_ns <= lane.started_ns)) continue;
-      const RankFacts* late = latest_of(all, lane, is_the_one);
+      const RankFacts* late = most_surely(all, [&](const RankFacts& each) { return is_the_one(each, lane); });
       if (late != nullptr && late != &facts) found = HeldUp{.lane = lane, .late = late};
     }
   }
@@ -126,6 +118,10 @@ std::string words_of(const RankFacts& facts) {
       break;
   }
   return "it sleeps";
+}
+
+std::string late_hint(const std::string& limit) {
+  return "look at what that rank does; if it may take so long, " + limit;
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

@@ -11,14 +11,13 @@
 #include <memory>
 #include <system_error>
 
+#include "launch/failure.h"
 #include "launch/limits.h"
-#include "launch/node_report.h"
 #include "launch/nodes/addresses.h"
 #include "launch/nodes/membership.h"
 #include "launch/output/log_folder.h"
 #include "launch/program.h"
 #include "launch/signals.h"
-#include "launch/verdict_file.h"
 #include "launch/worker_group.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -184,7 +183,7 @@ class Agent {
                     .peers = round_.hosts};
     if (round_.hosts.empty()) history.last_round = -1;
     if (!is_range && ++history.restarts > options_.max_restarts) return false;
-    if (lost) log::warn("{}: waiting for it to come back", lost->record.message);
+    if (lost) log::warn("{}: waiting for it to come back", lost->message);
     result_.lost = lost;
     try {
       membership_.reset();
@@ -212,7 +211,7 @@ class Agent {
   int finish_without_store() {
     if (told_by_ != 0) return 128 + told_by_;
     const auto lost = membership_ ? membership_->lost() : result_.lost;
-    if (lost) print_lost(lost->record);
+    if (lost) print_lost(*lost);
     tell_of_logs();
     return static_cast<int>(ExitCode::kPeer);
   }

@@ -2,21 +2,28 @@
 #include "launch/failure.h"
 
 #include <fmt/format.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 #include "launch/nodes/addresses.h"
+#include "launch/nodes/blame.h"
+#include "launch/output/log_folder.h"
+#include "launch/worker_group.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
+#include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
 namespace {
@@ -75,26 +82,20 @@ bool is_consequence(const WorkerEnd& end) {
          leaves_by_request(end);
 }
 
-std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends, const std::optional<FailureRecord>& claim) {
-  const auto find = [&](auto&& matches) -> std::optional<std::size_t> {
-    const auto found =
-        std::find_if(ends.begin(), ends.end(), [&](const auto& end) { return has_failed(end) && matches(end); });
-    if (found == ends.end()) return std::nullopt;
-    return static_cast<std::size_t>(found - ends.begin());
-  };
-  const auto is_claimed = [&](const WorkerEnd& end) { return claim && end.rank == claim->rank; };
-  // A rank that failed by itself may still have been stopped while it unwound: then its own exit code tells.
-  const auto failed_by_itself = [&](const WorkerEnd& end) {
-    return is_claimed(end) && WIFEXITED(end.wait_status) &&
-           exit_code(end.wait_status) != static_cast<int>(ExitCode::kPeer);
-  };
-  auto found = find(failed_by_itself);
-  if (!found) found = find([&](const auto& end) { return is_claimed(end) && !is_consequence(end); });
-  if (!found) found = find([](const auto& end) { return !is_consequence(end); });
-  if (!found) found = find(is_claimed);
-  if (!found) found = find([](const auto& end) { return end.signal_sent == 0; });
-  if (!found) found = find([](const auto&) { return true; });
-  return found;
+std::optional<WorkerEnd> first_of(const std::vector<WorkerEnd>& ends, const std::optional<FailureRecord>& claim) {
+  std::vector<WorkerEnd> failed;
+  std::vector<Suspect> suspects;
+  for (const WorkerEnd& end : ends) {
+    if (!has_failed(end)) continue;
+    failed.push_back(end);
+    suspects.push_back(
+        {.rank = end.rank,
+         .has_own_code = WIFEXITED(end.wait_status) && exit_code(end.wait_status) != static_cast<int>(ExitCode::kPeer),
+         .is_consequence = is_consequence(end),
+         .was_stopped = end.signal_sent != 0});
+  }
+  const auto found = blame(suspects, claim);
+  return found ? std::optional(failed[*found]) : std::nullopt;
 }
 
 std::string describe_status(int wait_status) {
@@ -112,15 +113,14 @@ std::string describe_end(const WorkerEnd& end) {
 }
 
 FailureRecord record_of_end(const WorkerEnd& end) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.kind = FailureKind::kDied,
           .message = end.why.empty() ? describe_end(end) : fmt::format("{}; {}", describe_end(end), end.why),
           .rank = end.rank,
           .host = host_name(),
-          .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
+          .time_ns = wall_time_ns()};
 }
 
-std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
+std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) {
   Json json;
   try {
     json = read_json_file(FileSystem::system(), file);
@@ -129,51 +129,261 @@ std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
   }
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
   const Json& message = json["message"];
-  if (message.is_string()) return WorkerError{"", text::for_people(message.get<std::string>())};
+  if (message.is_string()) return FailureRecord{.message = text::for_people(message.get<std::string>())};
   const Json extra = message.is_object() ? message.value("extraInfo", Json::object()) : Json::object();
-  return WorkerError{string_at(extra, "type"), text::for_people(string_at(message, "message"))};
+  FailureRecord error{.type = string_at(extra, "type"), .message = text::for_people(string_at(message, "message"))};
+  if (const std::string type = error.type + ": "; error.message.starts_with(type)) error.message.erase(0, type.size());
+  return error;
 }
-
-WorkerError error_of(const FailureRecord& claim) { return {claim.type, words_of(claim)}; }
 
 namespace {
 
-/// The rank's last words are the error that stands above them already, or its end: "error: WORDS" for "TYPE: WORDS".
-bool only_repeats(const FailureReport& report) {
-  if (!report.error) return false;
-  const std::string said = text::for_people(text::join(report.last_lines, "\n"));
-  const std::string known = report.error->message;
+// The rank's last words are the error that is known already, or its end: "error: WORDS" for "TYPE: WORDS".
+bool only_repeats(const std::string& known, const std::vector<std::string>& last_lines) {
+  const std::string said = text::for_people(text::join(last_lines, "\n"));
   const std::size_t type_end = known.find(": ");
-  if (said.empty()) return false;
+  if (said.empty() || known.empty()) return false;
   if (said == "error: " + known || known.ends_with("\n" + said)) return true;  // a signal has no type
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
-/// The rank's own end. Where the agent killed it while it still left after an error, that error's type.
-std::string headline_of(const FailureReport& report) {
-  const bool is_own = describe_end(report.end) == describe_status(report.end.wait_status);
-  if (is_own || !report.error) return describe_end(report.end);
-  return report.error->type.empty() ? "an error" : report.error->type;
+// The rank's own end. Where the agent killed it while it still left after an error, that error's type.
+std::string headline_of(const WorkerEnd& end, const FailureRecord& said) {
+  const bool is_own = describe_end(end) == describe_status(end.wait_status);
+  if (is_own || said.message.empty()) return describe_end(end);
+  return said.type.empty() ? "an error" : said.type;
 }
 
 }  // namespace
 
-std::string format_report(const FailureReport& report) {
-  std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", report.end.rank,
-                                headline_of(report), report.end.pid, report.host);
-  if (!report.end.why.empty()) {
-    out += indented(report.end.why, "  error   ", "  ");
-  } else if (report.error) {
-    out += indented(report.error->message, "  error   ", "          ");
-  }
-  if (only_repeats(report)) return out;
-  if (!report.last_lines.empty()) {
-    out += fmt::format("  last lines of {}\n", report.last_lines_of);
-    for (const auto& line : report.last_lines) out += fmt::format("  | {}\n", text::for_people(line));
-  } else {
-    out += fmt::format("  it wrote nothing to {}\n", report.last_lines_of);
-  }
+std::string format_report(const WorkerEnd& end, const FailureRecord& said, const std::vector<std::string>& last_lines,
+                          const std::string& lines_of) {
+  const std::string error = said.message.empty() ? "" : words_of(said);
+  std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", end.rank, headline_of(end, said),
+                                end.pid, said.host);
+  out += end.why.empty() ? indented(error, "  error   ", "          ") : indented(end.why, "  error   ", "  ");
+  if (only_repeats(error, last_lines)) return out;
+  out += fmt::format("  {} {}\n", last_lines.empty() ? "it wrote nothing to" : "last lines of", lines_of);
+  for (const auto& line : last_lines) out += fmt::format("  | {}\n", text::for_people(line));
   return out;
+}
+
+namespace {
+
+constexpr std::size_t kShownLines = 20;
+
+std::filesystem::path folder_of(const RoundFacts& facts, int rank) {
+  return facts.logs.rank_folder(facts.attempt, rank);
+}
+
+// The rank's error file, or, where the disk was full, what it told the others.
+std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
+  auto error = read_error_file(folder_of(facts, rank) / "error.json");
+  const auto& claim = facts.result.claim;
+  const bool is_its_own = claim && claim->rank == rank && claim->kind != FailureKind::kDied;
+  if (!error && is_its_own) error = claim;
+  return error;
+}
+
+// Every rank that sees a mismatch ends by it, and one of them told the others.
+bool tells_same(const FailureRecord& claim, const WorkerEnd& end) {
+  return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
+}
+
+// What the rank told the others, or the agent for it, with the words of its error file.
+FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
+  const auto& claim = facts.result.claim;
+  if (claim && tells_same(*claim, end)) return *claim;
+  FailureRecord cause = claim && claim->rank == end.rank ? *claim : record_of_end(end);
+  if (const auto error = error_of_rank(facts, end.rank)) {
+    cause.type = error->type;
+    cause.message = error->message;
+  }
+  return cause;
+}
+
+// The words of the record are the headline. Of a mismatch it is known what two ranks called, and not which one is
+// wrong.
+bool is_headline(const FailureRecord& cause) {
+  return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
+}
+
+// An error file has the hint in the message.
+std::string headline(const FailureRecord& cause) { return cause.message.substr(0, cause.message.find("\n  next")); }
+
+// The end of the rank that the record blames; nullptr where it is of another node.
+const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
+  if (is_headline(cause)) return nullptr;
+  const auto& ends = facts.result.ends;
+  const auto found = std::find_if(ends.begin(), ends.end(),
+                                  [&](const WorkerEnd& end) { return end.rank == cause.rank && has_failed(end); });
+  return found == ends.end() ? nullptr : &*found;
+}
+
+void print_local(const RoundFacts& facts, const WorkerEnd& end) {
+  const auto folder = folder_of(facts, end.rank);
+  FailureRecord said = error_of_rank(facts, end.rank).value_or(FailureRecord{});
+  said.host = host_name();
+  // Some programs complain on stdout.
+  std::filesystem::path file = folder / "stderr.log";
+  if (last_lines(file, 1).empty() && !last_lines(folder / "stdout.log", 1).empty()) file = folder / "stdout.log";
+  const std::string text = format_report(end, said, last_lines(file, kShownLines), file.string());
+  const auto head = std::min(text.find('\n'), text.size());
+  print_to(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
+           text.substr(head));
+}
+
+// A launcher that another one started leaves the cause where that one looks for it, as torchrun does.
+void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
+  const auto target = env::get("TORCHELASTIC_ERROR_FILE");
+  std::error_code problem;
+  if (!target) return;
+  std::filesystem::copy_file(folder_of(facts, end.rank) / "error.json", *target,
+                             std::filesystem::copy_options::overwrite_existing, problem);
+}
+
+void print_stacks(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    print_to(stderr, "  {:<8}{}\n", &line == &lines.front() ? "stack" : "", text::printable_line(line));
+  }
+}
+
+}  // namespace
+
+NodeEnd end_of_round(const RoundFacts& facts) {
+  const WorkerGroupResult& result = facts.result;
+  NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
+  if (result.start_error != 0) {
+    end.code = static_cast<int>(ExitCode::kUsage);
+    end.cause = FailureRecord{.type = "UsageError",
+                              .message = start_error_text(facts),
+                              .rank = facts.round.place.first_rank,
+                              .host = host_name()};
+    return end;
+  }
+  if (result.found) {
+    end.code = exit_code_of_error(*result.found);
+    end.cause = result.found;
+    return end;
+  }
+  const auto culprit = first_of(result.ends, result.claim);
+  if (end.is_success || !culprit) return end;
+  end.is_consequence = is_consequence(*culprit);
+  end.left_by_request = leaves_by_request(*culprit) || (result.was_told_to_save && culprit->signal_sent != 0);
+  end.cause = cause_of(facts, *culprit);
+  end.code = exit_code_of(*culprit, *end.cause);
+  return end;
+}
+
+std::string start_error_text(const RoundFacts& facts) {
+  return fmt::format("cannot execute '{}' ({})", facts.path, std::generic_category().message(facts.result.start_error));
+}
+
+std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts) {
+  const auto& found = facts.result.found;
+  const bool is_of_it = found && order.cause && order.cause->kind == FailureKind::kHang &&
+                        order.cause->rank == found->rank && order.cause->host == found->host;
+  return is_of_it ? facts.result.stacks : std::vector<std::string>{};
+}
+
+void warn_of_failure(const Order& order, const RoundFacts& facts) {
+  if (!order.cause) return log::note("{}", order.reason);
+  const FailureRecord& cause = *order.cause;
+  if (is_headline(cause)) {
+    log::warn("{}: {}", headline(cause), order.reason);
+    return print_stacks(stacks_for(order, facts));
+  }
+  if (const WorkerEnd* end = end_of(facts, cause)) {
+    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
+    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), text::first_line(said),
+              order.reason, folder_of(facts, end->rank).string());
+  } else {
+    log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, text::first_line(words_of(cause)), order.reason);
+  }
+}
+
+bool is_of_other_node(const Order& order, const RoundFacts& facts) {
+  return order.cause && !is_headline(*order.cause) && end_of(facts, *order.cause) == nullptr;
+}
+
+bool is_error_of_start(const Order& order, const RoundFacts& facts) {
+  const bool is_of_input =
+      order.code == static_cast<int>(ExitCode::kUsage) || order.code == static_cast<int>(ExitCode::kData);
+  return is_of_input && order.cause && !order.cause->type.empty() && !is_headline(*order.cause) &&
+         facts.round.place.nodes == 1 && facts.result.last_step < 0;
+}
+
+void print_error_of_start(const Order& order, const RoundFacts& facts) {
+  const FailureRecord& cause = *order.cause;
+  const auto lines = last_lines(folder_of(facts, 0) / "stderr.log", kShownLines);
+  const std::string said = text::for_people(text::join(lines, "\n"));
+  if (said.find("error: " + text::first_line(cause.message)) == std::string::npos) {
+    const bool has_hint = cause.hint.empty() || cause.message.find("\n  next") != std::string::npos;
+    log::error("{}{}", cause.message, has_hint ? "" : "\n  next  " + cause.hint);
+  }
+  if (const WorkerEnd* end = end_of(facts, cause)) copy_error_file(facts, *end);
+}
+
+void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
+  if (order.is_graceful) {
+    print_to(stderr, "lockstep: {} (exit code {})\n", order.reason, order.code);
+  } else if (!order.cause) {
+    print_to(stderr, "lockstep: {}\n", order.reason);
+  } else if (is_headline(*order.cause)) {
+    print_lost(*order.cause, stacks_for(order, facts));
+  } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
+    if (with_reason) log::note("{}", order.reason);
+    copy_error_file(facts, *end);
+    print_local(facts, *end);
+  } else {
+    print_to(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", order.cause->rank,
+             order.cause->host, words_of(*order.cause));
+  }
+}
+
+void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks) {
+  print_to(stderr, "lockstep: {}\n  next    {}\n", headline(lost), lost.hint);
+  print_stacks(stacks);
+}
+
+namespace {
+
+std::string verdict_of(const Order& order, const FailureRecord& cause) {
+  if (order.is_graceful) return order.reason;
+  if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) return cause.message;
+  return fmt::format("rank {} on {} failed first: {}", cause.rank, cause.host, text::first_line(words_of(cause)));
+}
+
+std::string name_of_cause(const FailureRecord& record) {
+  if (record.kind != FailureKind::kHang) return name_of(record.kind);
+  return record.type == "PeerError" ? "left" : record.type == "UsageError" ? "mismatch" : "hang";
+}
+
+}  // namespace
+
+std::string verdict_json(const Order& order, const std::vector<std::string>& stacks) {
+  const FailureRecord cause = order.cause.value_or(FailureRecord{});
+  nlohmann::ordered_json json{{"schema", 1},
+                              {"text", verdict_of(order, cause)},
+                              {"hint", cause.hint},
+                              {"cause", order.is_graceful ? kToldToLeave : name_of_cause(cause)},
+                              {"rank", cause.rank},
+                              {"host", cause.host},
+                              {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},
+                              {"then", order.is_graceful ? "" : order.reason},
+                              {"time_ns", wall_time_ns()}};
+  if (!stacks.empty()) json["stacks"] = stacks;
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_verdict(const Order& order, const std::vector<std::string>& stacks,
+                   const std::filesystem::path& attempt) noexcept {
+  if (!order.cause && !order.is_graceful) return;
+  try {
+    std::ofstream(attempt / "verdict.json", std::ios::binary) << verdict_json(order, stacks);
+  } catch (const std::exception&) {
+    // The console has said the same.
+  }
 }
 
 }  // namespace lockstep::launch

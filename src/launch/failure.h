@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which failure came first, and the words for it. Pure but for reading a rank's error file.
+// How the ranks of a node ended in a round: which failure came first, for the coordinator, for the user, and for
+// `lockstep doctor`.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launch/nodes/messages.h"
 #include "lockstep/base/failure_record.h"
 
 namespace lockstep::launch {
+
+class LogFolder;
+struct Round;
+struct WorkerGroupResult;
 
 /// How a worker ended.
 struct WorkerEnd {
@@ -31,10 +36,9 @@ struct WorkerEnd {
 /// Another's end came first: it exited with 75 (a peer died), 143 or 130, or the agent had told it to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
-/// Index into `ends` (in the order in which they came) of the failure to blame; none where nobody failed. The claim
-/// wins unless that rank was itself only a consequence.
-[[nodiscard]] std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends,
-                                                    const std::optional<FailureRecord>& claim);
+/// The end of the rank to blame (nodes/blame.h); none where nobody failed.
+[[nodiscard]] std::optional<WorkerEnd> first_of(const std::vector<WorkerEnd>& ends,
+                                                const std::optional<FailureRecord>& claim);
 
 /// The exit code as a shell shows it.
 [[nodiscard]] int exit_code(int wait_status);
@@ -52,24 +56,63 @@ struct WorkerEnd {
 /// What the agent tells the others of a worker that ended without a word.
 [[nodiscard]] FailureRecord record_of_end(const WorkerEnd& end);
 
-/// What a worker wrote into its error file: our programs and Python's torch.distributed.elastic `record`.
-struct WorkerError {
-  std::string type;  ///< "DataError"; empty where the program is not ours
-  std::string message;
-};
-[[nodiscard]] std::optional<WorkerError> read_error_file(const std::filesystem::path& file);
+/// The type and words that a worker wrote into its error file: our programs and Python's torch.distributed.elastic
+/// `record`.
+[[nodiscard]] std::optional<FailureRecord> read_error_file(const std::filesystem::path& file);
 
-/// What a rank has told the others, as its error file would have it.
-[[nodiscard]] WorkerError error_of(const FailureRecord& claim);
+/// The report that is printed last. `said`: the rank's error, if it has words, and its host. `last_lines` are from the
+/// file `lines_of`.
+[[nodiscard]] std::string format_report(const WorkerEnd& end, const FailureRecord& said,
+                                        const std::vector<std::string>& last_lines, const std::string& lines_of);
 
-/// The report that is printed last.
-struct FailureReport {
-  WorkerEnd end;
-  std::string host;
-  std::optional<WorkerError> error;
-  std::vector<std::string> last_lines;
-  std::string last_lines_of;  ///< the log file that they are from
+/// One round of this node, and what came of it. Lifetime: what it refers to outlives it.
+struct RoundFacts {
+  const Round& round;
+  const WorkerGroupResult& result;
+  const LogFolder& logs;
+  int attempt = 0;          ///< the number in the log folder
+  const std::string& path;  ///< of the program
 };
-[[nodiscard]] std::string format_report(const FailureReport& report);
+
+/// What the coordinator has to know.
+[[nodiscard]] NodeEnd end_of_round(const RoundFacts& facts);
+
+/// "cannot execute './train' (Exec format error)".
+[[nodiscard]] std::string start_error_text(const RoundFacts& facts);
+
+/// Says why the ranks start again, before they do.
+void warn_of_failure(const Order& order, const RoundFacts& facts);
+
+/// The first failure is a rank's of another node, whose agent has its output.
+[[nodiscard]] bool is_of_other_node(const Order& order, const RoundFacts& facts);
+
+/// The stacks of the rank that the order blames, where this agent has taken them, a line each.
+[[nodiscard]] std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts);
+
+/// An error in the call or the input of a job on one node, which had begun no step. Every rank meets it, and which of
+/// them is first says nothing.
+[[nodiscard]] bool is_error_of_start(const Order& order, const RoundFacts& facts);
+
+/// Prints such an error as a single process does, unless rank 0 has: its stderr is shown as it is.
+void print_error_of_start(const Order& order, const RoundFacts& facts);
+
+/// Prints who is to blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a
+/// restart.
+void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);
+/// `stacks`: of the rank that is late, a line each.
+void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks = {});
+
+/// The "cause" of an attempt whose ranks stopped on request, by a signal or --max-time: none of them failed.
+inline constexpr const char* kToldToLeave = "told";
+
+/// Returns the text of verdict.json, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host",
+/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only where there are some)}.
+/// Precondition: the order has a cause, or is graceful.
+[[nodiscard]] std::string verdict_json(const Order& order, const std::vector<std::string>& stacks = {});
+
+/// Writes verdict.json into `attempt`, a folder of logs, where the order has a cause or is graceful. It never throws:
+/// the console has said the same.
+void write_verdict(const Order& order, const std::vector<std::string>& stacks,
+                   const std::filesystem::path& attempt) noexcept;
 
 }  // namespace lockstep::launch

@@ -2,17 +2,15 @@
 #include "launch/worker_group.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <utility>
 
+#include "launch/event_loop.h"
 #include "launch/hangs/hang.h"
 #include "launch/worker_env.h"
 #include "lockstep/base/awake_clock.h"
@@ -37,13 +35,6 @@ TimePoint now() { return SystemClock::instance().now(); }
 
 // For how long we wait: a group that was suspended while its ranks were told to end has its time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
-
-// The limit of files was lowered under us, or memory is short: what we watch can still be read, without waiting for it.
-void look_at_all(std::vector<pollfd>& entries) {
-  const timespec nap{0, 10'000'000};
-  ::nanosleep(&nap, nullptr);
-  for (pollfd& entry : entries) entry.revents = entry.fd >= 0 ? entry.events : 0;
-}
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
                                         const FlightRing* ring) {
@@ -130,6 +121,13 @@ int timeout_ms(TimePoint next, TimePoint stop) {
   return static_cast<int>(std::clamp<std::int64_t>(whole, 0, INT_MAX));
 }
 
+// A bar is cleared on stderr before a row follows on stdout: by now both have been written, so in that order.
+void read_output(GroupOutput& output, const WorkerMember& member, int stream) {
+  if (stream == 0 && member.worker->output(1) >= 0) output.read(*member.worker, *member.log, 1, false);
+  if (stream == 0 && output.more_errors_arrive(*member.worker)) output.read(*member.worker, *member.log, 1, false);
+  output.read(*member.worker, *member.log, stream, false);
+}
+
 }  // namespace
 
 bool WorkerGroupResult::is_success() const {
@@ -200,43 +198,24 @@ void WorkerGroup::show_the_rest() {
 }
 
 void WorkerGroup::wait_for_event() {
-  std::vector<pollfd> entries;
-  entries.push_back({spec_.signals.fd(), POLLIN, 0});
-  entries.push_back({watcher_ ? watcher_->fd() : -1, POLLIN, 0});
-  entries.push_back({output_.console().waiting_fd(), POLLOUT, 0});
-  entries.push_back({spec_.membership.orders_fd(), POLLIN, 0});
-  entries.push_back({result_.lost ? -1 : spec_.membership.loss_fd(), POLLIN, 0});
-  const std::size_t first = entries.size();
-  for (const auto& member : members_) {
-    entries.push_back({member.worker->control(), POLLIN, 0});
-    for (int stream = 0; stream < 2; ++stream) {
-      entries.push_back({output_.console().is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
+  EventLoop loop;
+  loop.add(output_.console().waiting_fd(), POLLOUT, [this] { output_.console().write_some(); });
+  for (WorkerMember& member : members_) {
+    for (const int stream : {1, 0}) {
+      const int fd = output_.console().is_full() ? -1 : member.worker->output(stream);
+      loop.add(fd, POLLIN, [this, &member, stream] { read_output(output_, member, stream); });
     }
+    loop.add(member.worker->control(), POLLIN, [this, &member] { on_control(member); });
   }
-  if (::poll(entries.data(), entries.size(),
-             timeout_ms(std::min({output_.idle_at(), spec_.standbys.due(), hangs_.due()}), times_.next())) < 0 &&
-      errno != EINTR)
-    look_at_all(entries);
-  if (entries[2].revents != 0) output_.console().write_some();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const bool has_out = entries[first + 3 * i + 1].revents != 0;
-    const bool has_err = entries[first + 3 * i + 2].revents != 0;
-    // A bar is cleared on stderr before a row follows on stdout: by now both have been written, so in that order.
-    if (has_err || (has_out && members_[i].worker->output(1) >= 0))
-      output_.read(*members_[i].worker, *members_[i].log, 1, false);
-    if (has_out && output_.more_errors_arrive(*members_[i].worker))
-      output_.read(*members_[i].worker, *members_[i].log, 1, false);
-    if (has_out) output_.read(*members_[i].worker, *members_[i].log, 0, false);
-    if (entries[first + 3 * i].revents != 0) on_control(members_[i]);
-  }
-  if (entries[0].revents != 0) on_signals();
-  if (entries[1].revents != 0) on_first_failure();
-  if (entries[3].revents != 0) on_orders();
-  if (entries[4].revents != 0) {
+  loop.add(spec_.signals.fd(), POLLIN, [this] { on_signals(); });
+  loop.add(watcher_ ? watcher_->fd() : -1, POLLIN, [this] { on_first_failure(); });
+  loop.add(spec_.membership.orders_fd(), POLLIN, [this] { on_orders(); });
+  loop.add(result_.lost ? -1 : spec_.membership.loss_fd(), POLLIN, [this] {
     result_.lost = spec_.membership.lost();
     watcher_.reset();
     if (!is_stopping_) stop_failed_group();
-  }
+  });
+  loop.turn(timeout_ms(std::min({output_.idle_at(), spec_.standbys.due(), hangs_.due()}), times_.next()));
   on_times();
 }
 
@@ -251,7 +230,7 @@ void WorkerGroup::on_times() {
     result_.found = find_stopped(watched(members_));
   }
   if (result_.found && !is_stopping_) {
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found->record);
+    publish(*spec_.membership.store_of(spec_.round.number), *result_.found);
     stop_failed_group();
   }
   if (times_.stop_at && awake_now() >= *times_.stop_at) stop_failed_group();
@@ -298,10 +277,8 @@ void WorkerGroup::on_first_failure() {
   }
   if (!result_.claim || is_stopping_) return;
   const bool is_own = is_local(spec_.round.place, result_.claim->rank);
-  if (!is_own) {
-    result_.found = find_hang_for(*result_.claim, watched(members_));
-  } else if (result_.claim->kind == FailureKind::kTimeout) {
-    result_.found = find_hang(watched(members_));
+  if (result_.claim->kind == FailureKind::kTimeout) {
+    result_.found = find_hang(watched(members_), is_own ? nullptr : &*result_.claim);
   }
   if (is_own && !result_.found) return;  // its own end will tell
   stop_failed_group();
@@ -316,7 +293,7 @@ void WorkerGroup::on_orders() {
       log::note("{}: the ranks save, and start again with it", order->reason);
       stop(SIGTERM);
     } else {
-      if (order->cause && !result_.found) result_.found = find_hang_for(*order->cause, watched(members_));
+      if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);
       if (order->cause) publish(*spec_.membership.store_of(spec_.round.number), *order->cause);
       stop_failed_group();
     }
@@ -365,7 +342,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
     if (code == static_cast<int>(ExitCode::kUsage)) result_.found = find_odd(watched(members_));
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found ? result_.found->record : record_of_end(end));
+    publish(*spec_.membership.store_of(spec_.round.number), result_.found.value_or(record_of_end(end)));
     stop_failed_group();
   }
 }
@@ -375,10 +352,10 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::stop_failed_group() {
-  if (result_.found && result_.found->stacks.empty()) add_stacks(*result_.found, watched(members_));
+  if (result_.found && result_.stacks.empty()) result_.stacks = stacks_of_late(*result_.found, watched(members_));
   // SIGTERM does not reach a process that is stopped.
   for (const WorkerMember& member : members_) {
-    const bool hangs = result_.found && result_.found->record.rank == member.worker->rank();
+    const bool hangs = result_.found && result_.found->rank == member.worker->rank();
     if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));
   }
   stop(SIGTERM);

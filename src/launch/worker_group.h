@@ -16,7 +16,6 @@
 #include "launch/hangs/flight_ring.h"
 #include "launch/hangs/hang_watch.h"
 #include "launch/memory_kills.h"
-#include "launch/nodes/lost_node.h"
 #include "launch/nodes/membership.h"
 #include "launch/output/log_folder.h"
 #include "launch/signals.h"
@@ -52,9 +51,10 @@ struct WorkerGroupResult {
   int interrupted_by = 0;              ///< the signal that told the agent to stop
   int start_error = 0;                 ///< errno where the program could not be executed
   bool was_told_to_save = false;       ///< its healthy ranks were stopped for a node that joins
-  std::optional<LostNode> lost;        ///< node 0, with the store
+  std::optional<FailureRecord> lost;   ///< node 0, with the store
   std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
-  std::optional<Finding> found;        ///< what this launcher itself found of a rank of this node
+  std::optional<FailureRecord> found;  ///< what this launcher itself found of a rank of this node: its last word
+  std::vector<std::string> stacks;     ///< of that rank where it is late, a line each
   std::int64_t last_step = -1;         ///< the furthest step that a rank of this node was in; -1: none
 
   /// Every rank ended with 0.

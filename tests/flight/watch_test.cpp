@@ -84,8 +84,11 @@ TEST(SectionVerdict, NamesARankThatIsLongerInASectionThanItMay) {
   const auto verdict = judge_sections(at_second(171, {rank_in("forward")}));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 1);
-  EXPECT_EQ(verdict->section, "forward");
-  EXPECT_EQ(verdict->text,
+  EXPECT_EQ(
+      verdict->hint,
+      "look at what that rank does; if it may take so long, set LOCKSTEP_SECTION_TIMEOUT='forward=SECONDS' (0: any "
+      "time)");
+  EXPECT_EQ(verdict->message,
             "rank 1 hangs: it computes in forward of step 13 since 71.0 s (limit 1:10; the longest so far took 7.0 s)");
 }
 
@@ -206,20 +209,21 @@ RankFacts late(int number, char state, const std::string& section) {
   return facts;
 }
 
-std::optional<Verdict> verdict_of(const std::vector<RankFacts>& facts) { return judge(facts, 15 * kSecond); }
+std::optional<FailureRecord> verdict_of(const std::vector<RankFacts>& facts) { return judge(facts, 15 * kSecond); }
 
 TEST(Verdict, NamesAStoppedRankItsPlaceAndWhoWaits) {
   const auto verdict = verdict_of({waiting(0), waiting(1), late(2, 'T', "backward")});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 2);
-  EXPECT_EQ(verdict->cause, Cause::kStopped);
-  EXPECT_EQ(verdict->text,
+  EXPECT_EQ(verdict->type, "TimeoutError");
+  EXPECT_THAT(verdict->hint, HasSubstr("raise LOCKSTEP_TIMEOUT (seconds)"));
+  EXPECT_EQ(verdict->message,
             "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in backward of step 418 since 5.0 s; ranks 0, 1 wait in "
             "all_reduce (bucket 3 of 7)");
 }
 
 TEST(Verdict, TellsWhatALateRankDoes) {
-  const auto text = [](const RankFacts& facts) { return verdict_of({waiting(0), facts})->text; };
+  const auto text = [](const RankFacts& facts) { return verdict_of({waiting(0), facts})->message; };
   EXPECT_THAT(text(late(1, 'D', "save")), HasSubstr("in uninterruptible sleep in save"));
   EXPECT_THAT(text(late(1, 'R', "forward")), HasSubstr("it computes in forward"));
   EXPECT_THAT(text(late(1, 'S', "forward")), HasSubstr("it sleeps in forward"));
@@ -235,8 +239,9 @@ TEST(Verdict, NamesARankWhoseProgramHasEnded) {
   gone.process.has_ended = true;
   gone.ring->sections.clear();
   const auto verdict = verdict_of({waiting(0), gone, waiting(2)});
-  EXPECT_EQ(verdict->cause, Cause::kLeft);
-  EXPECT_THAT(verdict->text, HasSubstr("rank 1 left: its program has ended"));
+  EXPECT_EQ(verdict->type, "PeerError");
+  EXPECT_EQ(verdict->hint, kLeftHint);
+  EXPECT_THAT(verdict->message, HasSubstr("rank 1 left: its program has ended"));
 }
 
 TEST(Verdict, OfSeveralLateRanksTheStoppedOneIsToBlame) {
@@ -253,7 +258,7 @@ TEST(Verdict, NamesARankThatIsStoppedInsideTheCollectiveInWhichTheOthersWait) {
   const auto verdict = verdict_of({waiting(0), waiting(1), in_state('T', waiting(2))});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 2);
-  EXPECT_EQ(verdict->text,
+  EXPECT_EQ(verdict->message,
             "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in step 418 since 5.0 s; ranks 0, 1 wait in all_reduce "
             "(bucket 3 of 7)");
   EXPECT_EQ(verdict_of({in_state('t', waiting(0)), waiting(1)})->rank, 0) << "or held by a debugger";
@@ -281,7 +286,7 @@ TEST(Verdict, NamesAStoppedRankWhereNoRingSaysThatOthersWait) {
   RankFacts stopped{.rank = 1, .host = "host", .process = {.state = 'T'}};
   const auto verdict = verdict_of({starts, stopped});
   ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->text, "rank 1 hangs: stopped by SIGSTOP (or SIGTSTP); other ranks gave up waiting");
+  EXPECT_EQ(verdict->message, "rank 1 hangs: stopped by SIGSTOP (or SIGTSTP); other ranks gave up waiting");
 }
 
 TEST(Verdict, RanksThatGaveUpAndEndedWaitedAllTheSame) {
@@ -304,22 +309,22 @@ TEST(Verdict, ThereIsNoneWhereNobodyWaits) {
 }
 
 TEST(Verdict, WhereOthersWaitOnAnotherHostItIsTheRankThatIsInNoCollective) {
-  const Waiter waiter{.rank = 3, .host = "gpu-b", .operation = "all_reduce"};
+  const FailureRecord waiter{.message = "all_reduce timed out after 5.0 s", .rank = 3, .host = "gpu-b"};
   RankFacts late_one = late(1, 'R', "forward");
   late_one.ring->last_event_ns = 9 * kSecond;
-  const auto verdict = judge_for(waiter, {waiting(0), late_one}, 15 * kSecond);
+  const auto verdict = judge({waiting(0), late_one}, 15 * kSecond, &waiter);
   ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->text,
+  EXPECT_EQ(verdict->message,
             "rank 1 hangs: it computes in forward of step 418 since 6.0 s; rank 3 on gpu-b waits in all_reduce");
-  EXPECT_FALSE(judge_for(waiter, {waiting(0), waiting(1)}, 15 * kSecond)) << "both wait, too";
+  EXPECT_FALSE(judge({waiting(0), waiting(1)}, 15 * kSecond, &waiter)) << "both wait, too";
   RankFacts stopped = waiting(1);
   stopped.process.state = 'T';
-  EXPECT_EQ(judge_for(waiter, {waiting(0), stopped}, 15 * kSecond)->rank, 1) << "it cannot go on";
+  EXPECT_EQ(judge({waiting(0), stopped}, 15 * kSecond, &waiter)->rank, 1) << "it cannot go on";
 }
 
 TEST(Verdict, ARankWithoutARingIsJudgedByItsProcess) {
   RankFacts unknown{.rank = 1, .host = "host", .process = {.state = 'T'}};
-  EXPECT_THAT(verdict_of({waiting(0), unknown})->text,
+  EXPECT_THAT(verdict_of({waiting(0), unknown})->message,
               HasSubstr("rank 1 hangs: stopped by SIGSTOP (or SIGTSTP) since"));
 }
 

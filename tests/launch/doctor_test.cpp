@@ -60,24 +60,24 @@ TEST_F(RunFolder, HasVerdictsOfAllAttemptsAndErrorsOfTheNewest) {
   put("logs/attempt_10/rank-1/stdout.log", "");
   const view::RunFacts run = read();
   ASSERT_THAT(run.attempts, SizeIs(2));
-  EXPECT_EQ(run.attempts[0].verdict->text, "rank 1 died");
-  EXPECT_EQ(run.attempts[0].verdict->then, "1 of 3");
+  EXPECT_EQ(run.attempts[0].verdict->message, "rank 1 died");
+  EXPECT_EQ(run.attempts[0].then, "1 of 3");
   EXPECT_THAT(run.attempts[0].errors, IsEmpty());
   const view::AttemptFacts& newest = run.attempts[1];
   EXPECT_EQ(newest.number, 10) << "numbers are counted, not spelled";
   EXPECT_EQ(newest.ranks, 2);
   EXPECT_EQ(newest.verdict->time_ns, 5);
-  EXPECT_THAT(newest.verdict->stacks, ElementsAre("#0 a", "#1 b"));
-  EXPECT_FALSE(newest.verdict->was_told);
+  EXPECT_THAT(newest.stacks, ElementsAre("#0 a", "#1 b"));
+  EXPECT_NE(newest.verdict->kind, FailureKind::kNone);
   ASSERT_THAT(newest.errors, SizeIs(1));
-  EXPECT_EQ(newest.errors[0].text, "TimeoutError: late");
+  EXPECT_EQ(newest.errors[0].message, "TimeoutError: late");
   EXPECT_THAT(newest.blamed_lines, ElementsAre("first", "last"));
   EXPECT_THAT(run.notes, IsEmpty());
 }
 
 TEST_F(RunFolder, AVerdictMayBeThatTheRanksWereTold) {
   put("logs/attempt_0/verdict.json", R"({"text": "the ranks left", "cause": "told", "rank": 1, "exit_code": 143})");
-  EXPECT_TRUE(read().attempts[0].verdict->was_told);
+  EXPECT_EQ(read().attempts[0].verdict->kind, FailureKind::kNone);
 }
 
 TEST_F(RunFolder, AFolderOfLogsIsARunToo) {

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "launch/failure.h"
 #include "launch/hangs/hang_watch.h"
 #include "launch/hangs/late_stacks.h"
 #include "launch/hangs/self_report.h"
 #include "launch/hangs/silence.h"
 #include "launch/hangs/stack_words.h"
-#include "launch/verdict_file.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/flight/ring.h"
 #include "support/temp_dir.h"

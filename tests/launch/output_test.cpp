@@ -13,11 +13,11 @@
 #include <optional>
 
 #include "launch/failure.h"
-#include "launch/node_report.h"
 #include "launch/output/line_mux.h"
 #include "launch/output/log_folder.h"
 #include "launch/output/temporary_logs.h"
 #include "launch/worker_group.h"
+#include "lockstep/base/text.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::launch {
@@ -158,8 +158,8 @@ TEST(LineMux, AnEndlessLineDoesNotFillTheMemory) {
 int exited(int code) { return code << 8; }
 
 int blamed(const std::vector<WorkerEnd>& ends, std::optional<FailureRecord> claim = std::nullopt) {
-  const auto found = find_first(ends, claim);
-  return found ? ends[*found].rank : -1;
+  const auto found = first_of(ends, claim);
+  return found ? found->rank : -1;
 }
 
 TEST(FirstFailure, NobodyFailed) { EXPECT_EQ(blamed({{.rank = 0, .wait_status = exited(0)}}), -1); }
@@ -253,7 +253,7 @@ TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
       read(R"({"message": {"message": "DataError: bad", "extraInfo": {"type": "DataError", "timestamp": "1"}}})");
   ASSERT_TRUE(ours);
   EXPECT_EQ(ours->type, "DataError");
-  EXPECT_EQ(ours->message, "DataError: bad");
+  EXPECT_EQ(words_of(*ours), "DataError: bad");
   const auto pythons =
       read(R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "...", "timestamp": "1"}}})");
   ASSERT_TRUE(pythons);
@@ -265,11 +265,9 @@ TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
 }
 
 TEST(Failure, TheReportNamesRankCodeMessageAndLog) {
-  EXPECT_EQ(format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(65)},
-                           .host = "box",
-                           .error = WorkerError{"DataError", "DataError: bad image\n  next  look"},
-                           .last_lines = {"a", "b"},
-                           .last_lines_of = "/l/stderr.log"}),
+  EXPECT_EQ(format_report({.rank = 1, .pid = 42, .wait_status = exited(65)},
+                          {.type = "DataError", .message = "bad image\n  next  look", .host = "box"}, {"a", "b"},
+                          "/l/stderr.log"),
             "lockstep: rank 1 failed first: exit code 65 (pid 42 on box)\n"
             "  error   DataError: bad image\n"
             "            next  look\n"
@@ -279,11 +277,9 @@ TEST(Failure, TheReportNamesRankCodeMessageAndLog) {
 }
 
 TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
-  EXPECT_EQ(format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(65)},
-                           .host = "box",
-                           .error = WorkerError{"DataError", "DataError: bad image\n  next  look"},
-                           .last_lines = {"error: bad image", "  next  look"},
-                           .last_lines_of = "/l/stderr.log"}),
+  EXPECT_EQ(format_report({.rank = 1, .pid = 42, .wait_status = exited(65)},
+                          {.type = "DataError", .message = "bad image\n  next  look", .host = "box"},
+                          {"error: bad image", "  next  look"}, "/l/stderr.log"),
             "lockstep: rank 1 failed first: exit code 65 (pid 42 on box)\n"
             "  error   DataError: bad image\n"
             "            next  look\n");
@@ -292,32 +288,27 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
 // It was slow to leave after its error, and nobody else killed it.
 TEST(Failure, TheLaunchersOwnKillIsNoHeadline) {
   const WorkerEnd killed{.rank = 1, .pid = 42, .wait_status = SIGKILL, .signal_sent = SIGKILL};
-  const auto headline = [&](const std::optional<WorkerError>& error) {
-    const std::string text =
-        format_report({.end = killed, .host = "box", .error = error, .last_lines_of = "/l/stderr.log"});
-    return text.substr(0, text.find('\n'));
+  const auto headline = [&](const std::string& type, const std::string& message) {
+    return text::first_line(format_report(killed, {.type = type, .message = message, .host = "box"}, {}, "stderr.log"));
   };
-  EXPECT_EQ(headline(WorkerError{"UsageError", "UsageError: bad"}),
-            "lockstep: rank 1 failed first: UsageError (pid 42 on box)");
-  EXPECT_EQ(headline(WorkerError{"", "ValueError: x"}), "lockstep: rank 1 failed first: an error (pid 42 on box)");
-  EXPECT_EQ(headline(std::nullopt), "lockstep: rank 1 failed first: ended by its launcher (pid 42 on box)");
+  EXPECT_EQ(headline("UsageError", "bad"), "lockstep: rank 1 failed first: UsageError (pid 42 on box)");
+  EXPECT_EQ(headline("", "ValueError: x"), "lockstep: rank 1 failed first: an error (pid 42 on box)");
+  EXPECT_EQ(headline("", ""), "lockstep: rank 1 failed first: ended by its launcher (pid 42 on box)");
   EXPECT_EQ(words_of(record_of_end(killed)), "ended by its launcher");
   EXPECT_EQ(describe_end({.wait_status = SIGSEGV, .signal_sent = SIGTERM}), "killed by signal 11 (SIGSEGV)");
 }
 
 TEST(Failure, NorTheEndOfALongOne) {
   const auto report = [](const std::string& message, const std::vector<std::string>& lines) {
-    return format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(71)},
-                          .host = "box",
-                          .error = WorkerError{"", message},
-                          .last_lines = lines,
-                          .last_lines_of = "/l/stderr.log"});
+    return format_report({.rank = 1, .pid = 42, .wait_status = exited(71)}, {.message = message, .host = "box"}, lines,
+                         "/l/stderr.log");
   };
   const std::string repeated = "last lines";
   EXPECT_EQ(report("ProgramError: your program threw\n  #0 a\n  #1 b", {"  #0 a", "  #1 b"}).find(repeated),
             std::string::npos);
   EXPECT_EQ(report("SIGSEGV (rank 1)\n  #0 a", {"error: SIGSEGV (rank 1)", "  #0 a"}).find(repeated),
             std::string::npos);
+  EXPECT_EQ(words_of({.type = "SIGSEGV", .message = "SIGSEGV (rank 1)"}), "SIGSEGV (rank 1)");
   EXPECT_NE(report("SIGSEGV (rank 1)\n  #0 a", {"other words"}).find(repeated), std::string::npos);
 }
 

@@ -226,13 +226,12 @@ TEST(HostCommand, ShowsNeitherTheSecretNorTheEnvironment) {
   EXPECT_EQ(first_orders(options), "sesame-sesame-sesame\nOMP_NUM_THREADS=2\nNCCL_NOTE=a=b\\\\n\\nand more\n\n");
 }
 
-TEST(HostEnd, TellsAFailureFromAHostThatIsNotReached) {
-  const auto kind = [](int code) { return end_of_host(code << 8).kind; };
-  EXPECT_EQ(kind(0), HostEnd::Kind::kDone);
-  EXPECT_EQ(kind(3), HostEnd::Kind::kFailed);
-  EXPECT_EQ(kind(127), HostEnd::Kind::kMissing);
-  EXPECT_EQ(kind(255), HostEnd::Kind::kUnreached);
-  EXPECT_EQ(end_of_host(SIGKILL).kind, HostEnd::Kind::kUnreached);
+TEST(HostLoss, TellsAFailureFromAHostThatIsNotReached) {
+  EXPECT_EQ(loss_of(0), HostLoss::kNone);
+  EXPECT_EQ(loss_of(3 << 8), HostLoss::kNone);
+  EXPECT_EQ(loss_of(127 << 8), HostLoss::kMissing);
+  EXPECT_EQ(loss_of(255 << 8), HostLoss::kUnreached);
+  EXPECT_EQ(loss_of(SIGKILL), HostLoss::kUnreached);
 }
 
 class Screen {

@@ -180,9 +180,53 @@ constexpr const char* kEpochLine =
 
 RunCurves run_of(const std::vector<std::string>& lines) {
   RunCurves run{.name = "run", .steps = {}, .epochs = {}, .metrics = {}, .epoch_of = {}};
-  for (const std::string& line : lines) add_line(run, line);
+  for (const std::string& line : lines) (void)add_line(run, line);
   return run;
 }
+
+constexpr const char* kUpToTwo = R"({"event": "start", "step": 9}
+{"event": "step", "step": 1, "loss": 0.5}
+{"event": "step", "step": 2, "loss": null}
+{"event": "epoch", "epoch": 1, "step": 2}
+)";
+
+constexpr const char* kLater = R"({"event": "step", "step": 3, "loss": 0.25}
+{"event": "epoch", "epoch": 2, "step": 4}
+{"event": "report", "epoch": 2, "step": 4, "report": {}}
+{"event": "resume", "step": 3}
+)";
+
+TEST(RunLog, LaterStepsEpochsAndResumesGoAndTheRestStays) {
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + kLater, 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 0);
+}
+
+TEST(RunLog, EventsWithoutAStepAreNoneOfALaterOne) {
+  const std::string lines = "{\"event\": \"step\"}\n{\"step\": 7}\n{\"event\": \"epoch\", \"step\": \"7\"}\n";
+  EXPECT_EQ(keep_log_up_to(lines, 0).text, lines);
+}
+
+TEST(RunLog, ATornLastLineGoes) {
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + R"({"event": "step", "st)", 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 1);
+}
+
+TEST(RunLog, AWholeLastLineGetsTheNewlineThatTheKillTook) {
+  const std::string whole = kUpToTwo;
+  const KeptLog kept = keep_log_up_to(whole.substr(0, whole.size() - 1), 2);
+  EXPECT_EQ(kept.text, whole);
+  EXPECT_EQ(kept.damaged, 0);
+}
+
+TEST(RunLog, WhatIsNoObjectIsCountedWhereverItStands) {
+  const KeptLog kept = keep_log_up_to("[1]\n\n" + std::string(kUpToTwo) + "{]\n", 2);
+  EXPECT_EQ(kept.text, kUpToTwo);
+  EXPECT_EQ(kept.damaged, 3);
+}
+
+TEST(RunLog, AnEmptyLogStaysEmpty) { EXPECT_EQ(keep_log_up_to("", 0).text, ""); }
 
 TEST(RunCurves, HaveTheFiguresOfStepsEpochsAndEvaluations) {
   const RunCurves run = run_of({step_line(2, "1.5"), step_line(4, "1.0"), kEpochLine});

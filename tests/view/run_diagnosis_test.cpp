@@ -20,7 +20,12 @@ constexpr std::int64_t kNow = 100 * kSecond;
 AttemptFacts failed(int number, const std::string& text, int code) {
   return {.number = number,
           .ranks = 2,
-          .verdict = AttemptVerdict{.text = text, .rank = 1, .exit_code = code, .time_ns = 50 * kSecond}};
+          .verdict = FailureRecord{.message = text, .rank = 1, .time_ns = 50 * kSecond},
+          .exit_code = code};
+}
+
+FailureRecord error(int rank, const std::string& type, const std::string& message) {
+  return {.type = type, .message = message, .rank = rank};
 }
 
 /// A run folder of `lockstep train` with two ranks.
@@ -95,7 +100,7 @@ TEST(RunDiagnosis, TheHintOfTheVerdictComesFirstAndStacksAreShown) {
   RunFacts facts = run_folder();
   facts.attempts = {failed(0, "rank 1 hangs", 76)};
   facts.attempts[0].verdict->hint = "raise LOCKSTEP_TIMEOUT";
-  facts.attempts[0].verdict->stacks = {"#0 read", "#1 main"};
+  facts.attempts[0].stacks = {"#0 read", "#1 main"};
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.next.front(), "raise LOCKSTEP_TIMEOUT");
   EXPECT_THAT(diagnosis_text(diagnosis, false), HasSubstr("  stacks\n    #0 read\n    #1 main\n"));
@@ -107,21 +112,22 @@ TEST(RunDiagnosis, ARankWithoutAnErrorShowsItsLastLines) {
   facts.attempts[0].blamed_lines = {"boom"};
   EXPECT_THAT(diagnose(facts).details, ElementsAre("last lines of logs/attempt_0/rank-1/stderr.log", "| boom"));
   EXPECT_THAT(diagnose(facts).next, IsEmpty()) << "there are neither settings nor rings";
-  facts.attempts[0].errors = {{0, "PeerError: rank 1 failed"}, {1, "DataError: no such file"}, {2, "IoError: full"}};
+  facts.attempts[0].errors = {error(0, "PeerError", "rank 1 failed"), error(1, "DataError", "no such file"),
+                              error(2, "IoError", "full")};
   EXPECT_THAT(diagnose(facts).details, ElementsAre("rank 1      DataError: no such file", "rank 2      IoError: full"))
       << "who only repeats the failure is left out";
 }
 
 TEST(RunDiagnosis, ErrorsCountWhereTheLauncherWroteNoVerdict) {
-  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {{1, "DataError: no such file"}}}}};
+  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {error(1, "DataError", "no such file")}}}};
   EXPECT_EQ(diagnose(facts).state, RunState::kFailed);
   EXPECT_EQ(diagnose(facts).text, "rank 1 failed: DataError: no such file");
 }
 
 TEST(RunDiagnosis, ARankThatOnlySawAnotherDieDoesNotTellWhy) {
-  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {{0, "PeerError: rank 1 on vm died"}}}}};
+  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {error(0, "PeerError", "rank 1 on vm died")}}}};
   EXPECT_NE(diagnose(facts).state, RunState::kFailed) << "its launcher was killed, and the ranks with it";
-  facts.attempts[0].errors.push_back({1, "DataError: no such file"});
+  facts.attempts[0].errors.push_back(error(1, "DataError", "no such file"));
   EXPECT_EQ(diagnose(facts).text, "rank 1 failed: DataError: no such file");
 }
 
@@ -158,7 +164,7 @@ TEST(RunDiagnosis, AStoppedRunHasSaved) {
 TEST(RunDiagnosis, RanksThatLeftAsTheyWereToldHaveNotFailed) {
   RunFacts facts = run_folder();
   facts.attempts = {failed(0, "the ranks stopped on request, rank 1 on vm first", 143)};
-  facts.attempts[0].verdict->was_told = true;
+  facts.attempts[0].verdict->kind = FailureKind::kNone;
   facts.log->stopped_by = "--max-time";
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
   EXPECT_EQ(diagnose(facts).text, "by --max-time: it saved after step 120 and left");

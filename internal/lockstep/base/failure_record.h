@@ -20,6 +20,9 @@ namespace lockstep {
 /// others waited for `rank`, or that it called something else than they, and `message` says so.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
+/// Returns "died", "failed" and so on.
+[[nodiscard]] const char* name_of(FailureKind kind);
+
 /// Thrown on every rank where the ranks called different collectives.
 class MismatchError : public UsageError {
  public:
@@ -41,11 +44,14 @@ struct FailureRecord {
 /// fails first writes it, or the agent does for a rank that no longer can.
 inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 
+/// Returns nanoseconds from 1970.
+[[nodiscard]] std::int64_t wall_time_ns();
+
 /// Returns `error` as this process reports it to others. An exception that is no lockstep::Error has the type
 /// fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error);
 
-/// Returns "DataError: broken image", or only the message where there is no type.
+/// Returns "DataError: broken image", or only the message where there is no type, or the message begins with it.
 [[nodiscard]] std::string words_of(const FailureRecord& record);
 
 /// Returns one line of JSON: {"kind", "type", "message", "hint", "rank", "host", "what", "time_ns"}; "what" is

@@ -12,15 +12,11 @@
 
 namespace lockstep::flight {
 
-/// A rank that called another collective than the rest.
-struct OddCall {
-  int rank = 0;      ///< that rank
-  std::string text;  ///< "rank 2 called barrier as operation 12 of step 77, where ranks 0, 1 called all_reduce"
-};
-
-/// Compares what the ranks called as the operation that failed, by its name, else by its size. None: no operation has
-/// failed, the ranks of this host called the same, or there is no majority (of two ranks nobody is odd).
-[[nodiscard]] std::optional<OddCall> find_odd_call(const std::vector<RankFacts>& facts);
+/// Compares what the ranks called as the operation that failed, by its name, else by its size. Returns the rank that
+/// called another collective than the rest, as a kHang and UsageError: "rank 2 called barrier as operation 12 of step
+/// 77, where ranks 0, 1 called all_reduce". None: no operation has failed, the ranks of this host called the same, or
+/// there is no majority (of two ranks nobody is odd).
+[[nodiscard]] std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts);
 
 }  // namespace lockstep::flight
 

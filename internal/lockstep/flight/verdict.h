@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/failure_record.h"
 #include "lockstep/flight/snapshot.h"
 
 #pragma GCC visibility push(default)
@@ -32,44 +33,24 @@ struct RankFacts {
   ProcessState process = {};          ///< what the kernel says of its process
 };
 
-/// Why a rank does not come.
-enum class Cause : std::uint8_t {
-  kStopped,          ///< by a signal or a debugger
-  kUninterruptible,  ///< it waits for a device in the kernel: a disk, a network disk
-  kSwapped,          ///< most of it is on the swap disk
-  kSlowData,         ///< it waits for the loader
-  kBusy,             ///< it computes in a section
-  kWaits,            ///< it sleeps in a section, in nothing that the recorder knows
-  kLeft,             ///< its program ended without an error while others still called collectives
-};
+/// What to do where a rank's program ended without an error while others still called collectives.
+inline constexpr const char* kLeftHint =
+    "every rank must call the same collectives; uneven data: Join, or the same number of batches on each rank";
 
-/// Which rank the others wait for, and why.
-struct Verdict {
-  Cause cause = Cause::kWaits;  ///< why it does not come
-  int rank = 0;                 ///< its number
-  std::string text;  ///< "rank 2 hangs: stopped by SIGSTOP in backward of step 418 since 5.0 s; ranks 0, 1 wait in ..."
-  std::string section = {};  ///< whose limit it passed (judge_sections()); empty: a collective timed out
-};
+/// Returns the limit of the ranks' collectives in nanoseconds; 0: unknown.
+[[nodiscard]] std::int64_t timeout_of(const std::vector<RankFacts>& ranks);
 
 /// Returns whether a signal or a debugger holds the rank's process.
 [[nodiscard]] bool is_stopped(const RankFacts& facts);
 
-/// Returns which rank the others wait for, and why it does not come. Call it once ranks have given up. The ranks of
-/// `facts` are those that this host can see; a group's collective waits for those that have not begun it, and for those
-/// that were stopped, inside it or elsewhere. None: nobody waits for one of these.
-[[nodiscard]] std::optional<Verdict> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns);
-
-/// A rank of another host that gave up waiting.
-struct Waiter {
-  int rank = 0;                ///< its number
-  std::string host = {};       ///< its host's name
-  std::string operation = {};  ///< "all_reduce"
-};
-
-/// The same where the ranks that wait are on other hosts: of the ranks that this host can see, the one that is in no
-/// collective, or cannot go on in one.
-[[nodiscard]] std::optional<Verdict> judge_for(const Waiter& waiter, const std::vector<RankFacts>& facts,
-                                               std::int64_t now_ns);
+/// Returns which rank the others wait for, as a kHang, and why it does not come: "rank 2 hangs: stopped by SIGSTOP in
+/// backward of step 418 since 5.0 s; ranks 0, 1 wait in ...". One that left is a PeerError, one that is late a
+/// TimeoutError. Call it once ranks have given up. The ranks of `facts` are those that this host can see; a group's
+/// collective waits for those that have not begun it, and for those that were stopped, inside it or elsewhere.
+/// `waiter`: the timeout of a rank of another host; then it is the rank that is in no collective, or cannot go on in
+/// one. None: nobody waits for one of these.
+[[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
+                                                 const FailureRecord* waiter = nullptr);
 
 }  // namespace lockstep::flight
 

@@ -43,9 +43,9 @@ struct WatchFacts {
 /// Returns how long the rank may stay in this section without a sign of life.
 [[nodiscard]] SectionLimit limit_of(const Section& section, const WatchFacts& facts);
 
-/// Returns which rank has been longer in a section than its limit allows; none: no rank. A rank that waits in a
-/// collective is not late, and every event inside the section is a sign of life.
-[[nodiscard]] std::optional<Verdict> judge_sections(const WatchFacts& facts);
+/// Returns which rank has been longer in a section than its limit allows, as a kHang; none: no rank. A rank that waits
+/// in a collective is not late, and every event inside the section is a sign of life.
+[[nodiscard]] std::optional<FailureRecord> judge_sections(const WatchFacts& facts);
 
 /// Returns whether some rank does long work (setup, evaluate, save, or a section with a limit that was set) which is
 /// within its limit. Then the others have to wait for it.

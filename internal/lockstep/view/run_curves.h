@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/view/run_log.h"
+
 #pragma GCC visibility push(default)
 
 namespace lockstep::view {
@@ -33,9 +35,9 @@ struct RunCurves {
   std::vector<std::string> metric_names = {};  ///< in the log's order, which is the task's: the first is its main one
 };
 
-/// Adds a line of log.jsonl to `run`. A line of a step that came before, which a killed run repeats, voids the points
-/// from there on.
-void add_line(RunCurves& run, std::string_view line);
+/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A line of a step that came before, which a
+/// killed run repeats, voids the points from there on.
+std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 
 /// Reads `folder`/log.jsonl, line by line; what follows the last line end is left for the next time.
 /// Blocks: while it reads. Throws: DataError where there is no such file, or more points than fit in 1 GB.

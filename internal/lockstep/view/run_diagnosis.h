@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/failure_record.h"
 #include "lockstep/flight/verdict.h"
 #include "lockstep/view/step_report.h"
 
@@ -15,30 +16,18 @@
 
 namespace lockstep::view {
 
-/// The verdict of an attempt: what its launcher wrote when the attempt failed or was asked to end.
-struct AttemptVerdict {
-  std::string text;                      ///< "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)"
-  std::string hint = {};                 ///< what to do next; may be empty
-  std::string then = {};                 ///< why the ranks started again, or did not
-  int rank = -1;                         ///< the one to blame; -1: unknown
-  int exit_code = 0;                     ///< 0: the ranks started again
-  bool was_told = false;                 ///< its ranks stopped on request (a signal, --max-time); none failed
-  std::int64_t time_ns = 0;              ///< CLOCK_REALTIME when it was written
-  std::vector<std::string> stacks = {};  ///< of the late ranks, where the launcher took them
-};
-
-/// What a rank wrote when it ended with an error.
-struct RankError {
-  int rank = 0;      ///< the rank
-  std::string text;  ///< its first line
-};
-
 /// One start of the run's ranks.
 struct AttemptFacts {
-  int number = 0;                              ///< counted from 0
-  int ranks = 0;                               ///< folders of ranks, which are this host's
-  std::optional<AttemptVerdict> verdict = {};  ///< none: it runs, ended well, or its launcher died
-  std::vector<RankError> errors = {};          ///< by rank
+  int number = 0;  ///< counted from 0
+  int ranks = 0;   ///< folders of ranks, which are this host's
+  /// What its launcher wrote when it failed or was asked to end, in one line: "rank 1 on gpu-a failed first: killed by
+  /// signal 9 (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its
+  /// launcher died.
+  std::optional<FailureRecord> verdict = {};
+  std::string then = {};                       ///< with a verdict: why the ranks started again, or did not
+  int exit_code = 0;                           ///< with a verdict; 0: the ranks started again
+  std::vector<std::string> stacks = {};        ///< of the late ranks, where the launcher took them
+  std::vector<FailureRecord> errors = {};      ///< what ranks wrote when they ended with an error, by rank
   bool has_rings = false;                      ///< lockstep inspect flight has something to show
   std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
   std::vector<std::string> blamed_lines = {};  ///< the last lines in it

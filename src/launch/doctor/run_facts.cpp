@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -20,6 +19,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/doctor.h"
+#include "lockstep/view/run_log.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep {
@@ -76,7 +76,9 @@ void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFac
     facts.has_rings = facts.has_rings || kind == RingFile::kKept || kind == RingFile::kLive;
     if (kind == RingFile::kLive) run.ranks.push_back(facts_of_rank(rank, folder / kRing, run.notes));
     if (auto error = launch::read_error_file(folder / "error.json")) {
-      facts.errors.push_back({rank, text::first_line(error->message)});
+      error->message = text::first_line(error->message);
+      error->rank = rank;
+      facts.errors.push_back(*error);
     }
   }
   run.is_launched = !run.ranks.empty();
@@ -104,7 +106,7 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   while (attempts.size() > kMostAttempts) attempts.erase(attempts.begin());
   for (const auto& [number, folder] : attempts) {
     view::AttemptFacts facts{.number = number};
-    facts.verdict = launch::read_verdict(folder / "verdict.json", run.notes);
+    launch::read_verdict(folder / "verdict.json", facts, run.notes);
     const bool is_newest = number == attempts.rbegin()->first;
     if (is_newest) read_ranks(folder, facts, run);
     if (is_newest) read_last_lines(folder, facts);
@@ -138,13 +140,8 @@ std::string trainer_of(const fs::path& run) {
   return "";
 }
 
-std::int64_t realtime_ns() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
 void require_run(const view::RunFacts& run, const fs::path& path) {
-  if (run.has_settings || !run.attempts.empty() || is_there(path / "log.jsonl") || is_there(path / "checkpoints"))
+  if (run.has_settings || !run.attempts.empty() || is_there(path / view::kRunLog) || is_there(path / "checkpoints"))
     return;
   throw DataError(fmt::format("{} is no run: it has neither config.yml nor attempt_0", path.string()),
                   "give a run folder, or the folder that lockstep run names as logs");
@@ -164,9 +161,9 @@ view::RunFacts read_run(const std::string& path) {
   require_run(run, folder);
   run.trainer = trainer_of(folder);
   run.summary = launch::read_summary(folder / "summary.json", run.notes);
-  run.log = launch::read_log(folder / "log.jsonl", run.notes);
+  run.log = launch::read_log(folder / view::kRunLog, run.notes);
   run.checkpoint = launch::newest_checkpoint(folder, run.notes);
-  run.now_ns = realtime_ns();
+  run.now_ns = wall_time_ns();
   run.monotonic_ns = flight::now_ns();
   return run;
 }

@@ -14,12 +14,13 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "launch/verdict_file.h"
+#include "launch/failure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/view/run_log.h"
 
 namespace lockstep::launch {
 namespace {
@@ -135,15 +136,15 @@ std::optional<view::StepReport> report_in(const Json& json) {
   return view::parse_step_report(found->dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void take_line(const Json& line, view::RunLog& log) {
-  const std::string event = text_at(line, "event");
-  const auto loss = line.find("loss");
-  if (event == "step" || event == "epoch" || event == "stop" || event == "resume") log.step = whole_at(line, "step");
-  if ((event == "step" || event == "epoch") && loss != line.end()) {
+void take_line(const view::LogLine& line, view::RunLog& log) {
+  const auto loss = line.json.find("loss");
+  const bool is_progress = line.event == "step" || line.event == "epoch";
+  if (is_progress || line.event == "stop" || line.event == "resume") log.step = line.step.value_or(0);
+  if (is_progress && loss != line.json.end()) {
     log.loss = loss->is_number() ? std::optional(loss->get<double>()) : std::nullopt;
   }
-  if (event == "report") log.step_report = report_in(line);
-  log.stopped_by = event == "stop" ? text_at(line, "reason") : "";
+  if (line.event == "report") log.step_report = report_in(line.json);
+  log.stopped_by = line.event == "stop" ? text_at(line.json, "reason") : "";
 }
 
 bool has_manifest(const fs::path& folder) {
@@ -168,22 +169,22 @@ std::map<int, fs::path> numbered_folders(const fs::path& parent, std::string_vie
   return found;
 }
 
-std::optional<view::AttemptVerdict> read_verdict(const fs::path& file, Notes& notes) {
+void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& notes) {
   std::int64_t written_ns = 0;
   const auto json = read_object(file, written_ns, notes);
-  if (!json) return std::nullopt;
+  if (!json) return;
+  const std::string text = text::first_line(text_at(*json, "text"));
+  if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  view::AttemptVerdict verdict{.text = text::first_line(text_at(*json, "text")),
-                               .hint = text_at(*json, "hint"),
-                               .then = text::first_line(text_at(*json, "then")),
-                               .rank = static_cast<int>(rank_at(*json)),
-                               .exit_code = static_cast<int>(whole_at(*json, "exit_code")),
-                               .was_told = text_at(*json, "cause") == kToldToLeave,
-                               .time_ns = time_ns > 0 ? time_ns : written_ns,
-                               .stacks = stacks_of(*json)};
-  if (!verdict.text.empty()) return verdict;
-  notes.push_back(fmt::format("{} has no text", file.string()));
-  return std::nullopt;
+  const bool was_told = text_at(*json, "cause") == kToldToLeave;
+  attempt.verdict = FailureRecord{.kind = was_told ? FailureKind::kNone : FailureKind::kFailed,
+                                  .message = text,
+                                  .hint = text_at(*json, "hint"),
+                                  .rank = static_cast<int>(rank_at(*json)),
+                                  .time_ns = time_ns > 0 ? time_ns : written_ns};
+  attempt.then = text::first_line(text_at(*json, "then"));
+  attempt.exit_code = static_cast<int>(whole_at(*json, "exit_code"));
+  attempt.stacks = stacks_of(*json);
 }
 
 std::optional<view::RunSummary> read_summary(const fs::path& file, Notes& notes) {
@@ -212,15 +213,12 @@ std::optional<view::RunLog> read_log(const fs::path& file, Notes& notes) {
   view::RunLog log{.time_ns = bytes->time_ns};
   bool has_any = false;
   int damaged = 0;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const Json line = json_or_null(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    damaged += line.is_object() ? 0 : 1;
-    if (!line.is_object()) continue;
-    take_line(line, log);
-    has_any = true;
-  }
+  view::each_line(rest, [&](std::string_view text) {
+    const auto line = view::parse_log_line(text);
+    damaged += line ? 0 : 1;
+    has_any = has_any || line;
+    if (line) take_line(*line, log);
+  });
   if (damaged > 0) {
     notes.push_back(fmt::format("{} has {} that {} no JSON object, as a kill leaves it", file.string(),
                                 damaged == 1 ? "a line" : fmt::format("{} lines", damaged),

@@ -20,9 +20,11 @@ using Notes = std::vector<std::string>;
 [[nodiscard]] std::map<int, std::filesystem::path> numbered_folders(const std::filesystem::path& parent,
                                                                     std::string_view prefix);
 
-/// Each returns none where the file is missing, and where it is no such file, which is noted.
-[[nodiscard]] std::optional<view::AttemptVerdict> read_verdict(const std::filesystem::path& file, Notes& notes);
+/// Returns none where the file is missing, and where it is no such file, which is noted.
 [[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
+
+/// Reads what a launcher says of an attempt; a file that is missing, or no such file, which is noted, changes nothing.
+void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt, Notes& notes);
 
 /// Reads the last 256 KiB: only the end counts.
 [[nodiscard]] std::optional<view::RunLog> read_log(const std::filesystem::path& file, Notes& notes);

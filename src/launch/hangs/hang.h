@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "launch/hangs/flight_ring.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/failure_record.h"
 #include "lockstep/flight/verdict.h"
 
@@ -26,41 +25,30 @@ struct WatchedRank {
   std::filesystem::path stack_file = {};
 };
 
-/// What the launcher itself has found, which is the job's last word, with the job's exit code.
-struct Finding {
-  FailureRecord record;
-  ExitCode code = ExitCode::kTimeout;
-  std::vector<std::string> stacks = {};  ///< of the late rank, a line each
-};
-
-/// Call it when a rank has given up waiting, before anything is stopped. None: nobody waited for a rank of this node.
-[[nodiscard]] std::optional<Finding> find_hang(const std::vector<WatchedRank>& ranks);
-
-/// The same when the rank that gave up is another node's: `claim` is its record.
-[[nodiscard]] std::optional<Finding> find_hang_for(const FailureRecord& claim, const std::vector<WatchedRank>& ranks);
+/// Call it when a rank has given up waiting, before anything is stopped. `waiter`: the record of a rank of another
+/// node, where such a one gave up. None: nobody waited for a rank of this node.
+[[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
+                                                     const FailureRecord* waiter = nullptr);
 
 /// Call it when ranks say that a peer died, and none of this node did: a rank that was stopped, and that they could not
 /// reach.
-[[nodiscard]] std::optional<Finding> find_stopped(const std::vector<WatchedRank>& ranks);
+[[nodiscard]] std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks);
 
 /// Call it when a rank says that a peer died: one whose program has ended without an error, while others waited for it.
-[[nodiscard]] std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks);
+[[nodiscard]] std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks);
 
 /// Call it when a rank says that the calls differed: the rank that called another collective than the rest.
-[[nodiscard]] std::optional<Finding> find_odd(const std::vector<WatchedRank>& ranks);
+[[nodiscard]] std::optional<FailureRecord> find_odd(const std::vector<WatchedRank>& ranks);
 
-/// Adds the stacks of the rank that the finding names, if it lives. Call it before anything is stopped. It blocks for
-/// 2 s at most.
-void add_stacks(Finding& finding, const std::vector<WatchedRank>& ranks);
+/// Returns the stacks of the rank that is late, if it lives, a line each. Call it before anything is stopped. It blocks
+/// for 2 s at most.
+[[nodiscard]] std::vector<std::string> stacks_of_late(const FailureRecord& found,
+                                                      const std::vector<WatchedRank>& ranks);
 
 /// Returns what the ranks' rings, without their events, and their processes say now.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
-/// Returns the limit of the ranks' collectives in nanoseconds; 0: unknown.
-[[nodiscard]] std::int64_t timeout_of(const std::vector<flight::RankFacts>& ranks);
-
-/// Warns of the verdict on `facts`, and returns it as a finding.
-[[nodiscard]] std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict,
-                                                const std::vector<flight::RankFacts>& facts);
+/// Warns of what was found, if anything was, and returns it: the job's last word.
+[[nodiscard]] std::optional<FailureRecord> told(std::optional<FailureRecord> found);
 
 }  // namespace lockstep::launch

@@ -95,14 +95,15 @@ void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& r
   if (silence && silence_.is_news(*silence)) log::note("{}", silence_text(living, host_name(), *silence));
 }
 
-std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
+std::optional<FailureRecord> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks,
+                                             std::uint64_t output) {
   const auto stopped = awake_.stopped();
   watch_silence(awake_.at(now), ranks, output);
   if (watched_since_ == TimePoint{} || awake_.stopped() != stopped) watched_since_ = now;
   const flight::WatchFacts facts{.ranks = states_of(ranks),
                                  .now_ns = now.time_since_epoch().count(),
                                  .watched_since_ns = watched_since_.time_since_epoch().count()};
-  const std::int64_t timeout_ns = timeout_of(facts.ranks);
+  const std::int64_t timeout_ns = flight::timeout_of(facts.ranks);
   interval_ = interval_for(timeout_ns);
   due_ = now + interval_;
   const bool has_own = flight::has_long_work(facts);
@@ -110,7 +111,7 @@ std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedR
   const bool has_others = !has_own && link_ && somebody_waits(facts.ranks) && link_->ask(now);
   be_patient(now, ranks, has_own || has_others);
   say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
-  return finding_of(flight::judge_sections(facts), facts.ranks);
+  return told(flight::judge_sections(facts));
 }
 
 }  // namespace lockstep::launch

@@ -33,7 +33,8 @@ class HangWatch {
   void end() { due_ = TimePoint::max(); }
   /// Returns what it has found of a rank that has been longer in a section than it may be. It takes some 10 us a rank.
   /// `output` counts what the ranks have written.
-  [[nodiscard]] std::optional<Finding> look(TimePoint now, const std::vector<WatchedRank>& ranks, std::uint64_t output);
+  [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
+                                                  std::uint64_t output);
 
  private:
   void be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, bool has_long_work);

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "launch/event_loop.h"
+#include "launch/failure.h"
 #include "launch/hosts/host_command.h"
 #include "launch/nodes/addresses.h"
 #include "launch/program.h"
@@ -74,15 +75,16 @@ int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next - awake_now())).count());
 }
 
-std::string text_of_end(const HostsOptions& options, const HostLauncher& launcher, const HostEnd& end) {
+std::string text_of_loss(const HostsOptions& options, const HostLauncher& launcher, int wait_status) {
+  const int code = exit_code(wait_status);
   const std::string host = address_of(launcher.host);
-  if (end.kind == HostEnd::Kind::kMissing) {
+  if (loss_of(wait_status) == HostLoss::kMissing) {
     return fmt::format(
         "host {} cannot start {} (exit code {})\n  next    install the same Lockstep there, in the same folder", host,
-        launcher.words[0], end.code);
+        launcher.words[0], code);
   }
-  const std::string how = end.code > 128 && end.code < 255 ? fmt::format("signal {} ended", end.code - 128)
-                                                           : fmt::format("exit code {} of", end.code);
+  const std::string how =
+      code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
       "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
       how, options.ssh[0], launcher.host.name);
@@ -90,14 +92,11 @@ std::string text_of_end(const HostsOptions& options, const HostLauncher& launche
 
 }  // namespace
 
-HostEnd end_of_host(int wait_status) {
+HostLoss loss_of(int wait_status) {
   constexpr int kSshFailed = 255;
-  if (WIFSIGNALED(wait_status)) return {HostEnd::Kind::kUnreached, 128 + WTERMSIG(wait_status)};
-  const int code = WEXITSTATUS(wait_status);
-  if (code == 0) return {};
-  if (code == kSshFailed) return {HostEnd::Kind::kUnreached, code};
-  if (code == 126 || code == 127) return {HostEnd::Kind::kMissing, code};
-  return {HostEnd::Kind::kFailed, code};
+  if (WIFSIGNALED(wait_status) || WEXITSTATUS(wait_status) == kSshFailed) return HostLoss::kUnreached;
+  const bool is_missing = WEXITSTATUS(wait_status) == 126 || WEXITSTATUS(wait_status) == 127;
+  return is_missing ? HostLoss::kMissing : HostLoss::kNone;
 }
 
 HostGroup::HostGroup(const HostsOptions& options)
@@ -146,23 +145,17 @@ int HostGroup::exit_code() const {
 }
 
 void HostGroup::wait_for_event() {
-  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}, {console_.waiting_fd(), POLLOUT, 0}};
-  const std::size_t first = entries.size();
-  for (const Member& member : members_) {
-    entries.push_back({member.worker->control(), POLLIN, 0});
+  EventLoop loop;
+  loop.add(console_.waiting_fd(), POLLOUT, [this] { console_.write_some(); });
+  for (int host = 0; host < static_cast<int>(members_.size()); ++host) {
+    const Worker& worker = *members_[static_cast<std::size_t>(host)].worker;
     for (const int stream : {0, 1}) {
-      entries.push_back({console_.is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
+      loop.add(console_.is_full() ? -1 : worker.output(stream), POLLIN, [=, this] { read(host, stream); });
     }
+    loop.add(worker.control(), POLLIN, [=, this] { on_control(host); });
   }
-  ::poll(entries.data(), entries.size(), timeout_ms(end_at_, kill_at_));
-  if (entries[1].revents != 0) console_.write_some();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    for (const int stream : {0, 1}) {
-      if (entries[first + 3 * i + 1 + static_cast<std::size_t>(stream)].revents != 0) read(static_cast<int>(i), stream);
-    }
-    if (entries[first + 3 * i].revents != 0) on_control(static_cast<int>(i));
-  }
-  if (entries[0].revents != 0) on_signals();
+  loop.add(signals_.fd(), POLLIN, [this] { on_signals(); });
+  loop.turn(timeout_ms(end_at_, kill_at_));
   on_time(awake_now());
 }
 
@@ -187,28 +180,28 @@ void HostGroup::on_control(int host) {
     member.orders.reset();
     member.has_ended = true;
     const bool has_run = report->event == StubEvent::kEnded;
-    on_end(host, has_run ? end_of_host(report->value) : HostEnd{HostEnd::Kind::kMissing, 127});
+    on_end(host, has_run ? report->value : W_EXITCODE(127, 0));
   }
   if (member.worker->is_gone() && !member.has_ended) {  // its stub was killed
     member.has_ended = true;
-    on_end(host, {HostEnd::Kind::kUnreached, 128 + SIGKILL});
+    on_end(host, SIGKILL);
   }
 }
 
-void HostGroup::on_end(int host, const HostEnd& end) {
-  if (end.kind == HostEnd::Kind::kDone) return;
-  const bool is_lost = end.kind != HostEnd::Kind::kFailed;
-  if (kill_at_) return;  // it was told to end
+void HostGroup::on_end(int host, int wait_status) {
+  if (wait_status == 0 || kill_at_) return;  // it is done, or was told to end
+  const HostLoss loss = loss_of(wait_status);
+  const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];
   if (is_lost) ++lost_;
-  if (is_lost && !loss_) loss_ = text_of_end(options_, launcher, end);
-  if (is_lost) log::warn("{}", text_of_end(options_, launcher, end));
-  if (!is_lost && !first_failure_) first_failure_ = end.code;
+  if (is_lost && !loss_) loss_ = text_of_loss(options_, launcher, wait_status);
+  if (is_lost) log::warn("{}", text_of_loss(options_, launcher, wait_status));
+  if (!is_lost && !first_failure_) first_failure_ = launch::exit_code(wait_status);
   // One that failed before it met the others would leave them waiting for it.
   const int all = static_cast<int>(members_.size());
   const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
   if (others_end && !end_at_)
-    end_at_ = awake_now() + (end.kind == HostEnd::Kind::kMissing ? TimePoint::duration{} : kFollowTime);
+    end_at_ = awake_now() + (loss == HostLoss::kMissing ? TimePoint::duration{} : kFollowTime);
 }
 
 void HostGroup::on_signals() {

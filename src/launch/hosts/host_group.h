@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,15 +20,11 @@
 
 namespace lockstep::launch {
 
-/// How a launcher ended, as its host's ssh tells.
-struct HostEnd {
-  enum class Kind { kDone, kFailed, kUnreached, kMissing };
-  Kind kind = Kind::kDone;
-  int code = 0;
-};
+/// Whether a host was lost, as the end of its ssh tells.
+enum class HostLoss : std::uint8_t { kNone, kUnreached, kMissing };
 
 /// 255: ssh could not reach the host, or lost it. 127 and 126: the host has no such launcher.
-[[nodiscard]] HostEnd end_of_host(int wait_status);
+[[nodiscard]] HostLoss loss_of(int wait_status);
 
 /// States: running -> (a signal, or fewer hosts than needed) ending -> gone. Owned by one thread.
 class HostGroup {
@@ -50,7 +47,7 @@ class HostGroup {
   void wait_for_event();
   void read(int host, int stream);
   void on_control(int host);
-  void on_end(int host, const HostEnd& end);
+  void on_end(int host, int wait_status);
   void on_signals();
   void on_time(TimePoint now);
   void send(int number);

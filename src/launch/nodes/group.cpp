@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "launch/nodes/lost_node.h"
 #include "launch/nodes/members.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/flight/verdict.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -47,6 +47,10 @@ std::string shown_size(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
 }
 
+NodeName name_of(const GroupNode& node) {
+  return {node.node_rank, node.info.host, node.first_rank, node.info.processes};
+}
+
 // --- events ---
 
 void join(GroupState& state, const Event& event, TimePoint now) {
@@ -70,11 +74,8 @@ void lose(GroupState& state, const Event& event, const GroupOptions& options) {
   if (node == nullptr) return;
   const bool is_news = state.is_running && node->phase != Phase::kWaiting && !state.lost;
   if (is_news) {
-    state.lost = lost_node({.node_rank = node->node_rank,
-                            .host = node->info.host,
-                            .first_rank = node->first_rank,
-                            .ranks = node->info.processes},
-                           event.why, options.silence);
+    state.lost = lost_node(name_of(*node), event.why, options.silence);
+    state.lost_ranks = node->info.processes;
   }
   remove(state, event.node.id);
 }
@@ -156,7 +157,7 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
   const std::string limit = text::duration(Seconds(options.join_timeout).count());
   const std::string text = fmt::format("{} did not join within {}", missing_text(state, options), limit);
   if (state.lost) {
-    FailureRecord cause = state.lost->record;
+    FailureRecord cause = *state.lost;
     cause.message += "; " + text;
     return {.kind = Decision::Kind::kEnd,
             .reason = text,
@@ -215,18 +216,18 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
 
 // Of the ends of all nodes: the one of the rank that is to blame; nullptr where no rank failed by itself.
 const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
-  const auto find_if = [&](auto&& matches) {
-    const auto found =
-        std::find_if(ended.begin(), ended.end(), [&](auto* node) { return node->end.cause && matches(*node); });
-    return found == ended.end() ? nullptr : *found;
-  };
-  // A rank that was late is why others gave up, whoever did so first.
-  const GroupNode* found = find_if([](const GroupNode& node) { return node.end.cause->kind == FailureKind::kHang; });
-  if (found == nullptr && claim)
-    found = find_if([&](const GroupNode& node) { return node.end.cause->rank == claim->rank; });
-  if (found == nullptr) found = find_if([](const GroupNode& node) { return !node.end.is_consequence; });
-  if (found == nullptr) found = find_if([](const GroupNode&) { return true; });
-  return found;
+  Nodes failed;
+  std::vector<Suspect> suspects;
+  for (const GroupNode* node : ended) {
+    if (!node->end.cause) continue;
+    failed.push_back(node);
+    suspects.push_back({.rank = node->end.cause->rank,
+                        .is_late = node->end.cause->kind == FailureKind::kHang,
+                        .has_own_code = true,
+                        .is_consequence = node->end.is_consequence});
+  }
+  const auto found = blame(suspects, claim);
+  return found ? failed[*found] : nullptr;
 }
 
 Decision again(const GroupState& state, std::string reason, const std::optional<FailureRecord>& cause, bool counts) {
@@ -253,10 +254,10 @@ Decision finish_as_told(const GroupState& state, const FailureRecord& first, int
 }
 
 Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
-  if (options.is_range()) return again(state, "the nodes that are left go on", state.lost->record, false);
+  if (options.is_range()) return again(state, "the nodes that are left go on", *state.lost, false);
   const auto decision = decide_restart({.restarts_done = state.restarts, .max_restarts = options.max_restarts});
-  if (decision.restart) return again(state, decision.reason, state.lost->record, true);
-  return finish(state, decision.reason, state.lost->record, static_cast<int>(ExitCode::kPeer));
+  if (decision.restart) return again(state, decision.reason, *state.lost, true);
+  return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
 // Where every failure names another rank, and a node's ranks have all ended without one, they left too early.
@@ -264,17 +265,12 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
     if (node.phase != Phase::kEnded || !node.end.is_success) continue;
-    const int last = node.first_rank + node.info.processes - 1;
-    const std::string ranks =
-        last == node.first_rank ? fmt::format("rank {}", last) : fmt::format("ranks {} to {}", node.first_rank, last);
     return FailureRecord{.kind = FailureKind::kHang,
                          .type = "PeerError",
                          .message = fmt::format("{} on {} left: the program has ended there; other ranks still called "
                                                 "collectives",
-                                                ranks, node.info.host),
-                         .hint =
-                             "every rank must call the same collectives; uneven data: Join, or the same number of "
-                             "batches on each rank",
+                                                ranks_text(name_of(node)), node.info.host),
+                         .hint = flight::kLeftHint,
                          .rank = node.first_rank,
                          .host = node.info.host};
   }
@@ -330,8 +326,9 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   if (state.lost) {
     const auto claim =
         culprit != nullptr && !culprit->end.is_consequence && !by_request ? culprit->end.cause : std::nullopt;
-    const auto first = first_cause(claim ? claim : state.claim, *state.lost, options.silence);
-    if (!first || first->kind == FailureKind::kLost) return conclude_loss(state, options);
+    if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
+      return conclude_loss(state, options);
+    }
   }
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
@@ -349,7 +346,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
 
 // The reason to stop a round in which ranks still run; none: it goes on.
 std::optional<Decision> stop_of(const GroupState& state) {
-  if (state.lost) return stop(state, state.lost->record.message, state.lost->record);
+  if (state.lost) return stop(state, state.lost->message, *state.lost);
   if (state.left_by_signal != 0) return stop(state, "a node was told to leave", std::nullopt);
   for (const GroupNode& node : state.nodes) {
     const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;

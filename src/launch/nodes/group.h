@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/nodes/lost_node.h"
+#include "launch/nodes/blame.h"
 #include "launch/nodes/messages.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/launch/agent.h"
@@ -61,7 +61,8 @@ struct GroupState {
   // Of the present round.
   bool is_stopping = false;
   bool stops_for_joiners = false;
-  std::optional<LostNode> lost = {};              ///< the node that was lost first
+  std::optional<FailureRecord> lost = {};         ///< the node that was lost first
+  int lost_ranks = 0;                             ///< how many it has
   std::optional<FailureRecord> claim = {};        ///< what the ranks say failed first
   int left_by_signal = 0;                         ///< the signal that ended a node's agent
   std::optional<std::int64_t> saves = {};         ///< checkpoints so far, where the program counts them

@@ -179,7 +179,7 @@ std::optional<Order> Membership::take_order() {
   return std::nullopt;
 }
 
-std::optional<LostNode> Membership::lost() const {
+std::optional<FailureRecord> Membership::lost() const {
   const std::string why = presence_ ? presence_->lost() : "";
   if (why.empty()) return std::nullopt;
   return lost_node_zero(address_, why, silence_);

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/key_watcher.h"
-#include "launch/nodes/lost_node.h"
 #include "launch/nodes/messages.h"
 #include "launch/nodes/place.h"
 #include "lockstep/launch/agent.h"
@@ -63,7 +63,7 @@ class Membership {
   /// Readable when the store is lost.
   [[nodiscard]] int loss_fd() const { return presence_ ? presence_->fd() : -1; }
   /// The store is lost: node 0, as far as this agent can tell.
-  [[nodiscard]] std::optional<LostNode> lost() const;
+  [[nodiscard]] std::optional<FailureRecord> lost() const;
 
   /// This agent's part in the round of an order kRun; empty where it has none.
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;

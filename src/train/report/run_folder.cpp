@@ -24,14 +24,12 @@
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
-#include "train/report/run_log.h"
+#include "lockstep/view/run_log.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kLogName = "log.jsonl";
 
 std::string other_folder() { return "choose another " + option_words("run-dir"); }
 
@@ -205,7 +203,7 @@ void RunFolder::link_snapshots() const {
   if (problem) log::note("{} is not made: {}; see {}", link.string(), problem.message(), checkpoints().string());
 }
 
-void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
+void RunFolder::open_log() { log_ = open_file(path_ / view::kRunLog, O_WRONLY | O_APPEND); }
 
 void RunFolder::require_there() const {
   const auto found = identity_of(path_);
@@ -225,24 +223,19 @@ void RunFolder::write(const std::string& name, std::string_view content) {
 }
 
 void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entries) {
-  std::string line = "{";
-  for (const auto& [key, value] : entries) {
-    line += fmt::format("{}{}: {}", line.size() > 1 ? ", " : "", text::json_quote(key), value);
-  }
-  line += "}\n";
   require_there();
-  append(log_, path_ / kLogName, line);
+  append(log_, path_ / view::kRunLog, view::log_line(entries));
 }
 
 void RunFolder::drop_log_after(std::int64_t step) {
-  const std::string before = FileSystem::system().read(path_ / kLogName, kMostLogBytes);
-  const train::KeptLog kept = train::keep_log_up_to(before, step);
+  const std::string before = FileSystem::system().read(path_ / view::kRunLog, kMostLogBytes);
+  const view::KeptLog kept = view::keep_log_up_to(before, step);
   if (kept.text == before) return;
   if (kept.damaged > 0) {
-    log::note("{}: {} {} no JSON object, as a kill leaves it, and dropped", (path_ / kLogName).string(), kept.damaged,
-              kept.damaged == 1 ? "line is" : "lines are");
+    log::note("{}: {} {} no JSON object, as a kill leaves it, and dropped", (path_ / view::kRunLog).string(),
+              kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
   }
-  write(kLogName, kept.text);
+  write(view::kRunLog, kept.text);
   open_log();  // the old descriptor belongs to the file that was replaced
 }
 

@@ -54,18 +54,18 @@ void add_metric_names(RunCurves& run, const Json& metrics, std::string_view text
   }
 }
 
-void add_event(RunCurves& run, const Json& line, std::int64_t step, std::string_view text) {
-  const std::string event = line.value("event", "");
-  if (event == "step") {
-    add_points(run.steps, "", step, line);
-    if (line.contains("losses")) add_points(run.steps, "losses.", step, line["losses"]);
-  } else if (event == "epoch") {
-    add_points(run.epochs, "", step, line);
-    if (line.contains("metrics")) {
-      add_points(run.metrics, "", step, line["metrics"]);
-      add_metric_names(run, line["metrics"], text);
+void add_event(RunCurves& run, const LogLine& line, std::string_view text) {
+  const Json& json = line.json;
+  if (line.event == "step") {
+    add_points(run.steps, "", *line.step, json);
+    if (json.contains("losses")) add_points(run.steps, "losses.", *line.step, json["losses"]);
+  } else if (line.event == "epoch") {
+    add_points(run.epochs, "", *line.step, json);
+    if (json.contains("metrics")) {
+      add_points(run.metrics, "", *line.step, json["metrics"]);
+      add_metric_names(run, json["metrics"], text);
     }
-    run.epoch_of[step] = line.value("epoch", std::int64_t{0});
+    run.epoch_of[*line.step] = json.value("epoch", std::int64_t{0});
   }
 }
 
@@ -159,24 +159,21 @@ void add_names(std::set<std::string>& names, const Curves& curves, const std::st
 
 }  // namespace
 
-void add_line(RunCurves& run, std::string_view line) {
-  const Json json = json_or_null(line);
-  if (!json.is_object()) {
-    ++run.damaged;
-    return;
-  }
-  const auto step = json.find("step");
-  if (step == json.end() || !step->is_number_integer()) return;
+std::optional<LogLine> add_line(RunCurves& run, std::string_view text) {
+  auto line = parse_log_line(text);
+  if (!line) ++run.damaged;
+  if (!line || !line->step) return line;
   try {
-    add_event(run, json, step->get<std::int64_t>(), line);
+    add_event(run, *line, text);
   } catch (const Json::exception&) {
     ++run.damaged;  // an object, but with values of other types
   }
+  return line;
 }
 
 RunCurves read_run_curves(const std::filesystem::path& folder) {
   RunCurves run{.name = name_of(folder), .steps = {}, .epochs = {}, .metrics = {}, .epoch_of = {}};
-  const auto path = folder / "log.jsonl";
+  const auto path = folder / kRunLog;
   FileSystem& files = FileSystem::system();
   if (!files.exists(path)) {
     throw DataError(files.exists(folder) ? fmt::format("{} holds no run: it has no log.jsonl", folder.string())
@@ -186,7 +183,7 @@ RunCurves read_run_curves(const std::filesystem::path& folder) {
   const auto file = files.open(path);
   std::size_t lines = 0;
   LogLines(*file).each([&](std::string_view line) {
-    add_line(run, line);
+    (void)add_line(run, line);
     constexpr std::size_t kEvery = 65'536;
     if (++lines % kEvery == 0 && points_of(run) > kMostPoints) {
       throw DataError(fmt::format("{} has more than {} points", path.string(), kMostPoints),

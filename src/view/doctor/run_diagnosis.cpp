@@ -25,20 +25,20 @@ std::string counted(std::int64_t count, const char* thing) {
 const AttemptFacts* newest(const RunFacts& facts) { return facts.attempts.empty() ? nullptr : &facts.attempts.back(); }
 
 /// "rank 1 ... (exit code 137)", unless the text has it already.
-std::string with_code(const AttemptVerdict& verdict) {
-  const std::string code = fmt::format("exit code {}", verdict.exit_code);
-  return verdict.text.ends_with(code) ? verdict.text : fmt::format("{} ({})", verdict.text, code);
+std::string with_code(const AttemptFacts& attempt) {
+  const std::string code = fmt::format("exit code {}", attempt.exit_code);
+  const std::string& text = attempt.verdict->message;
+  return text.ends_with(code) ? text : fmt::format("{} ({})", text, code);
 }
 
 /// Its ranks stopped on request: nothing has failed.
 bool was_told(const AttemptFacts* attempt) {
-  return attempt != nullptr && attempt->verdict && attempt->verdict->was_told;
+  return attempt != nullptr && attempt->verdict && attempt->verdict->kind == FailureKind::kNone;
 }
 
 std::string end_of(const AttemptFacts& attempt) {
   if (!attempt.verdict) return "ended without a verdict";
-  const AttemptVerdict& verdict = *attempt.verdict;
-  return verdict.exit_code == 0 ? verdict.text + " (started again)" : with_code(verdict);
+  return attempt.exit_code == 0 ? attempt.verdict->message + " (started again)" : with_code(attempt);
 }
 
 std::vector<std::string> earlier_of(const RunFacts& facts) {
@@ -78,12 +78,6 @@ void offer_resume(const RunFacts& facts, RunDiagnosis& diagnosis) {
 
 bool records(const RunFacts& facts) {
   return std::any_of(facts.ranks.begin(), facts.ranks.end(), [](const auto& rank) { return rank.ring.has_value(); });
-}
-
-std::int64_t timeout_of(const RunFacts& facts) {
-  std::int64_t timeout = 0;
-  for (const flight::RankFacts& rank : facts.ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
-  return timeout;
 }
 
 /// The wait that is worth a line; a rank that somebody has stopped needs no patience.
@@ -166,8 +160,9 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
 
 /// What the ranks wait for, and when that ends.
 std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
-  const std::int64_t left = stall.since_ns + timeout_of(facts) - facts.monotonic_ns;
-  const bool ends = timeout_of(facts) > 0 && left > 0 && stall.text.find("(limit ") == std::string::npos;
+  const std::int64_t timeout = flight::timeout_of(facts.ranks);
+  const std::int64_t left = stall.since_ns + timeout - facts.monotonic_ns;
+  const bool ends = timeout > 0 && left > 0 && stall.text.find("(limit ") == std::string::npos;
   return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends this in {}", stall.text, text::duration(seconds(left)))
               : stall.text;
 }
@@ -203,7 +198,7 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
 void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   const int blamed = attempt.verdict ? attempt.verdict->rank : -1;
   const bool has_error = std::any_of(attempt.errors.begin(), attempt.errors.end(),
-                                     [&](const RankError& error) { return error.rank == blamed; });
+                                     [&](const FailureRecord& error) { return error.rank == blamed; });
   if (attempt.blamed_log.empty() || has_error) return;
   diagnosis.details.push_back("last lines of " + attempt.blamed_log);
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
@@ -211,9 +206,9 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
 
 // A PeerError is what another rank's end led to. Alone it does not tell why: whoever killed the launcher killed the
 // ranks.
-const RankError* first_cause(const AttemptFacts& attempt) {
+const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
-                                  [](const RankError& error) { return !error.text.starts_with("PeerError"); });
+                                  [](const FailureRecord& error) { return error.type != "PeerError"; });
   return cause == attempt.errors.end() ? nullptr : &*cause;
 }
 
@@ -221,20 +216,20 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   const AttemptFacts& attempt = facts.attempts.back();
   RunDiagnosis diagnosis{.state = RunState::kFailed};
   if (attempt.verdict) {
-    const AttemptVerdict& verdict = *attempt.verdict;
-    diagnosis.text = verdict.exit_code == 0 ? verdict.text : with_code(verdict);
-    if (!verdict.then.empty()) diagnosis.details.push_back("then        " + verdict.then);
-    if (!verdict.hint.empty()) diagnosis.next.push_back(verdict.hint);
-    diagnosis.stacks = verdict.stacks;
-  } else if (const RankError* const cause = first_cause(attempt)) {
-    diagnosis.text = fmt::format("rank {} failed: {}", cause->rank, cause->text);
+    diagnosis.text = attempt.exit_code == 0 ? attempt.verdict->message : with_code(attempt);
+    if (!attempt.then.empty()) diagnosis.details.push_back("then        " + attempt.then);
+    if (!attempt.verdict->hint.empty()) diagnosis.next.push_back(attempt.verdict->hint);
+    diagnosis.stacks = attempt.stacks;
+  } else if (const FailureRecord* const cause = first_error(attempt)) {
+    diagnosis.text = fmt::format("rank {} failed: {}", cause->rank, words_of(*cause));
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
     // The verdict has it, or it only repeats the first failure.
-    const std::string& text = attempt.errors[i].text;
-    if (diagnosis.text.find(text) != std::string::npos || text.starts_with("PeerError")) continue;
-    diagnosis.details.push_back(fmt::format("rank {}      {}", attempt.errors[i].rank, attempt.errors[i].text));
+    const FailureRecord& error = attempt.errors[i];
+    const std::string text = words_of(error);
+    if (diagnosis.text.find(text) != std::string::npos || error.type == "PeerError") continue;
+    diagnosis.details.push_back(fmt::format("rank {}      {}", error.rank, text));
   }
   if (count < attempt.errors.size()) {
     diagnosis.details.push_back(fmt::format(
@@ -283,7 +278,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   if (was_told(attempt)) {  // no run of a Trainer, or one that did not come to its save
     diagnosis.state = RunState::kStopped;
-    diagnosis.text = with_code(*attempt->verdict);
+    diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
     offer_resume(facts, diagnosis);
     return diagnosis;
@@ -315,7 +310,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
 RunDiagnosis diagnose_now(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
   const bool has_failed =
-      attempt != nullptr && !was_told(attempt) && (attempt->verdict || first_cause(*attempt) != nullptr);
+      attempt != nullptr && !was_told(attempt) && (attempt->verdict || first_error(*attempt) != nullptr);
   if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
   if (!facts.trainer.empty() && !facts.is_launched) {
     RunDiagnosis diagnosis{.state = RunState::kRuns,

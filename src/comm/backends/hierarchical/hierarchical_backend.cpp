@@ -57,7 +57,7 @@ std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const Ho
 
 HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& host_world,
                                          std::shared_ptr<Network> network, HostRanks hosts)
-    : ShmBackend(std::move(connection), host_world), network_(std::move(network)), hosts_(std::move(hosts)) {
+    : shm_(std::move(connection), host_world), network_(std::move(network)), hosts_(std::move(hosts)) {
   const int rank = network_->world().rank;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     leaders_.push_back(hosts_[host].front());
@@ -66,17 +66,17 @@ HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& 
   if (is_leader()) between_ = network_->connect("hosts");
 }
 
-bool HierarchicalBackend::is_leader() const noexcept { return world().rank == 0; }
+bool HierarchicalBackend::is_leader() const noexcept { return shm_.world().rank == 0; }
 
 std::unique_ptr<Runner> HierarchicalBackend::open_channel(int peer, bool sending) {
   const auto& mine = hosts_[static_cast<std::size_t>(host_)];
   if (peer < mine.front() || peer > mine.back()) return make_network_channel(network_, peer, sending);
-  return ShmBackend::open_channel(peer - mine.front(), sending);
+  return shm_.open_channel(peer - mine.front(), sending);
 }
 
 void HierarchicalBackend::abort(const std::string& reason) noexcept {
   network_->abort();
-  ShmBackend::abort(reason);
+  shm_.abort(reason);
 }
 
 template <class Step>
@@ -84,10 +84,10 @@ void HierarchicalBackend::watched(Step&& step) {
   try {
     step();
   } catch (const Error&) {
-    const GroupFailure failure = segment().failure();
-    const bool agent_tells = world().patience.count() > 0;
+    const FailureRecord failure = shm_.segment().failure();
+    const bool agent_tells = shm_.world().patience.count() > 0;
     if (is_leader() && failure.kind == FailureKind::kDied && !agent_tells) {
-      network_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.subject)]);
+      network_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.rank)]);
     }
     throw;
   }
@@ -95,7 +95,9 @@ void HierarchicalBackend::watched(Step&& step) {
 
 template <class Step>
 void HierarchicalBackend::between_hosts(Step&& step) {
-  const auto tell = [&](FailureKind kind, const Error& error) { segment().fail(kind, world().rank, error.message()); };
+  const auto tell = [&](FailureKind kind, const Error& error) {
+    shm_.segment().fail(kind, shm_.world().rank, error.message());
+  };
   try {
     step();
   } catch (const TimeoutError& error) {
@@ -111,15 +113,15 @@ void HierarchicalBackend::between_hosts(Step&& step) {
 }
 
 void HierarchicalBackend::compare_hosts(const Collective& collective) {
-  ShmBackend::meet(collective);
+  shm_.meet(collective);
   if (is_leader()) between_hosts([&] { compare_over(*between_, collective, leaders_); });
 }
 
 void HierarchicalBackend::meet(const Collective& collective) {
   watched([&] {
-    announce(collective, 0);
+    shm_.announce(collective, 0);
     compare_hosts(collective);
-    barrier().meet(collective);
+    shm_.barrier().meet(collective);
   });
 }
 
@@ -143,8 +145,8 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
-  offered_ = {segment().allocate(bytes), bytes};
-  segment().slot(0).scratch.store(segment().offset_of(offered_.start, bytes), std::memory_order_release);
+  offered_ = {shm_.segment().allocate(bytes), bytes};
+  shm_.segment().slot(0).scratch.store(shm_.segment().offset_of(offered_.start, bytes), std::memory_order_release);
   return old;
 }
 
@@ -157,11 +159,11 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
   const std::int64_t numel = collective.what.numel;
   const auto whole = static_cast<std::int64_t>(kStagingBytes / collective.item_bytes /
                                                static_cast<std::size_t>(most_rows(part.pieces)));
-  const std::int64_t step = all_in_place(collective) ? numel : whole;
+  const std::int64_t step = shm_.all_in_place(collective) ? numel : whole;
   for (std::int64_t begin = 0; begin < numel; begin += step) {
     const ElementRange chunk{begin, std::min(numel, begin + step)};
-    const std::vector<TreeLeaf> leaves = leaves_of_chunk(collective, part.pieces, chunk);
-    const ElementRange mine = slice_of({chunk.size(), wide, world().size}, world().rank);
+    const std::vector<TreeLeaf> leaves = shm_.leaves_of_chunk(collective, part.pieces, chunk);
+    const ElementRange mine = slice_of({chunk.size(), wide, shm_.world().size}, shm_.world().rank);
     for (std::size_t row = 0; row < part.rows.size() && mine.size() > 0; ++row) {
       std::vector<TreeLeaf> own;
       for (TreeLeaf leaf : leaves) {
@@ -210,10 +212,10 @@ void HierarchicalBackend::reduce(const Collective& collective) {
 void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;
   between_hosts([&] { replaced = offer_scratch(bytes); });
-  announce(collective, announced);
+  shm_.announce(collective, announced);
   compare_hosts(collective);
-  if (replaced.start != nullptr) segment().release(replaced.start, replaced.bytes);
-  scratch_ = segment().region(0) + segment().slot(0).scratch.load(std::memory_order_acquire);
+  if (replaced.start != nullptr) shm_.segment().release(replaced.start, replaced.bytes);
+  scratch_ = shm_.segment().region(0) + shm_.segment().slot(0).scratch.load(std::memory_order_acquire);
 }
 
 void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
@@ -224,10 +226,10 @@ void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
                     collective.bytes * static_cast<std::size_t>(collective.rows));
   if (collective.bytes > 0) {
     reduce_in_host(collective, part);
-    barrier().meet(collective);
+    shm_.barrier().meet(collective);
     if (is_leader()) reduce_between_hosts(collective);
   }
-  barrier().meet(collective);
+  shm_.barrier().meet(collective);
   // Nobody writes there until the next meeting.
   const ElementRange mine = result_range(collective.what, network_->world().size, network_->world().rank);
   if (collective.bytes == 0 || mine.size() == 0) return;
@@ -262,9 +264,9 @@ void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
   const std::size_t own = places[static_cast<std::size_t>(all.rank)];
   const std::size_t bytes = places[static_cast<std::size_t>(all.rank) + 1] - own;
   if (bytes > 0) std::memcpy(scratch_ + own, collective.data, bytes);
-  barrier().meet(collective);
+  shm_.barrier().meet(collective);
   if (is_leader()) exchange_parts(collective, places);
-  barrier().meet(collective);
+  shm_.barrier().meet(collective);
   // Nobody writes there until the next meeting.
   for (const Move& part : moves_to(plan, all.rank)) {
     const std::byte* from = scratch_ + places[static_cast<std::size_t>(part.from)] + part.offset;
@@ -297,9 +299,9 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
 /// scatter and all_to_all: each message has one receiver, so hosts have nothing to combine. The hosts compare their
 /// calls first, so that a rank that called something else gets its error before another rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
-  announce(collective, 0);
+  shm_.announce(collective, 0);
   compare_hosts(collective);
-  barrier().meet(collective);
+  shm_.barrier().meet(collective);
   if (!flat_) flat_ = std::make_unique<FlatBackend>(network_);
   flat_->move_compared(collective);
 }
@@ -310,15 +312,15 @@ void HierarchicalBackend::broadcast(const Collective& collective) {
   const int root = collective.what.root;
   const auto& mine = hosts_[static_cast<std::size_t>(host_)];
   const bool at_home = root >= mine.front() && root <= mine.back();
-  announce(collective, network_->world().rank == root ? collective.bytes : 0);
+  shm_.announce(collective, network_->world().rank == root ? collective.bytes : 0);
   compare_hosts(collective);
   // No rank announces again before all have compared.
-  barrier().meet(collective);
+  shm_.barrier().meet(collective);
   Collective inside = collective;
   inside.what.root = at_home ? root - mine.front() : 0;
-  if (at_home) ShmBackend::move(inside);
+  if (at_home) shm_.move(inside);
   if (is_leader()) send_to_hosts(collective, at_home);
-  if (!at_home) ShmBackend::move(inside);
+  if (!at_home) shm_.move(inside);
 }
 
 /// The leader of the root's host sends to the others.

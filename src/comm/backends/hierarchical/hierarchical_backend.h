@@ -26,19 +26,25 @@ using HostRanks = std::vector<std::vector<int>>;
 /// host several.
 [[nodiscard]] bool is_hierarchy(const HostRanks& hosts);
 
-class HierarchicalBackend final : public ShmBackend {
+class HierarchicalBackend final : public Backend {
  public:
   /// `host_world` has this host's ranks, as in connect_shm(). Collective: over all ranks of `network`.
   HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Network> network,
                       HostRanks hosts);
   std::string name() const override { return "shm+" + network_->name(); }
   std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
+  at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override {
+    return shm_.allocate_bucket(numel, dtype);
+  }
+  void check(const Collective& under_way) override { shm_.check(under_way); }
   void abort(const std::string& reason) noexcept override;
+  void leave() noexcept override { shm_.leave(); }
 
  protected:
   void meet(const Collective& collective) override;
   void reduce(const Collective& collective) override;
   void move(const Collective& collective) override;
+  void note_finished(std::uint64_t sequence) noexcept override { shm_.note_finished(sequence); }
 
  private:
   /// This host's contribution to a reduction.
@@ -73,6 +79,7 @@ class HierarchicalBackend final : public ShmBackend {
   void broadcast(const Collective& collective);
   void send_to_hosts(const Collective& collective, bool at_home);
 
+  ShmBackend shm_;  ///< of this host's ranks
   std::shared_ptr<Network> network_;
   std::shared_ptr<Transport> between_;  ///< the hosts' first ranks; null on others
   std::unique_ptr<FlatBackend> flat_;   ///< null until the first collective that needs it

@@ -10,8 +10,7 @@ bool GroupHealth::has_left(int rank) const noexcept {
 }
 
 void GroupHealth::check(const Collective& collective) const {
-  const GroupFailure failure = segment_->failure();
-  if (failure.kind != FailureKind::kNone) throw_failure(failure, collective);
+  if (failed()) throw_failure(segment_->failure(), collective);
 }
 
 void GroupHealth::fail_left(int rank, const Collective& collective) const {
@@ -33,14 +32,14 @@ void GroupHealth::fail_mismatch(const Collective& collective, int other, const D
   throw error;
 }
 
-void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& collective) const {
-  const std::string words = segment_->slot(failure.reporter).words;
-  const auto subject = static_cast<std::size_t>(failure.subject);
+void GroupHealth::throw_failure(const FailureRecord& failure, const Collective& collective) const {
+  const std::string& words = failure.message;
+  const auto subject = static_cast<std::size_t>(failure.rank);
   const std::string host = subject < world_.hosts.size() ? world_.hosts[subject] : "";
   switch (failure.kind) {
     case FailureKind::kFailed:
-      throw PeerError(failure_text(world_, {.message = words, .rank = job_rank(world_, failure.subject), .host = host},
-                                   collective));
+      throw PeerError(
+          failure_text(world_, {.message = words, .rank = job_rank(world_, failure.rank), .host = host}, collective));
     case FailureKind::kTimeout:
       throw TimeoutError(words, timeout_hint());
     case FailureKind::kMismatch:
@@ -48,7 +47,7 @@ void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& c
     case FailureKind::kPeer:
       throw PeerError(words);
     default:
-      throw_death(world_, failure.subject, collective);
+      throw_death(world_, failure.rank, collective);
   }
 }
 

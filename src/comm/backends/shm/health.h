@@ -16,7 +16,7 @@ class GroupHealth {
  public:
   GroupHealth(std::shared_ptr<Segment> segment, World world) : segment_(std::move(segment)), world_(std::move(world)) {}
 
-  [[nodiscard]] bool failed() const noexcept { return segment_->failure().kind != FailureKind::kNone; }
+  [[nodiscard]] bool failed() const noexcept { return segment_->has_failed(); }
   [[nodiscard]] bool has_left(int rank) const noexcept;
 
   /// Throws the group's failure, if there is one.
@@ -30,7 +30,7 @@ class GroupHealth {
   [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
 
  private:
-  [[noreturn]] void throw_failure(const GroupFailure& failure, const Collective& collective) const;
+  [[noreturn]] void throw_failure(const FailureRecord& failure, const Collective& collective) const;
 
   std::shared_ptr<Segment> segment_;
   World world_;

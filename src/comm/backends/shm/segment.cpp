@@ -187,15 +187,18 @@ std::uint64_t Segment::offset_of(const std::byte* data, std::size_t bytes) noexc
   return static_cast<std::uint64_t>(data - start);
 }
 
-GroupFailure Segment::failure() noexcept {
+FailureRecord Segment::failure() {
   const std::uint32_t word = head().failure.load(std::memory_order_acquire);
-  return {static_cast<FailureKind>(word >> 24), static_cast<int>(word >> 12 & 0xFFF), static_cast<int>(word & 0xFFF)};
+  if (word == 0) return {.kind = FailureKind::kNone};
+  return {.kind = static_cast<FailureKind>(word >> 24),
+          .message = slot(static_cast<int>(word & 0xFFF)).words,
+          .rank = static_cast<int>(word >> 12 & 0xFFF)};
 }
 
 void Segment::fail(FailureKind kind, int subject, const std::string& words) noexcept {
   const std::lock_guard lock(failing_);
   RankSlot& mine = slot(rank_);
-  if (failure().kind == FailureKind::kNone) {
+  if (!has_failed()) {
     const std::size_t size = std::min(words.size(), sizeof(mine.words) - 1);
     std::memcpy(mine.words, words.data(), size);
     mine.words[size] = '\0';

@@ -31,15 +31,6 @@ struct Announcement {
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank brings no bytes
 
-/// Why a group failed. It is one word, written once by compare-and-swap, so that all ranks report the same failure.
-/// kPeer: a rank of another host died or failed, in the reporter's words. A rank's own error is in the store too, as a
-/// FailureRecord.
-struct GroupFailure {
-  FailureKind kind = FailureKind::kNone;
-  int subject = 0;   ///< the rank that is to blame
-  int reporter = 0;  ///< the rank whose slot holds the words
-};
-
 /// One rank's data for the other ranks. Only that rank writes them (except for `waiters`).
 struct alignas(128) RankSlot {
   std::atomic<std::uint32_t> arrived;   ///< number of barriers reached; a futex
@@ -65,6 +56,8 @@ inline constexpr std::uint32_t kRingBytes = std::uint32_t{256} << 10;
 struct SegmentHead {
   std::uint64_t world;
   std::uint64_t region_bytes;  ///< address space of one rank's region, far more than is ever used
+  /// One word, written once by compare-and-swap, so that all ranks report the same failure: its kind, the rank that is
+  /// to blame, and the rank whose slot holds the words. 0: none.
   std::atomic<std::uint32_t> failure;
 };
 
@@ -97,7 +90,10 @@ class Segment {
   /// Returns the place of `[data, data + bytes)` in this rank's region; kNowhere outside of it.
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
 
-  [[nodiscard]] GroupFailure failure() noexcept;
+  [[nodiscard]] bool has_failed() noexcept { return head().failure.load(std::memory_order_acquire) != 0; }
+  /// Returns why the group failed: the rank of this group that is to blame, and the words of the rank that noted it.
+  /// kPeer: a rank of another host died or failed. kNone: it has not. A rank's own error is in the store too.
+  [[nodiscard]] FailureRecord failure();
   /// Notes a failure; the first caller of all ranks wins. `words` go into this rank's slot. It wakes every waiting
   /// rank.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;

@@ -91,7 +91,7 @@ void ShmBackend::reduce(const Collective& collective) {
   const std::vector<Piece>& pieces = plain ? plain_pieces_ : computed;
   const std::size_t most = collective.bytes * static_cast<std::size_t>(most_rows(pieces));
   if (collective.bytes <= kOnePassShmBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
-  ShmBackend::meet(collective);
+  meet(collective);
   if (all_in_place(collective)) return reduce_in_place(collective, pieces);
   reduce_through_staging(collective, pieces);
 }
@@ -119,7 +119,7 @@ std::vector<TreeLeaf> ShmBackend::staged_leaves(const std::vector<Piece>& pieces
 void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces) {
   const std::uint64_t parity = staging_uses_++;
   copy_rows(collective, {0, collective.what.numel}, segment_->staging(world_.rank, parity));
-  ShmBackend::meet(collective);
+  meet(collective);
   const ElementRange mine = result_range(collective.what, world_.size, world_.rank);
   if (mine.size() == 0) return;
   const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
@@ -202,7 +202,7 @@ void ShmBackend::share_slices(const Collective& collective, ElementRange chunk, 
 
 void ShmBackend::move(const Collective& collective) {
   announce(collective, outbox_bytes(plan_of(collective, world_.size), world_.rank));
-  ShmBackend::meet(collective);
+  meet(collective);
   if (all_in_place(collective)) return move_in_place(collective);
   move_through_staging(collective);
 }

@@ -36,7 +36,7 @@ struct Slicing {
 };
 [[nodiscard]] ElementRange slice_of(const Slicing& slicing, int rank);
 
-class ShmBackend : public Backend {
+class ShmBackend final : public Backend {
  public:
   ShmBackend(ShmConnection connection, const World& world);
   std::string name() const override { return "shm"; }
@@ -46,13 +46,10 @@ class ShmBackend : public Backend {
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 
- protected:
+  // For a backend that uses the segment for one step of a collective.
   void meet(const Collective& collective) override;
-  void reduce(const Collective& collective) override;
   void move(const Collective& collective) override;
   void note_finished(std::uint64_t sequence) noexcept override;
-
-  // For a backend that uses the segment for one step of a collective.
   [[nodiscard]] Segment& segment() noexcept { return *segment_; }
   [[nodiscard]] const World& world() const noexcept { return world_; }
   [[nodiscard]] Barrier& barrier() noexcept { return barrier_; }
@@ -64,6 +61,7 @@ class ShmBackend : public Backend {
   [[nodiscard]] bool all_in_place(const Collective& collective);
 
  private:
+  void reduce(const Collective& collective) override;
   void copy_rows(const Collective& collective, ElementRange chunk, std::byte* staging) const;
   [[nodiscard]] std::vector<TreeLeaf> staged_leaves(const std::vector<Piece>& pieces, std::uint64_t parity,
                                                     std::size_t row_bytes, std::size_t at);

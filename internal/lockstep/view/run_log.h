@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines of a run's log.jsonl, one JSON object each, as a Trainer writes them and all that show a run read them.
+// Pure: no disk.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/json.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+/// The log's name in a run folder.
+inline constexpr const char* kRunLog = "log.jsonl";
+
+/// What a line says.
+struct LogLine {
+  std::string event = {};                 ///< "step", "epoch", "report", "stop", ...; empty: it has none
+  std::optional<std::int64_t> step = {};  ///< none: it has none
+  nlohmann::json json = {};               ///< the whole object
+};
+
+/// Returns the line of `entries`, whose values are JSON already (text::json_quote for strings). It ends with a newline.
+[[nodiscard]] std::string log_line(const std::vector<std::pair<std::string, std::string>>& entries);
+
+/// Reads a line; none: it is no JSON object, as a kill leaves one.
+[[nodiscard]] std::optional<LogLine> parse_log_line(std::string_view line);
+
+/// Calls `use` with every line of `text`, without its newline.
+template <class Use>
+void each_line(std::string_view text, const Use& use) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    use(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+/// What a resumed run keeps of a log.
+struct KeptLog {
+  std::string text = {};     ///< its lines
+  std::int64_t damaged = 0;  ///< number of lines that are not a JSON object
+};
+
+/// Returns `log` without the events "step", "epoch", "report" and "resume" whose "step" is greater than `step`, and
+/// without lines that are not a JSON object. Every line of the result ends with a newline.
+[[nodiscard]] KeptLog keep_log_up_to(std::string_view log, std::int64_t step);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

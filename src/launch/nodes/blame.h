@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of several failures came first, and the record of a node that is lost. Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/failure_record.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::launch {
+
+/// What speaks for and against a rank, or the ranks of a node, that failed.
+struct Suspect {
+  int rank = -1;                ///< that failed; -1: unknown
+  bool is_late = false;         ///< its launcher found that the others waited for it, whoever gave up first
+  bool has_own_code = false;    ///< it ended with an error of its own, also where it was stopped while it unwound
+  bool is_consequence = false;  ///< another's end came first, as it says or as its launcher knows
+  bool was_stopped = false;     ///< its launcher had sent it a signal
+};
+
+/// Returns the index of the failure to blame among `suspects`, in the order in which they ended; none: there are none.
+/// `claim`, the first failure that a rank or its agent has published, wins unless that rank was itself only a
+/// consequence.
+[[nodiscard]] std::optional<std::size_t> blame(const std::vector<Suspect>& suspects,
+                                               const std::optional<FailureRecord>& claim);
+
+/// A node of a group, as messages name it.
+struct NodeName {
+  int node_rank = 0;
+  std::string host;
+  int first_rank = 0;
+  int ranks = 1;
+};
+
+/// Returns "rank 2", "ranks 2 to 3".
+[[nodiscard]] std::string ranks_text(const NodeName& node);
+
+/// How long a node may be silent before it is lost: 6 s, or half of LOCKSTEP_TIMEOUT (but 1 s at least) where that is
+/// less.
+[[nodiscard]] std::chrono::milliseconds node_silence(std::chrono::milliseconds collective_timeout);
+
+/// The record of a node whose agent's connection to the store was "closed" or "silent" for `silence`.
+[[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
+
+/// Node 0 as the other agents see it when its store is gone. `why`: "closed" or "silent".
+[[nodiscard]] FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why,
+                                           std::chrono::milliseconds silence);
+
+/// Whether a lost node, with `ranks` from lost.rank, is to blame and not the rank that `claim` names. Where a node is
+/// lost, ranks elsewhere fail with timeouts, closed connections or errors of their own libraries: the node is to blame,
+/// unless a rank of that node, or one that failed well before, had published an error of its own.
+[[nodiscard]] bool blames_node(const FailureRecord& lost, int ranks, const std::optional<FailureRecord>& claim,
+                               std::chrono::milliseconds silence);
+
+}  // namespace lockstep::launch
