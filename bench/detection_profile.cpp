@@ -81,7 +81,7 @@ class Profile {
 
   /// Backbone, and backbone with encoder: forward, and both ways.
   void measure_parts() {
-    if (config_.is_published()) {
+    if (config_.network_choice().as_published) {
       measure_parts_of<dfine::HgNetV2, dfine::HybridEncoder>();
     } else {
       measure_parts_of<Backbone, Encoder>();

@@ -217,9 +217,10 @@ void DetectionConfig::validate() const {
     throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
                      "one of them says what the test set is: leave the other out");
   }
-  if (image_size < coarsest_stride() || image_size % coarsest_stride() != 0) {
+  const std::int64_t stride = network_choice().coarsest_stride;
+  if (image_size < stride || image_size % stride != 0) {
     throw UsageError(fmt::format("image_size is {}; it must be a multiple of {}, the network's coarsest stride",
-                                 image_size, coarsest_stride()));
+                                 image_size, stride));
   }
   (void)augment_options();
 }
@@ -243,16 +244,12 @@ dfine::Options DetectionConfig::published_options() const {
   return options;
 }
 
-std::int64_t DetectionConfig::coarsest_stride() const {
-  return is_published() ? dfine::kCoarsestStride : model_options().coarsest_stride();
-}
-
 CriterionOptions DetectionConfig::criterion_options() const {
+  const NetworkChoice choice = network_choice();
   CriterionOptions options = criterion;
-  options.reg_scale = is_published() ? published.reg_scale : model.reg_scale;
-  options.up = is_published() ? published.up : model.up;
-  options.as_published = is_published();
-  options.matcher.clamp_sizes = is_published();
+  options.reg_scale = choice.reg_scale;
+  options.up = choice.up;
+  options.as_published = options.matcher.clamp_sizes = choice.as_published;
   return options;
 }
 
@@ -264,7 +261,7 @@ AugmentOptions DetectionConfig::augment_options() const {
   options.policy[1] = std::min(options.policy[1], options.policy[2]);
   options.policy[0] = std::min(options.policy[0], options.policy[1]);
   options.base_size = image_size;
-  options.divisor = coarsest_stride();
+  options.divisor = network_choice().coarsest_stride;
   return options;
 }
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,19 @@
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::detection {
+
+/// The network of model.type, and what else depends on which one it is.
+struct NetworkChoice {
+  std::int64_t coarsest_stride = 0;  ///< pixels that a side of a picture has to be a multiple of
+  double reg_scale = 0;
+  double up = 0;
+  bool as_published = false;  ///< losses and matches
+  std::function<std::string()> name;
+  std::function<std::shared_ptr<torch::nn::Module>()> make;
+  /// Of weights from elsewhere; may be empty, as the next one.
+  std::function<std::vector<std::string>(StateDict&, const NamedTensors&)> fit_weights = {};
+  std::function<void(torch::nn::Module&)> fuse = {};  ///< what only training needs apart
+};
 
 struct DetectionConfig final : TrainConfig {
   AutoInt num_classes = AutoInt::automatic();  ///< auto: as many as the set has; settle() finds it out
@@ -58,10 +73,7 @@ struct DetectionConfig final : TrainConfig {
   /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
   [[nodiscard]] ModelOptions model_options() const;
   [[nodiscard]] dfine::Options published_options() const;
-  /// True where the network is the published one, of dfine/.
-  [[nodiscard]] bool is_published() const { return network == "dfine"; }
-  /// Pixels that a side of a picture has to be a multiple of.
-  [[nodiscard]] std::int64_t coarsest_stride() const;
+  [[nodiscard]] NetworkChoice network_choice() const;
   [[nodiscard]] CriterionOptions criterion_options() const;
   [[nodiscard]] AugmentOptions augment_options() const;
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;

@@ -71,7 +71,39 @@ void require_no_other_order(const std::vector<std::string>& words, const std::ve
                    "data.class_names gives the labels of Pascal VOC an order");
 }
 
+NetworkChoice small_network(const ModelOptions& model) {
+  return {.coarsest_stride = model.coarsest_stride(),
+          .reg_scale = model.reg_scale,
+          .up = model.up,
+          .name =
+              [model] {
+                return fmt::format("detector of {} channels, {} queries, {} decoder layers", model.hidden,
+                                   model.queries, model.decoder_layers);
+              },
+          .make = [model] { return std::make_shared<Detector>(model); }};
+}
+
+NetworkChoice published_network(const dfine::Options& model, std::int64_t side) {
+  return {.coarsest_stride = dfine::kCoarsestStride,
+          .reg_scale = model.reg_scale,
+          .up = model.up,
+          .as_published = true,
+          .name =
+              [model, side] {
+                return fmt::format("D-FINE of HGNetv2 {}, {} queries, {} decoder layers, in evaluation {}",
+                                   model.backbone, model.queries, model.layers,
+                                   dfine::to_text(dfine::cost_of(model, side), side));
+              },
+          .make = [model] { return std::make_shared<dfine::Network>(model); },
+          .fit_weights = dfine::fit_weights,
+          .fuse = [](torch::nn::Module& module) { static_cast<void>(dfine::fuse(module)); }};
+}
+
 }  // namespace
+
+NetworkChoice DetectionConfig::network_choice() const {
+  return network == "dfine" ? published_network(published_options(), image_size) : small_network(model_options());
+}
 
 std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) {
   DatasetOptions options = config_.set_options(folder, false);
@@ -120,17 +152,16 @@ std::shared_ptr<torch::nn::Module> DetectionTask::make_model() {
   if (config_.num_classes.is_auto()) {
     throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
   }
-  if (!config_.is_published()) return std::make_shared<Detector>(config_.model_options());
-  return std::make_shared<dfine::Network>(config_.published_options());
+  return config_.network_choice().make();
 }
 
 std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const NamedTensors& model) {
-  if (!config_.is_published()) return {};
-  return dfine::fit_weights(weights, model);
+  const auto fit = config_.network_choice().fit_weights;
+  return fit ? fit(weights, model) : std::vector<std::string>();
 }
 
 void DetectionTask::prepare_inference(torch::nn::Module& model) {
-  if (config_.is_published()) static_cast<void>(dfine::fuse(model));
+  if (const auto fuse = config_.network_choice().fuse) fuse(model);
 }
 
 std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Module& model) {
@@ -178,17 +209,7 @@ StateDict DetectionTask::batch_state(const Batch& batch) const {
   return state;
 }
 
-std::string DetectionTask::model_name() const {
-  if (config_.is_published()) {
-    const dfine::Options model = config_.published_options();
-    return fmt::format("D-FINE of HGNetv2 {}, {} queries, {} decoder layers, in evaluation {}", model.backbone,
-                       model.queries, model.layers,
-                       dfine::to_text(dfine::cost_of(model, config_.image_size), config_.image_size));
-  }
-  const ModelOptions& model = config_.model;
-  return fmt::format("detector of {} channels, {} queries, {} decoder layers", model.hidden, model.queries,
-                     model.decoder_layers);
-}
+std::string DetectionTask::model_name() const { return config_.network_choice().name(); }
 
 std::string DetectionTask::class_name(std::int64_t label) const {
   const auto at = static_cast<std::size_t>(label);
