@@ -160,6 +160,16 @@ std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const Na
   return fit ? fit(weights, model) : std::vector<std::string>();
 }
 
+std::optional<TorchValue> DetectionTask::origin_file(const ModelStates& states) const {
+  if (!config_.is_published()) return std::nullopt;
+  TorchDict file = {{"last_epoch", TorchValue{states.epochs - 1}}, {"model", to_torch_value(states.model)}};
+  if (states.average) {
+    TorchDict average = {{"module", to_torch_value(*states.average)}, {"updates", TorchValue{states.updates}}};
+    file.emplace_back("ema", TorchValue{std::move(average)});
+  }
+  return TorchValue{std::move(file)};
+}
+
 void DetectionTask::prepare_inference(torch::nn::Module& model) {
   if (const auto fuse = config_.network_choice().fuse) fuse(model);
 }
