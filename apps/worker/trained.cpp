@@ -41,7 +41,8 @@ OpenedRun open_trained(const std::string& where) {
   return {.checkpoint = std::move(checkpoint), .settings = std::move(settings), .recipe = std::move(name)};
 }
 
-Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vector<std::string>& sets) {
+/// The settings of a checkpoint and their task, without weights.
+Trained with_task(const Recipe& recipe, const OpenedRun& from, const std::vector<std::string>& sets) {
   std::string name = recipe.name();
   Trained trained;
   trained.config = recipe.make_config();
@@ -59,6 +60,15 @@ Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vect
   tensor::set_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.task->check_model_state(from.checkpoint.state("model"));
+  trained.step = from.checkpoint.step();
+  trained.path = from.checkpoint.path().string();
+  trained.recipe = recipe.name();
+  trained.settings = fields.to_yaml();
+  return trained;
+}
+
+Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vector<std::string>& sets) {
+  Trained trained = with_task(recipe, from, sets);
   trained.model = trained.task->make_model();
   if (trained.config->ema.decay > 0) {
     const EMAState average = ema_state_of(from.checkpoint.state("ema"));
@@ -70,14 +80,43 @@ Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vect
   }
   trained.model->eval();
   trained.task->prepare_inference(*trained.model);
-  trained.step = from.checkpoint.step();
-  trained.path = from.checkpoint.path().string();
-  trained.recipe = recipe.name();
-  trained.settings = fields.to_yaml();
   return trained;
 }
 
+/// The entries of a state, tied ones under all their names.
+StateDict entries_of(torch::nn::Module& model, const StateDict& state) {
+  load_model_state_dict(model, state);
+  StateDict entries;
+  for (const auto& [name, tensor] : named_entries_of(model)) entries[name] = tensor.detach().clone();
+  return entries;
+}
+
+ModelStates model_states_of(const Checkpoint& checkpoint, torch::nn::Module& model, const std::string& wanted) {
+  ModelStates states;
+  const StateDict run = checkpoint.has("run") ? checkpoint.state("run") : StateDict{};
+  const auto epoch = run.find("epoch");
+  if (epoch != run.end()) states.epochs = std::get<std::int64_t>(epoch->second);
+  if (wanted == "ema" || (wanted.empty() && checkpoint.has("ema"))) {
+    const EMAState average = ema_state_of(checkpoint.state("ema"));
+    states.average = entries_of(model, average.model);
+    states.updates = average.updates;
+  }
+  states.model = wanted == "ema" ? *states.average : entries_of(model, checkpoint.state("model"));
+  if (wanted == "ema") states.average.reset();
+  return states;
+}
+
 }  // namespace
+
+TorchValue origin_file_of(const std::string& checkpoint, const std::string& state) {
+  const OpenedRun opened = open_trained(checkpoint);
+  const Trained trained = with_task(find_recipe(opened.recipe), opened, {});
+  const auto model = trained.task->make_model();
+  auto file = trained.task->origin_file(model_states_of(opened.checkpoint, *model, state));
+  if (file) return std::move(*file);
+  throw UsageError(fmt::format("the network of {} ({}) is that of no other program", trained.path, trained.recipe),
+                   "leave out --as-origin: the file has the names of this program");
+}
 
 Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
   const OpenedRun opened = open_trained(checkpoint);

@@ -28,4 +28,9 @@ struct Trained {
 /// The same with the recipe that the checkpoint names.
 [[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
+/// A checkpoint as the file of the program that its recipe re-creates. `state`: "model" or "ema" alone; empty: both,
+/// for the program to choose. Throws: as load_trained, also for a state that the checkpoint lacks; UsageError where
+/// there is no such program.
+[[nodiscard]] TorchValue origin_file_of(const std::string& checkpoint, const std::string& state);
+
 }  // namespace lockstep::worker

@@ -8,6 +8,7 @@
 #include "captcha/data/dataset.h"
 #include "captcha/metrics/scores.h"
 #include "captcha/model/model.h"
+#include "captcha/model/origin_names.h"
 
 namespace lockstep::captcha {
 
@@ -23,6 +24,14 @@ std::shared_ptr<torch::nn::Module> CaptchaTask::make_model() {
                               .width = config_.labels.width,
                               .length = config_.labels.length,
                               .classes = static_cast<std::int64_t>(characters_.size())});
+}
+
+std::vector<std::string> CaptchaTask::fit_weights(StateDict& weights, const NamedTensors& model) {
+  return origin_names(config_.model_type).take(weights, model);
+}
+
+std::optional<TorchValue> CaptchaTask::origin_file(const ModelStates& states) const {
+  return to_torch_value(origin_names(config_.model_type).give(states.best()));
 }
 
 at::Tensor CaptchaTask::forward(torch::nn::Module& model, const Batch& batch) {

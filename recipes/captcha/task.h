@@ -20,6 +20,9 @@ class CaptchaTask : public Task {
 
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Weights under the names of the origin's model.pkl.
+  std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
+  [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Logits N(L*C).
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
   /// Images [N, 1, H, W] in 0..1 to logits [N, L, C].

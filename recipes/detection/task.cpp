@@ -129,6 +129,16 @@ std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const Na
   return dfine::fit_weights(weights, model);
 }
 
+std::optional<TorchValue> DetectionTask::origin_file(const ModelStates& states) const {
+  if (!config_.is_published()) return std::nullopt;
+  TorchDict file = {{"last_epoch", TorchValue{states.epochs - 1}}, {"model", to_torch_value(states.model)}};
+  if (states.average) {
+    TorchDict average = {{"module", to_torch_value(*states.average)}, {"updates", TorchValue{states.updates}}};
+    file.emplace_back("ema", TorchValue{std::move(average)});
+  }
+  return TorchValue{std::move(file)};
+}
+
 void DetectionTask::prepare_inference(torch::nn::Module& model) {
   if (config_.is_published()) static_cast<void>(dfine::fuse(model));
 }

@@ -28,6 +28,8 @@ class DetectionTask final : public Task {
   std::shared_ptr<torch::nn::Module> make_model() override;
   /// Weights under the published names: heads of other classes, backbones alone (dfine/weights.h).
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
+  /// The published networks have the origin's names; the small detector is that of no other program.
+  [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Fuses what only training needs apart.
   void prepare_inference(torch::nn::Module& model) override;
   /// Images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].

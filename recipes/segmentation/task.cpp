@@ -13,6 +13,7 @@
 #include <any>
 #include <array>
 
+#include "common/origin_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
@@ -82,6 +83,10 @@ std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
     throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
   }
   return std::make_shared<Segmenter>(config_.model_options());
+}
+
+std::vector<std::string> SegmentationTask::fit_weights(StateDict& weights, const NamedTensors& model) {
+  return common::OriginNames("torchvision", {{{"fc."}, ""}}).take(weights, model);
 }
 
 std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn::Module& model) {

@@ -44,7 +44,8 @@ constexpr std::array kOptions = {
                         "ignores it",
                 .in_programs = true},
     TrainOption{.name = "--init-from-partial",
-                .help = "let the weights of --init-from fit less than half of the model's elements",
+                .help = "let the weights of --init-from fit less than half of the model's elements, or leave a part "
+                        "of the model at random while they have entries that it lacks",
                 .in_programs = true},
     TrainOption{.name = "--allow-other-bits",
                 .help = "let a run that resumes have another setting `replicas`: its batches are divided into so many "

@@ -272,6 +272,24 @@ TEST_F(ExportCommand, WritesANetworkThatPythonRuns) {
   EXPECT_EQ(seen.out, "[3, 4, 10] ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']\nTrue\n");
 }
 
+TEST_F(ExportCommand, AsOriginIsAFileOfTheOriginsNamesThatIsTakenBack) {
+  const ProcessResult done = exported({"run", "--to", "model.pkl", "--as-origin"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.out, StartsWith("model.pkl: 25 tensors, "));
+  const auto described = ask_worker({"checkpoint", "inspect", "model.pkl"}, home_.path()).out;
+  EXPECT_THAT(described, AllOf(HasSubstr("layer3.1.running_var"), HasSubstr("rfc.0.weight"), HasSubstr("fc.0.bias")));
+  EXPECT_EQ(exported({"run", "--to", "last.pkl", "--as-origin", "--state", "model"}).code, 0);
+  constexpr std::size_t kMost = 64U << 20U;
+  EXPECT_NE(files().read(home_ / "model.pkl", kMost), files().read(home_ / "last.pkl", kMost))
+      << "the first one has the average";
+  std::vector<std::string> words = train_words("data", "back");
+  words.insert(words.end(), {"--init-from", "model.pkl"});
+  const ProcessResult back = lockstep(words, home_.path());
+  EXPECT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(back.err, AllOf(HasSubstr("25 entries with the names of pytorch-captcha-recognition are 25 here"),
+                              HasSubstr("25 of 25 entries of the model are loaded")));
+}
+
 TEST_F(ExportCommand, IsNotNeededToAskForTheKernelsOfASavedNetwork) {
   fs::remove_all(home_ / "data");  // the settings say the shapes
   const ProcessResult asked =
@@ -296,6 +314,10 @@ TEST_F(ExportCommand, SaysWhatIsWrong) {
        "--set changes a network, and weights.pth holds weights"},
       {{"run", "--to", "model.pt", "--set", "labels=1"}, 64, "labels"},
       {{"weights.pth", "--to", "model.pt"}, 64, "weights.pth holds weights, and a network needs the settings"},
+      {{"run", "--to", "model.pt", "--as-origin"}, 64, "model.pt: --as-origin writes a file of torch.save"},
+      {{"run", "--to", "m.pth", "--as-origin", "--state", "all"}, 64, "--state is all; with --as-origin it is model"},
+      {{"run", "--to", "m.pth", "--as-origin", "--prefix", "a."}, 64, "leave out --set and --prefix"},
+      {{"weights.pth", "--to", "m.pth", "--as-origin"}, 64, "--as-origin needs the settings of a checkpoint"},
       {{"nowhere", "--to", "model.pt"}, 65, "nowhere does not exist"},
       {{"run", "--to", "none/model.pt"}, 74, "none"},
   };

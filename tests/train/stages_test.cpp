@@ -501,6 +501,24 @@ TEST(InitFrom, LessThanHalfOfTheModelIsAnErrorUnlessItIsMeant) {
   train_from(alone(), folder / "c", folder / "some.safetensors");
 }
 
+TEST(InitFrom, APartThatHasAnotherNameThereIsAnErrorUnlessItMayStartAtRandom) {
+  const TempDir folder;
+  StateDict most = most_weights();
+  most["head.weight"] = at::ones({5, 16});
+  write_safetensors(FileSystem::system(), folder / "other.safetensors", most);
+  NoisyTask task;
+  TrainConfig config = still_config();
+  const auto start = [&] {
+    Trainer(alone(), task, config,
+            {.recipe = "noisy", .run_dir = folder / "a", .init_from = folder / "other.safetensors"})
+        .fit();
+  };
+  EXPECT_THAT(fault_of<DataError>(start),
+              AllOf(HasSubstr("parameters of the model at random, and have 1 entries that the model has not"),
+                    HasSubstr("last.weight"), HasSubstr("head.weight"), HasSubstr("init_from_partial")));
+  train_from(alone(), folder / "b", folder / "other.safetensors");
+}
+
 TEST(InitFrom, TheWeightsOfOneWholePartAreMeant) {
   const TempDir folder;
   const StateDict part = {{"first.weight", at::ones({16, 2})}, {"first.bias", at::ones({16})}};

@@ -24,7 +24,7 @@ constexpr int kDiffer = 1;  // as of cmp and diff: an answer, not an error
 bool is_other_file(const std::string& where) {
   const std::filesystem::path path = where;
   const std::string ending = path.extension().string();
-  const auto known = {".pth", ".pt", ".bin", ".npz", ".zip", ".safetensors", ".json"};
+  const auto known = {".pth", ".pt", ".pkl", ".bin", ".npz", ".zip", ".safetensors", ".json"};
   FileSystem& files = FileSystem::system();
   return std::find(known.begin(), known.end(), ending) != known.end() && files.exists(path) &&
          !files.exists(path / ".");

@@ -30,6 +30,8 @@ struct ExportArguments {
   std::string to;
   ExportOptions weights;
   std::vector<std::string> sets;
+  bool as_origin = false;
+  bool says_state = false;
 
   [[nodiscard]] bool says_weights() const {
     return weights.state != ExportOptions{}.state || weights.prefix != ExportOptions{}.prefix;
@@ -44,21 +46,43 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
        .description = "Write what a checkpoint has learned for other programs; the ending of FILE decides.\n\n"
                       ".pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth file.\n\n"
                       ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
-                      "layers and batches of any size.",
+                      "layers and batches of any size.\n\nWith --as-origin: the file that the program writes which "
+                      "the recipe re-creates, with its names, for that program to load.",
        .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
+                    "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
                     "lockstep checkpoint export runs/scenes:best --to model.pt",
                     "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
   app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
   app.add_option("--to", given.to, "the file to write: .safetensors, .pth or .pt")->required()->type_name("FILE");
-  app.add_option("--state", given.weights.state,
-                 "the state whose tensors to write; all writes every state, only to .pth")
-      ->type_name("model|ema|optimizer|all|NAME");
+  const auto* state = app.add_option("--state", given.weights.state,
+                                     "the state whose tensors to write; all writes every state, only to .pth")
+                          ->type_name("model|ema|optimizer|all|NAME");
   app.add_option("--prefix", given.weights.prefix, "put this in front of the name of every weight, such as module.")
       ->type_name("NAME");
   app.add_option("--set", given.sets, "for a .pt file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  return cli::parse(app, arguments);
+  app.add_flag("--as-origin", given.as_origin,
+               "write a .pth or .pkl file of the program that the recipe re-creates; --state model or ema writes that "
+               "one alone");
+  if (!cli::parse(app, arguments)) return false;
+  given.says_state = state->count() > 0;
+  return true;
+}
+
+/// Throws: UsageError for options that do not fit --as-origin.
+void check_as_origin(const ExportArguments& given) {
+  const std::string ending = fs::path(given.to).extension().string();
+  if (ending != ".pth" && ending != ".pkl")
+    throw UsageError(fmt::format("{}: --as-origin writes a file of torch.save", given.to), "end it with .pth or .pkl");
+  if (!given.sets.empty() || !given.weights.prefix.empty())
+    throw UsageError("--as-origin writes what was trained, under the names of the other program",
+                     "leave out --set and --prefix");
+  if (given.says_state && given.weights.state != "model" && given.weights.state != "ema")
+    throw UsageError(fmt::format("--state is {}; with --as-origin it is model or ema", given.weights.state));
+  if (fs::is_regular_file(given.where))
+    throw UsageError(fmt::format("{} holds weights, and --as-origin needs the settings of a checkpoint", given.where),
+                     "a checkpoint of `lockstep train`");
 }
 
 /// Throws: UsageError for options that do not fit the ending.
@@ -91,6 +115,13 @@ void check(const ExportArguments& given) {
   }
 }
 
+int write_as_origin(const ExportArguments& given) {
+  const TorchValue file = origin_file_of(given.where, given.says_state ? given.weights.state : "");
+  const std::int64_t tensors = export_torch_file(given.to, file);
+  print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
+  return 0;
+}
+
 int write_network(const ExportArguments& given) {
   const Trained trained = load_trained(given.where, given.sets);
   const std::optional<nn::NetworkFunction> function = trained.task->network_function(*trained.model);
@@ -108,7 +139,8 @@ int write_network(const ExportArguments& given) {
 int cmd_checkpoint_export(const Arguments& arguments) {
   ExportArguments given;
   if (!parse(given, arguments)) return 0;
-  check(given);
+  given.as_origin ? check_as_origin(given) : check(given);
+  if (given.as_origin) return write_as_origin(given);
   if (fs::path(given.to).extension() == ".pt") return write_network(given);
   const std::int64_t tensors = export_weights(given.where, given.to, given.weights);
   print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));

@@ -45,6 +45,11 @@ struct ExportOptions {
 std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
+/// Writes `value` as write_torch_file() does; the file is replaced whole or not at all. Returns how many tensors it
+/// has. Throws: UsageError, IoError.
+std::int64_t export_torch_file(const std::filesystem::path& to, const TorchValue& value,
+                               FileSystem& files = FileSystem::system());
+
 }  // namespace lockstep
 
 #pragma GCC visibility pop

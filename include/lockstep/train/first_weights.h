@@ -14,13 +14,14 @@ namespace lockstep {
 /// The weights that a fresh run starts from; without a path it starts from those that the seed made.
 struct FirstWeights {
   std::filesystem::path path = {};  ///< a checkpoint or a file of weights; empty: none
-  bool may_be_partial = false;      ///< they may fit less than half of the model's elements
+  bool may_be_partial = false;      ///< they may fit less than half of the model, or leave parts of theirs unused
 };
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
 /// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
-/// Throws: DataError where nothing matches, where less than half of the model's elements do and that is not allowed,
-///         where the file has no weights, or where the task refuses them.
+/// Throws: DataError where nothing matches; unless that is allowed, where less than half of the model's elements do, or
+///         where parameters of the model stay at random while the file has entries that the model lacks; where the file
+///         has no weights, or the task refuses them.
 void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);
 
 }  // namespace lockstep

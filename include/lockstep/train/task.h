@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/torch_file.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/nn/torchscript.h"
@@ -50,6 +51,17 @@ struct EpochInfo {
   std::int64_t stage = 1;  ///< 2 in a second stage (TrainConfig::Stages)
 };
 
+/// What a checkpoint holds of a model. Tied weights are there under all their names.
+struct ModelStates {
+  StateDict model;                        ///< the entries as they were trained
+  std::optional<StateDict> average = {};  ///< their moving average
+  std::int64_t updates = 0;               ///< updates that the average has seen
+  std::int64_t epochs = 0;                ///< epochs that are done
+
+  /// Returns what `lockstep eval` computes with.
+  [[nodiscard]] const StateDict& best() const { return average ? *average : model; }
+};
+
 /// One training problem. A network with one output and one loss overrides forward(), loss() and count(); one with
 /// several overrides run(), loss_terms() and make_tally() instead.
 ///
@@ -79,6 +91,13 @@ class Task {
   /// renames, drops or converts what was trained for something else. Returns what it did, a sentence each, for a note.
   /// Throws: DataError where the weights would mean something else in this model.
   virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
+
+  /// Returns a trained model as the file that the program writes which the recipe re-creates, under its names; none:
+  /// there is no such program. It is the reverse of fit_weights(). Throws: UsageError naming the setting that the
+  /// program has no network for.
+  [[nodiscard]] virtual std::optional<TorchValue> origin_file(const ModelStates& /*states*/) const {
+    return std::nullopt;
+  }
 
   /// Called once weights are loaded where the model only predicts from then on (`lockstep eval`, `predict`): layers may
   /// be fused. The outputs stay the same but for rounding; the state dict need not.

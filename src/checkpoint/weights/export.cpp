@@ -80,6 +80,11 @@ void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
 
 }  // namespace
 
+std::int64_t export_torch_file(const fs::path& to, const TorchValue& value, FileSystem& files) {
+  replace_file(files, to, [&](const fs::path& path) { write_torch_file(files, path, value); });
+  return count_tensors(value);
+}
+
 std::int64_t export_weights(const std::string& where, const fs::path& to, const ExportOptions& options,
                             FileSystem& files) {
   const ExportFormat format = format_of(to);
@@ -87,13 +92,11 @@ std::int64_t export_weights(const std::string& where, const fs::path& to, const 
     if (format == ExportFormat::kSafetensors) {
       throw UsageError("a .safetensors file holds one state", "name one with --state, or write a .pth file");
     }
-    const TorchValue all = all_states(where, options.prefix, files);
-    replace_file(files, to, [&](const fs::path& path) { write_torch_file(files, path, all); });
-    return count_tensors(all);
+    return export_torch_file(to, all_states(where, options.prefix, files), files);
   }
   const StateDict state = weights_to_export(where, options, files);
+  if (format == ExportFormat::kTorch) return export_torch_file(to, to_torch_value(state), files);
   replace_file(files, to, [&](const fs::path& path) {
-    if (format == ExportFormat::kTorch) return write_torch_file(files, path, to_torch_value(state));
     (void)write_safetensors(files, path, state, {{"format", "pt"}});  // transformers asks for it
   });
   return static_cast<std::int64_t>(state.size());

@@ -39,10 +39,11 @@ std::string part_filled_by(const WeightsMatch& match) {
   return is_other || has_gap ? "" : part;
 }
 
+constexpr const char* kIfMeant = "if they are meant, start from them with --init-from-partial";
+
 /// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
 /// Those of one whole part of the model are meant.
-void require_half(const NamedTensors& model, const Weights& weights) {
-  const WeightsMatch match = match_weights(model, weights.tensors);
+void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
   for (const auto& [name, tensor] : tensor::without_repeats(model)) {
@@ -58,7 +59,20 @@ void require_half(const NamedTensors& model, const Weights& weights) {
   throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
                               weights.origin, text::thousands(fitting), text::thousands(all),
                               100.0 * static_cast<double>(fitting) / static_cast<double>(all), to_text(match, 5)),
-                  "if they are meant, start from them with --init-from-partial");
+                  kIfMeant);
+}
+
+/// Where the model lacks entries of the file, and the file parameters of the model, a part that the file has trained
+/// has another name there: it would begin at random.
+void require_no_other_names(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
+  const auto random = std::count_if(model.begin(), model.end(), [&](const auto& item) {
+    return item.second.requires_grad() && std::binary_search(match.missing.begin(), match.missing.end(), item.first);
+  });
+  if (random == 0 || match.unused.empty() || match.loaded.empty()) return;
+  throw DataError(fmt::format("the weights from {} leave {} parameters of the model at random, and have {} entries "
+                              "that the model has not\n{}",
+                              weights.origin, random, match.unused.size(), to_text(match, 5)),
+                  kIfMeant);
 }
 
 }  // namespace
@@ -67,7 +81,11 @@ void start_from_weights(Task& task, const NamedTensors& model, const FirstWeight
   Weights weights = load_weights(from.path.string());
   task.check_model_state(weights.tensors);
   for (const std::string& done : task.fit_weights(weights.tensors, model)) log::note("{}: {}", weights.origin, done);
-  if (!from.may_be_partial) require_half(model, weights);
+  if (!from.may_be_partial) {
+    const WeightsMatch match = match_weights(model, weights.tensors);
+    require_half(model, weights, match);
+    require_no_other_names(model, weights, match);
+  }
   std::string report = to_text(copy_weights(model, weights));
   report.pop_back();  // the last line's end
   log::note("weights from {}: {}", weights.origin, report);
