@@ -55,6 +55,7 @@ struct RunOptions {
   std::string new_token;  // the file; empty: printed
   std::string dashboard;
   std::string ignored;
+  bool is_ignored = false;
 };
 
 // An option of torchrun that means nothing here, its value, and why.
@@ -207,10 +208,11 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   app.get_option("--quiet")->description("print only results, warnings and errors, also in ranks that use Lockstep");
   add_console_options(app, options);
+  constexpr const char* kCompatible = "Accepted for compatibility with torchrun";
+  app.add_flag("--use-env", options.is_ignored, "ignored: ranks always learn from the environment who they are")
+      ->group(kCompatible);
   for (const auto& [name, value, why] : kUnneeded) {
-    app.add_option(name, options.ignored, fmt::format("ignored: {}", why))
-        ->type_name(value)
-        ->group("Accepted for compatibility with torchrun");
+    app.add_option(name, options.ignored, fmt::format("ignored: {}", why))->type_name(value)->group(kCompatible);
   }
 }
 

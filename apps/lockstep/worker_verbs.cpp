@@ -166,14 +166,14 @@ std::optional<std::string> experiment_folder(const Words& arguments) {
   return folder && !folder->empty() ? folder : std::nullopt;
 }
 
-// The run's folder under the name that other programs have for it: typed last, or in the settings file.
-std::optional<std::string> output_dir(const Words& arguments) {
-  constexpr std::string_view kKey = "output_dir=";
+// What other programs call a folder, such as output_dir: typed last, or in the settings file.
+std::optional<std::string> folder_called(const std::string& key, const Words& arguments) {
+  const std::string start = key + "=";
   Words copy = arguments;
-  std::optional<std::string> folder = take_option(copy, "output-dir");
+  std::optional<std::string> folder = take_option(copy, cli::with_dashes("--" + key).substr(2));
   for (const std::string& word : copy) {
     const std::string_view assignment = word.starts_with("--set=") ? std::string_view(word).substr(6) : word;
-    if (!folder && assignment.starts_with(kKey)) folder = std::string(assignment.substr(kKey.size()));
+    if (!folder && assignment.starts_with(start)) folder = std::string(assignment.substr(start.size()));
   }
   if (folder) return folder;
   const std::string what = recipe_or_file(arguments);
@@ -181,7 +181,7 @@ std::optional<std::string> output_dir(const Words& arguments) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return std::nullopt;
   try {
     const ConfigTree tree = ConfigTree::from_file(file);
-    const auto found = tree.values().find("output_dir");
+    const auto found = tree.values().find(key);
     if (found != tree.values().end() && !found->second.yaml.empty()) return found->second.yaml;
   } catch (const Error&) {  // a rank says what is wrong with the file
   }
@@ -195,7 +195,8 @@ fs::path choose_run_dir(Words& arguments) {
                      .time = time_stamp(),
                      .run_dir = take_option(arguments, "run-dir"),
                      .resume = take_option(arguments, "resume").value_or("none")};
-  if (!request.run_dir) request.run_dir = output_dir(arguments);
+  if (!request.run_dir) request.run_dir = folder_called("output_dir", arguments);
+  if (const auto runs = folder_called("logdir", arguments)) request.runs = *runs;
   // A folder that is mistyped is not made: whoever reads its config.yml says so.
   const bool exists = experiment && FileSystem::system().exists(fs::path(*experiment) / "config.yml");
   if (exists && !request.run_dir) request.run_dir = experiment;

@@ -17,6 +17,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/train_options.h"
+#include "lockstep/train/run_folder.h"
 #include "lockstep/train/run_sink.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
@@ -226,6 +227,20 @@ void take_options(TrainArguments& train, const Settings& settings) {
   if (only == "true" || only == "True") train.given.try_emplace("--test-only", "true");
 }
 
+// --logdir is the folder that holds the run's folder, as in other programs. A run that has its own place keeps
+// TensorBoard's files there.
+void take_log_folder(TrainArguments& train, Settings& settings) {
+  namespace fs = std::filesystem;
+  const fs::path folder = settings.option("--logdir");
+  if (folder.empty()) return;
+  const std::string name = RunFolder::default_path(settings.recipe().name()).filename().string();
+  if (train.resume() == "none") train.given.try_emplace("--run-dir", (folder / name).string());
+  std::error_code problem;
+  const fs::path run = fs::weakly_canonical(train.text("--run-dir"), problem);
+  const bool is_inside = run.parent_path() == fs::weakly_canonical(folder / "", problem).parent_path();
+  if (!is_inside && settings.config().tensorboard == "auto") settings.config().tensorboard = folder.string();
+}
+
 int run_test_only(const TrainArguments& train, Settings& settings) {
   return with_job(train.join, [&](Job& job) {
     evaluate_only(job, settings,
@@ -262,6 +277,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .profile = train.profile,
                      .has_commands = true});
     const TrainResult result = trainer.fit();
+    if (result.stopped_by.empty()) evaluate_finally(job, settings, result);
     const bool done = result.stopped_by.empty() || result.requeued;
     if (done) return static_cast<int>(ExitCode::kDone);
     return static_cast<int>(result.stopped_by == "SIGINT" ? ExitCode::kInterrupted : ExitCode::kTerminated);
@@ -283,6 +299,7 @@ int cmd_train(const Arguments& arguments) {
     return 0;
   }
   take_options(train, settings);
+  take_log_folder(train, settings);
   if (train.has("--test-only")) return run_test_only(train, settings);
   if (asks_how_to_start(train, settings)) {
     if (first) print_to(stderr, "{}\n", settings.recipe().getting_started());

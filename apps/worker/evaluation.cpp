@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/evaluation.h"
 
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/clock.h"
@@ -42,13 +46,21 @@ void draw(const Evaluation& evaluation, const EvaluationRequest& request) {
     throw UsageError(fmt::format("the recipe {} cannot draw pictures", request.recipe), "leave out --pictures");
 }
 
+/// "result_test_12.json" of "result_val_12.json".
+std::string name_of_final(std::string name) {
+  constexpr std::string_view kVal = "_val_";
+  const std::size_t at = name.find(kVal);
+  return at == std::string::npos ? name : name.replace(at, kVal.size(), "_test_");
+}
+
 void write_results(const Evaluation& evaluation, const EvaluationRequest& request) {
   std::map<std::string, std::string> files;
-  if (evaluation.tally) files = evaluation.tally->results(0);
-  files.try_emplace("metrics.json", to_json(evaluation.metrics) + "\n");
+  if (evaluation.tally) files = evaluation.tally->results(request.final_after);
+  files.try_emplace(request.final_after > 0 ? "metrics_test.json" : "metrics.json", to_json(evaluation.metrics) + "\n");
   FileSystem::system().make_folder(request.results);
   for (const auto& [name, text] : files) {
-    write_file_atomically(FileSystem::system(), std::filesystem::path(request.results) / name, text);
+    const std::string own = request.final_after > 0 ? name_of_final(name) : name;
+    write_file_atomically(FileSystem::system(), std::filesystem::path(request.results) / own, text);
   }
 }
 
@@ -151,6 +163,42 @@ void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
   if (!trained.weights.empty() && job.is_main()) log::note("the weights are {}", trained.weights);
   evaluate_trained(job, trained,
                    {.recipe = recipe, .data = data, .results = run.empty() ? "eval" : (run / "eval").string()});
+}
+
+namespace {
+
+/// Whether the run's checkpoints are in a folder that every rank sees. Collective: yes.
+bool see_all(Job& job, const fs::path& checkpoints) {
+  const at::Tensor seen = at::full({1}, fs::is_directory(checkpoints) ? 1 : 0, at::kInt);
+  job.group().all_reduce(seen, {.op = ReduceOp::kMin}).wait();
+  return seen.item<int>() == 1;
+}
+
+/// The epoch, from 1, whose weights are evaluated.
+std::int64_t epoch_of(const TrainResult& result, bool best) {
+  const std::int64_t step = best ? result.best_step : result.steps;
+  return std::max<std::int64_t>(1, (step * result.epochs + result.steps - 1) / std::max<std::int64_t>(1, result.steps));
+}
+
+}  // namespace
+
+void evaluate_finally(Job& job, const Settings& settings, const TrainResult& result) {
+  const std::vector<std::string> sets = settings.config().settings_of_final_test();
+  if (sets.empty()) return;
+  const bool best = settings.config().has_evaluations();
+  if (!see_all(job, result.run_dir / "checkpoints")) {
+    if (job.is_main()) log::note("the final test is left out: not every rank sees {}", result.run_dir.string());
+    return;
+  }
+  const Trained trained = [&] {
+    const log::QuietNotes others(!job.is_main());
+    return load_trained(settings.recipe(), result.run_dir.string() + (best ? ":best" : ""), sets);
+  }();
+  evaluate_trained(job, trained,
+                   {.recipe = settings.recipe().name(),
+                    .data = trained.config->data.test,
+                    .results = (result.run_dir / "result").string(),
+                    .final_after = epoch_of(result, best)});
 }
 
 }  // namespace lockstep::worker

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/comm/job.h"
+#include "lockstep/train/train_result.h"
 #include "worker/settings.h"
 #include "worker/trained.h"
 
@@ -18,6 +19,8 @@ struct EvaluationRequest {
   std::string results = {};     ///< a folder for metrics.json and the recipe's other files; empty: none
   std::int64_t batch_size = 0;  ///< 0: that of the settings
   bool json = false;            ///< one JSON object instead of text
+  /// The epoch, from 1, whose weights see a final test: results have its number and "test" in their names. 0: another.
+  std::int64_t final_after = 0;
 };
 
 /// Collective: yes. Throws: UsageError where the recipe draws no pictures; as evaluate().
@@ -35,5 +38,9 @@ struct TestOnly {
 /// of the data that were given; a file of weights gets all that were given.
 /// Collective: yes. Throws: UsageError if no checkpoint or no data set is named; as evaluate_trained().
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
+
+/// Evaluates the best weights of a complete run on the recipe's final test set, if it has one, and writes the results
+/// into the run's folder `result`. Collective: yes. Throws: as evaluate_trained().
+void evaluate_finally(Job& job, const Settings& settings, const TrainResult& result);
 
 }  // namespace lockstep::worker

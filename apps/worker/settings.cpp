@@ -136,6 +136,7 @@ std::vector<ConfigAlias> aliases_of(const Recipe& recipe) {
     if (std::none_of(aliases.begin(), aliases.end(), has)) aliases.push_back(alias);
   };
   add({.from = "distributed", .is_switch = true});
+  add({.from = "use_env", .is_switch = true});
   for (const char* name : {"local_rank", "world_size", "dist_url"}) add({name});
   return aliases;
 }

@@ -29,6 +29,11 @@ void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
   fields.add("data.images", &sets.images, "folder of pictures; empty: images/ of the set, or its folder");
   fields.add("data.features", &sets.features, "folder of ID.npz with feat [L, D], instead of pictures");
   fields.add("data.test_features", &sets.test_features, "the same for data.test; empty: data.features");
+  fields.add("data.final_test", &sets.final_test,
+             "set that the best weights are evaluated on once, after the training; empty: none");
+  fields.add("data.final_test_split", &sets.final_test_split, "as data.test_split, for data.final_test");
+  fields.add("data.final_test_ids", &sets.final_test_ids, "as data.test_ids, for data.final_test");
+  fields.add("data.final_test_features", &sets.final_test_features, "as data.test_features, for data.final_test");
   fields.add("data.vocabulary", &sets.vocabulary, "file with one word a line; empty: the training captions' words");
   fields.add("data.vocabulary_size", &sets.vocabulary_size, "words that the vocabulary must have; 0: any number")
       .in({0, 1e7}, "words");
@@ -73,7 +78,13 @@ void describe_model(ConfigFields& fields, ModelOptions& model) {
       .in(kProbabilityOrNone);
   fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; so")
       .in(kProbabilityOrNone);
-  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: in the attention; so")
+  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: of what the attention finds; so")
+      .in(kProbabilityOrNone);
+  fields
+      .add("model.middle_dropout", &model.x_linear.middle_dropout,
+           "x_linear: inside the attention, of what its weights are computed from; so")
+      .in(kProbabilityOrNone);
+  fields.add("model.update_dropout", &model.x_linear.update_dropout, "x_linear: of the changes of regions; so")
       .in(kProbabilityOrNone);
   fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; so")
       .in(kProbabilityOrNone);
@@ -98,6 +109,7 @@ void CaptioningConfig::describe(ConfigFields& fields) {
              {"transformer", "x_linear"});
   fields.add("model.backbone", &backbone, "what makes features of pictures, trained along", {"small", "resnet"});
   describe_model(fields, model);
+  fields.add("model.word_activation", &word_activation, "x_linear: of the words' embedding", {"none", "celu"});
   fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy").in(kProbability);
   fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs before the first inc_every count")
       .in({0, kMostEpochs}, "epochs");
@@ -138,6 +150,7 @@ ModelOptions CaptioningConfig::model_options(std::int64_t ids, std::int64_t feat
   ModelOptions options = model;
   options.type = model_type_from_name(model_type);
   options.vocabulary = ids;
+  options.x_linear.celu_of_words = word_activation == "celu";
   options.backbone.type = has_features() ? BackboneType::kNone : backbone_type_from_name(backbone);
   if (has_features()) options.feature_width = feature_width;
   return options;
@@ -158,6 +171,12 @@ SetOptions CaptioningConfig::set_options(const std::string& path, bool training)
           .height = sets.height,
           .width = sets.width,
           .min_word_count = sets.min_word_count};
+}
+
+std::vector<std::string> CaptioningConfig::settings_of_final_test() const {
+  if (sets.final_test.empty()) return {};
+  return {"data.test=" + sets.final_test, "data.test_split=" + sets.final_test_split,
+          "data.test_ids=" + sets.final_test_ids, "data.test_features=" + sets.final_test_features};
 }
 
 double CaptioningConfig::scheduled_sampling_at(std::int64_t epoch) const {

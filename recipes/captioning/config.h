@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "captioning/data/captions.h"
 #include "captioning/model/model.h"
@@ -24,7 +25,11 @@ struct CaptioningConfig final : TrainConfig {
     std::string test_ids;
     std::string images;  ///< as SetOptions, of both sets
     std::string features;
-    std::string test_features;         ///< empty: `features`
+    std::string test_features;  ///< empty: `features`
+    std::string final_test;     ///< set that the best weights are evaluated on after the training; empty: none
+    std::string final_test_split;
+    std::string final_test_ids;
+    std::string final_test_features;
     std::string vocabulary;            ///< file with one word a line; empty: the training captions' words
     std::int64_t vocabulary_size = 0;  ///< words that it must have; 0: any number
     std::int64_t min_word_count = 1;
@@ -37,6 +42,7 @@ struct CaptioningConfig final : TrainConfig {
 
   std::string model_type = "transformer";
   std::string backbone = "small";
+  std::string word_activation = "none";
   ModelOptions model;  ///< but for what the settings above say
 
   struct Loss {
@@ -73,6 +79,8 @@ struct CaptioningConfig final : TrainConfig {
   /// For a vocabulary of so many ids and, without a backbone, features of that width.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
+  /// Those settings of data.test that are the final test's; empty: there is none.
+  [[nodiscard]] std::vector<std::string> settings_of_final_test() const override;
   /// Returns the probability in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };

@@ -4,13 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "captioning/data/caption_files.h"
 #include "captioning/origin_keys.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::captioning {
@@ -21,23 +27,82 @@ namespace {
   throw UsageError(fmt::format("{}: {} is '{}': {}", keys.origin(key), key, value, instead));
 }
 
-/// The origin's settings on their way to ours.
-class Translation {
- public:
-  explicit Translation(const ConfigTree& capitals) { keys_.read(capitals); }
+/// A key for which there is one value here.
+struct Fixed {
+  enum Network { kBoth, kXLan, kPureT } of;
+  const char* key;
+  const char* here;
+};
 
-  ConfigTree run() {
-    training();
-    data();
-    model();
-    solver();
-    losses();
-    inference();
-    if (!unread_.empty()) log::note("without a meaning for MODEL.TYPE {}: {}", keys_.model_type, text::join(unread_));
-    return std::move(ours_);
+constexpr std::array kFixed = {Fixed{Fixed::kBoth, "MODEL.ATT_FEATS_EMBED_ACT", "CELU"},
+                               Fixed{Fixed::kBoth, "MODEL.ATT_FEATS_NORM", "false"},
+                               Fixed{Fixed::kBoth, "MODEL.BILINEAR.ELU_ALPHA", "1.3"},
+                               Fixed{Fixed::kXLan, "MODEL.WORD_EMBED_NORM", "false"},
+                               Fixed{Fixed::kXLan, "MODEL.GVFEAT_EMBED_DIM", "-1"},
+                               Fixed{Fixed::kXLan, "MODEL.GVFEAT_EMBED_ACT", "NONE"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.ACT", "CELU"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.BIFEAT_EMB_ACT", "RELU"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.TYPE", "LowRank"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.ATTTYPE", "SCAtt"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.ENCODE_BLOCK", "LowRankBilinearEnc"},
+                               Fixed{Fixed::kXLan, "MODEL.BILINEAR.DECODE_BLOCK", "LowRankBilinearDec"},
+                               Fixed{Fixed::kPureT, "MODEL.BILINEAR.ENCODE_FF_DROPOUT", "0.1"},
+                               Fixed{Fixed::kPureT, "MODEL.BILINEAR.DECODE_FF_DROPOUT", "0.1"},
+                               Fixed{Fixed::kBoth, "SCORER.WEIGHTS", "[1.0]"},
+                               Fixed{Fixed::kBoth, "DATA_LOADER.TRAIN_GV_FEAT", ""},
+                               Fixed{Fixed::kBoth, "DATA_LOADER.VAL_GV_FEAT", ""},
+                               Fixed{Fixed::kBoth, "DATA_LOADER.TEST_GV_FEAT", ""}};
+
+/// Keys that these two networks do not look at in the origin either.
+constexpr std::array<std::string_view, 11> kUnusedThere = {"SOLVER.MAX_ITER",
+                                                           "MODEL.GVFEAT_DIM",
+                                                           "MODEL.DROPOUT_GV_EMBED",
+                                                           "MODEL.ATT_HIDDEN_SIZE",
+                                                           "MODEL.ATT_HIDDEN_DROP",
+                                                           "MODEL.ATT_ACT",
+                                                           "MODEL.BILINEAR.ATT_DIM",
+                                                           "MODEL.TRANSFORMER.PE_MAX_LEN",
+                                                           "MODEL.BOTTOM_UP.DROPOUT_FIRST_INPUT",
+                                                           "MODEL.BOTTOM_UP.DROPOUT_SEC_INPUT",
+                                                           "MODEL.BILINEAR.DECODE_BIFEAT_EMB_DROPOUT"};
+
+bool is_same(const std::string& a, const std::string& b) {
+  const auto number = text::parse_number(a);
+  return a == b || (number && number == text::parse_number(b)) || (b.empty() && a == "\"\"");
+}
+
+/// Networks of the origin that are one here. The others are refused before anything else is said of the file.
+void require_known_network(const ConfigTree& file) {
+  const auto type = file.values().find("MODEL.TYPE");
+  if (type == file.values().end() || type->second.yaml == "PureT" || type->second.yaml == "XLAN") return;
+  throw UsageError(fmt::format("{}: MODEL.TYPE is '{}', and that network is not here: PureT and XLAN are",
+                               type->second.origin, type->second.yaml));
+}
+
+bool is_picture(const std::string& file) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".JPG";
+}
+
+/// What lies in a folder "of features" are pictures: the list of their files says so, or the first file in it.
+bool names_pictures(const std::string& folder, const std::string& ids) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  if (!ids.empty() && fs::is_regular_file(ids, problem)) {
+    const IdList list = read_ids(ids);
+    if (!list.files.empty()) return is_picture(list.files.front());
   }
+  if (folder.empty() || !fs::is_directory(folder, problem)) return false;
+  const std::vector<std::string> files = FileSystem::system().list(folder);
+  return std::any_of(files.begin(), files.end(), is_picture);
+}
 
- private:
+/// What a file of the origin says, on its way to this program's settings.
+class OriginSettings {
+ public:
+  explicit OriginSettings(const ConfigTree& capitals) { keys_.read(capitals); }
+
+ protected:
   void set(const std::string& to, const std::string& value, const std::string& from) {
     ours_.set(to + "=" + value, keys_.origin(from));
   }
@@ -63,6 +128,134 @@ class Translation {
     log::note("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead);
   }
 
+  /// A probability that is another one's here.
+  void same_as(const std::string& key, double value, const std::string& other, double here) {
+    if (!keys_.has(key) || !keys_.has(other) || value == here) return;
+    different_.push_back(fmt::format("{}: {} is {}, and the result is another: here it is that of {}, {}",
+                                     keys_.origin(key), key, value, other, here));
+  }
+
+  [[nodiscard]] bool is_x_lan() const { return keys_.model_type == "XLAN"; }
+
+  /// What the origin does otherwise where its file says so: first what changes the result, then the rest.
+  void say_what_is_different() const {
+    for (const Fixed& fixed : kFixed) {
+      const bool counts = fixed.of == Fixed::kBoth || (fixed.of == Fixed::kXLan) == is_x_lan();
+      if (!counts || !keys_.has(fixed.key) || is_same(keys_.text_of(fixed.key), fixed.here)) continue;
+      log::note("{}: {} is {}, and the result is another: here it is always {}", keys_.origin(fixed.key), fixed.key,
+                quoted(keys_.text_of(fixed.key)), quoted(fixed.here));
+    }
+    for (const std::string& note : different_) log::note("{}", note);
+    for (const std::string& key : keys_.others()) {
+      const bool fixed = std::any_of(kFixed.begin(), kFixed.end(), [&](const Fixed& each) { return key == each.key; });
+      const bool unused = std::find(kUnusedThere.begin(), kUnusedThere.end(), key) != kUnusedThere.end();
+      if (!fixed && !unused) log::note("without a meaning here: {}", key);
+    }
+  }
+  static std::string quoted(const std::string& text) { return text.empty() ? "''" : text; }
+
+  OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): of the two classes below
+  ConfigTree ours_;                     // NOLINT(*-non-private-member-variables-in-classes)
+  std::vector<std::string> different_;  ///< what of the file changes the result there, and not here  NOLINT
+};
+
+/// The part of it that is the network.
+class NetworkSettings : public OriginSettings {
+ public:
+  using OriginSettings::OriginSettings;
+
+ protected:
+  void model() {
+    if (keys_.has("MODEL.SEQ_LEN")) {
+      if (keys_.seq_len < 2) refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len), "a word and the end need 2");
+      set("data.max_words", std::to_string(keys_.seq_len - 1), "MODEL.SEQ_LEN");
+    }
+    take("MODEL.VOCAB_SIZE", "data.vocabulary_size", keys_.vocab_size);
+    take("MODEL.ATT_FEATS_DIM", "model.feature_width", keys_.att_feats_dim);
+    take("MODEL.BILINEAR.HEAD", "model.heads", keys_.head);
+    take("MODEL.BILINEAR.ENCODE_LAYERS", "model.encoder_layers", keys_.encode_layers);
+    take("MODEL.BILINEAR.DECODE_LAYERS", "model.decoder_layers", keys_.decode_layers);
+    take("MODEL.BILINEAR.DIM", "model.dim", keys_.bilinear_dim);
+    take("MODEL.DROPOUT_LM", "model.dropout", keys_.dropout_lm);
+    if (!keys_.has("MODEL.TYPE")) return;
+    set("model.type", is_x_lan() ? "x_linear" : "transformer", "MODEL.TYPE");
+    set("self_critical.baseline", is_x_lan() ? "greedy" : "samples", "MODEL.TYPE");
+    same_width("MODEL.RNN_SIZE", keys_.rnn_size);
+    same_width("MODEL.ATT_FEATS_EMBED_DIM", keys_.att_feats_embed_dim);
+    if (is_x_lan()) {
+      x_lan();
+    } else {
+      take("MODEL.BILINEAR.DIM", "model.feed_forward", 4 * keys_.bilinear_dim);
+      pure_t_dropouts();
+    }
+  }
+
+ private:
+  /// PureT's decoder, words and features have probabilities of their own, and its encoder always 0.1.
+  void pure_t_dropouts() {
+    const std::string decoder = "MODEL.BILINEAR.DECODE_DROPOUT";
+    if (!keys_.has(decoder)) return;
+    take(decoder, "model.dropout", keys_.decode_dropout);
+    same_as("MODEL.DROPOUT_WORD_EMBED", keys_.dropout_word_embed, decoder, keys_.decode_dropout);
+    same_as("MODEL.DROPOUT_ATT_EMBED", keys_.dropout_att_embed, decoder, keys_.decode_dropout);
+  }
+
+  void x_lan() {
+    const std::vector<std::pair<std::string, std::string>> activations = {{"NONE", "none"}, {"CELU", "celu"}};
+    const std::string words = "MODEL.WORD_EMBED_ACT";
+    if (keys_.has(words)) set("model.word_activation", one_of(words, keys_.word_embed_act, activations), words);
+    take("MODEL.WORD_EMBED_DIM", "model.word_dim", keys_.word_embed_dim);
+    take("MODEL.DROPOUT_WORD_EMBED", "model.word_dropout", keys_.dropout_word_embed);
+    take("MODEL.DROPOUT_ATT_EMBED", "model.feature_dropout", keys_.dropout_att_embed);
+    take("MODEL.DROPOUT_LM", "model.output_dropout", keys_.dropout_lm);
+    const std::string encoder = "MODEL.BILINEAR.ENCODE_";
+    take(encoder + "DROPOUT", "model.attention_dropout", keys_.encode_dropout);
+    take(encoder + "ATT_MID_DROPOUT", "model.middle_dropout", keys_.encode_mid_dropout);
+    take(encoder + "BIFEAT_EMB_DROPOUT", "model.update_dropout", keys_.fusion_dropout);
+    const std::string decoder = "MODEL.BILINEAR.DECODE_";
+    same_as(decoder + "DROPOUT", keys_.decode_dropout, encoder + "DROPOUT", keys_.encode_dropout);
+    same_as(decoder + "ATT_MID_DROPOUT", keys_.decode_mid_dropout, encoder + "ATT_MID_DROPOUT",
+            keys_.encode_mid_dropout);
+    middle_width();
+  }
+
+  void middle_width() {
+    const std::string key = "MODEL.BILINEAR.ENCODE_ATT_MID_DIM";
+    if (!keys_.has(key)) return;
+    if (keys_.encode_att_mid_dim.size() != 3) {
+      refuse(keys_, key, text::join(keys_.encode_att_mid_dim), "it must have 3 widths");
+    }
+    const std::string decoder = "MODEL.BILINEAR.DECODE_ATT_MID_DIM";
+    if (keys_.has(decoder) && keys_.decode_att_mid_dim != keys_.encode_att_mid_dim) {
+      refuse(keys_, decoder, text::join(keys_.decode_att_mid_dim), "it must be those of the encoder");
+    }
+    set("model.middle_dim", keys_.encode_att_mid_dim[1], key);
+  }
+
+  /// One width serves all of a network here.
+  void same_width(const std::string& key, std::int64_t width) {
+    if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
+    refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
+  }
+};
+
+/// All of it.
+class Translation final : public NetworkSettings {
+ public:
+  using NetworkSettings::NetworkSettings;
+
+  ConfigTree run() {
+    training();
+    data();
+    model();
+    solver();
+    losses();
+    inference();
+    say_what_is_different();
+    return std::move(ours_);
+  }
+
+ private:
   void training() {
     if (!(std::abs(keys_.seed) < 1e15)) refuse(keys_, "SEED", fmt::format("{}", keys_.seed), "it must be below 1e15");
     take("SEED", "seed", static_cast<std::int64_t>(keys_.seed));
@@ -88,67 +281,50 @@ class Translation {
     }
   }
 
+  /// Features, or, where the origin's own backbone makes them, the pictures that they are made of.
+  void features() {
+    if (!names_pictures(keys_.train_features, keys_.train_id)) {
+      take("DATA_LOADER.TRAIN_ATT_FEATS", "data.features", keys_.train_features);
+      take("DATA_LOADER.VAL_ATT_FEATS", "data.test_features", keys_.val_features);
+      return;
+    }
+    const std::string from = "DATA_LOADER.TRAIN_ATT_FEATS";
+    if (keys_.val_features != keys_.train_features) {
+      refuse(keys_, "DATA_LOADER.VAL_ATT_FEATS", keys_.val_features,
+             fmt::format("the pictures of both sets lie in one folder here: {}", keys_.train_features));
+    }
+    set("data.images", keys_.train_features, from);
+    for (const auto& [key, value] :
+         {std::pair("data.height", "384"), std::pair("data.width", "384"), std::pair("model.backbone", "resnet"),
+          std::pair("model.layers", "50"), std::pair("model.output_stride", "32")}) {
+      set(key, value, from);
+    }
+    different_.push_back(
+        fmt::format("{}: {} holds pictures, which the origin shows to a frozen Swin-L, and the result is another: here "
+                    "a ResNet-50 is trained along in its place (model.backbone); with Swin's features it is the same "
+                    "network: --set data.features=FOLDER of ID.npz",
+                    keys_.origin(from), keys_.train_features));
+  }
+
   void data() {
     take("DATA_LOADER.NUM_WORKERS", "workers", keys_.num_workers);
     take("DATA_LOADER.PIN_MEMORY", "pin_memory", keys_.pin_memory);
     take("DATA_LOADER.DROP_LAST", "drop_last", keys_.drop_last);
     if (!keys_.shuffle) refuse(keys_, "DATA_LOADER.SHUFFLE", "false", "training always draws a new order each epoch");
-    take("DATA_LOADER.TRAIN_ATT_FEATS", "data.features", keys_.train_features);
-    take("DATA_LOADER.VAL_ATT_FEATS", "data.test_features", keys_.val_features);
+    features();
     take("DATA_LOADER.TRAIN_ID", "data.train_ids", keys_.train_id);
     take("DATA_LOADER.VAL_ID", "data.test_ids", keys_.val_id);
+    if (keys_.has("INFERENCE.TEST_ANNFILE")) {
+      take("INFERENCE.TEST_ANNFILE", "data.final_test", keys_.test_annfile);
+      take("DATA_LOADER.TEST_ID", "data.final_test_ids", keys_.test_id);
+      const bool pictures = names_pictures(keys_.test_features, keys_.test_id);
+      if (!pictures) take("DATA_LOADER.TEST_ATT_FEATS", "data.final_test_features", keys_.test_features);
+    }
     take("DATA_LOADER.SEQ_PER_IMG", "data.captions_per_image", keys_.seq_per_img);
     if (keys_.seq_per_img > 1) take("DATA_LOADER.SEQ_PER_IMG", "self_critical.samples", keys_.seq_per_img);
     take("DATA_LOADER.MAX_FEAT", "data.max_features", keys_.max_feat);
     file("DATA_LOADER.INPUT_SEQ_PATH", "data.train", keys_.input_seq_path,
          "captions come from data.train, COCO's JSON or text");
-  }
-
-  void model() {
-    if (keys_.has("MODEL.SEQ_LEN")) {
-      if (keys_.seq_len < 2) refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len), "a word and the end need 2");
-      set("data.max_words", std::to_string(keys_.seq_len - 1), "MODEL.SEQ_LEN");
-    }
-    take("MODEL.VOCAB_SIZE", "data.vocabulary_size", keys_.vocab_size);
-    take("MODEL.ATT_FEATS_DIM", "model.feature_width", keys_.att_feats_dim);
-    take("MODEL.BILINEAR.HEAD", "model.heads", keys_.head);
-    take("MODEL.BILINEAR.ENCODE_LAYERS", "model.encoder_layers", keys_.encode_layers);
-    take("MODEL.BILINEAR.DECODE_LAYERS", "model.decoder_layers", keys_.decode_layers);
-    take("MODEL.BILINEAR.DIM", "model.dim", keys_.bilinear_dim);
-    take("MODEL.DROPOUT_LM", "model.dropout", keys_.dropout_lm);
-    if (!keys_.has("MODEL.TYPE")) return;
-    const std::vector<std::pair<std::string, std::string>> types = {{"PureT", "transformer"}, {"XLAN", "x_linear"}};
-    const std::string type = one_of("MODEL.TYPE", keys_.model_type, types);
-    set("model.type", type, "MODEL.TYPE");
-    set("self_critical.baseline", type == "x_linear" ? "greedy" : "samples", "MODEL.TYPE");
-    same_width("MODEL.RNN_SIZE", keys_.rnn_size);
-    same_width("MODEL.ATT_FEATS_EMBED_DIM", keys_.att_feats_embed_dim);
-    if (type == "transformer") {
-      take("MODEL.BILINEAR.DIM", "model.feed_forward", 4 * keys_.bilinear_dim);
-      for (const char* key : {"MODEL.WORD_EMBED_DIM", "MODEL.DROPOUT_WORD_EMBED", "MODEL.DROPOUT_ATT_EMBED",
-                              "MODEL.BILINEAR.ENCODE_DROPOUT", "MODEL.BILINEAR.ENCODE_ATT_MID_DIM"}) {
-        if (keys_.has(key)) unread_.emplace_back(key);
-      }
-      return;
-    }
-    take("MODEL.WORD_EMBED_DIM", "model.word_dim", keys_.word_embed_dim);
-    take("MODEL.DROPOUT_WORD_EMBED", "model.word_dropout", keys_.dropout_word_embed);
-    take("MODEL.DROPOUT_ATT_EMBED", "model.feature_dropout", keys_.dropout_att_embed);
-    take("MODEL.BILINEAR.ENCODE_DROPOUT", "model.attention_dropout", keys_.encode_dropout);
-    take("MODEL.DROPOUT_LM", "model.output_dropout", keys_.dropout_lm);
-    if (keys_.has("MODEL.BILINEAR.ENCODE_ATT_MID_DIM")) {
-      if (keys_.encode_att_mid_dim.size() != 3) {
-        refuse(keys_, "MODEL.BILINEAR.ENCODE_ATT_MID_DIM", text::join(keys_.encode_att_mid_dim),
-               "it must have 3 widths");
-      }
-      set("model.middle_dim", keys_.encode_att_mid_dim[1], "MODEL.BILINEAR.ENCODE_ATT_MID_DIM");
-    }
-  }
-
-  /// One width serves all of a network here.
-  void same_width(const std::string& key, std::int64_t width) {
-    if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
-    refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
   }
 
   void solver() {
@@ -157,6 +333,8 @@ class Translation {
     if (keys_.has("SOLVER.TYPE")) set("optimizer.type", one_of("SOLVER.TYPE", keys_.solver_type, types), "SOLVER.TYPE");
     take("SOLVER.MAX_EPOCH", "epochs", keys_.max_epoch);
     take("SOLVER.WEIGHT_DECAY", "optimizer.weight_decay", keys_.weight_decay);
+    same_as("SOLVER.WEIGHT_DECAY_BIAS", keys_.weight_decay_bias, "SOLVER.WEIGHT_DECAY", keys_.weight_decay);
+    take("SOLVER.SNAPSHOT_ITERS", "checkpoint.every_epochs", keys_.snapshot_iters);
     take("SOLVER.DISPLAY", "log_every_steps", keys_.display);
     take("SOLVER.TEST_INTERVAL", "eval_every_epochs", keys_.test_interval);
     if (keys_.solver_type == "ADAM") {
@@ -234,10 +412,6 @@ class Translation {
     if (!keys_.greedy_decode)
       refuse(keys_, "INFERENCE.GREEDY_DECODE", "false", "captions of an evaluation are not drawn");
   }
-
-  OriginKeys keys_;
-  ConfigTree ours_;
-  std::vector<std::string> unread_;  ///< what is in the file and no setting of this model
 };
 
 bool in_capitals(const std::string& key) {
@@ -252,6 +426,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   ConfigTree capitals = all.filtered([](const std::string& key) { return in_capitals(key); });
   const ConfigTree own = all.filtered([](const std::string& key) { return !in_capitals(key); });
   if (capitals.values().empty()) return own;
+  require_known_network(capitals);
   ConfigTree ours = Translation(capitals).run();
   // Takes the way to clip that the file names, under Lockstep's name.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {

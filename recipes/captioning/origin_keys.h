@@ -19,14 +19,17 @@ class OriginKeys {
   OriginKeys(const OriginKeys&) = delete;
   OriginKeys& operator=(const OriginKeys&) = delete;
 
-  /// Says in a note which keys have no meaning here. Throws: UsageError naming file and line of an unknown key, with
-  /// the nearest one, or of a value of another type.
+  /// Throws: UsageError naming file and line of an unknown key, with the nearest one, or of a value of another type.
   void read(const ConfigTree& file);
 
   /// `key` was in the file.
   [[nodiscard]] bool has(const std::string& key) const { return origin(key) != "default"; }
   /// "experiments/x/config.yml:12", or "default".
   [[nodiscard]] std::string origin(const std::string& key) const;
+  /// The keys of the file that are no member.
+  [[nodiscard]] const std::vector<std::string>& others() const noexcept { return others_; }
+  /// What the file says of a key, as a person reads it.
+  [[nodiscard]] std::string text_of(const std::string& key) const;
 
   double seed = -1;
   std::int64_t batch_size = 10;
@@ -44,6 +47,8 @@ class OriginKeys {
   std::string val_features;
   std::string train_id;
   std::string val_id;
+  std::string test_features;
+  std::string test_id;
   std::string input_seq_path;
   std::int64_t seq_per_img = 5;
   std::int64_t max_feat = -1;
@@ -52,6 +57,7 @@ class OriginKeys {
   std::int64_t seq_len = 17;
   std::int64_t vocab_size = 9487;
   std::int64_t word_embed_dim = 1000;
+  std::string word_embed_act = "NONE";
   double dropout_word_embed = 0;
   std::int64_t att_feats_dim = 2048;
   std::int64_t att_feats_embed_dim = -1;
@@ -60,7 +66,12 @@ class OriginKeys {
   double dropout_lm = 0.5;
   std::int64_t bilinear_dim = -1;
   std::vector<std::string> encode_att_mid_dim;
+  std::vector<std::string> decode_att_mid_dim;
   double encode_dropout = 0.1;
+  double decode_dropout = 0.1;
+  double encode_mid_dropout = 0;
+  double decode_mid_dropout = 0;
+  double fusion_dropout = 0.3;
   std::int64_t encode_layers = 1;
   std::int64_t decode_layers = 1;
   std::int64_t head = 8;
@@ -71,9 +82,11 @@ class OriginKeys {
   double grad_clip = 0.1;
   std::string grad_clip_type = "Clamp";
   double weight_decay = 0.0005;
+  double weight_decay_bias = 0;
   double bias_lr_factor = 1;
   std::int64_t display = 100;
   std::int64_t test_interval = 1;
+  std::int64_t snapshot_iters = 3;
   double momentum = 0.9;
   std::vector<std::string> betas;
   double eps = 1e-8;
@@ -95,6 +108,7 @@ class OriginKeys {
   std::string cider_cached;
   std::string vocab;
   std::string val_annfile;
+  std::string test_annfile;
   std::int64_t beam_size = 1;
   bool greedy_decode = true;
 
@@ -114,6 +128,7 @@ class OriginKeys {
   ConfigFields fields_;
   std::deque<Unused> unused_;
   std::vector<std::string> unused_names_;
+  std::vector<std::string> others_;
 };
 
 }  // namespace lockstep::captioning

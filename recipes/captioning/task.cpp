@@ -97,10 +97,22 @@ std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& fo
   make_vocabulary(images);
   const auto set = CaptionDataset::open(options, std::move(images), vocabulary_, true);
   feature_width_ = set->feature_width();
+  require_final_test();
   if (config_.is_self_critical()) {
     reward_.emplace(frequencies_of(*set, config_.self_critical.document_frequencies));
   }
   return set;
+}
+
+/// A missing file is an error before the training, and not after it.
+void CaptioningTask::require_final_test() const {
+  if (config_.sets.final_test.empty()) return;
+  const auto& sets = config_.sets;
+  SetOptions options = config_.set_options(sets.final_test, false);
+  options.split = sets.final_test_split;
+  options.ids = sets.final_test_ids;
+  options.features = sets.final_test_features.empty() ? sets.features : sets.final_test_features;
+  (void)read_captions(options);
 }
 
 std::shared_ptr<Dataset> CaptioningTask::make_dataset(const std::string& folder) {

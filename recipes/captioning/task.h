@@ -54,6 +54,7 @@ class CaptioningTask final : public Task {
  private:
   /// L of the features that an exported network takes. Throws: UsageError where no setting says it.
   [[nodiscard]] std::int64_t feature_rows() const;
+  void require_final_test() const;
   void check_feature_width(std::int64_t theirs);
   void make_vocabulary(const std::vector<CaptionedImage>& images);
   Outputs run_self_critical(Captioner& model, const Memory& memory, const Batch& batch);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -59,12 +60,21 @@ std::vector<ConfigAlias> aliases() {
           {"local_rank"},
           {"world_size"},
           {"dist_url"},
-          {"device"},
-          {.from = "logdir", .instead = "--run-dir"},
-          {.from = "model_path", .instead = "--init-from"},
-          {.from = "chk_interval", .instead = "checkpoint.every_steps"},
-          {.from = "val_epoch", .instead = "eval_every_epochs"},
+          {"device", "--device"},
+          {"logdir", "--logdir"},
+          {"model_path", "--init-from"},
+          {"chk_interval", "checkpoint.every_epochs"},
+          {"val_epoch", "eval_from_epoch"},
           {"shrink_factor"}};
+}
+
+ConfigTree from_origin(const ConfigTree& tree) {
+  const std::string key = "model_path";
+  const auto path = tree.values().find(key);
+  if (path == tree.values().end() || path->second.yaml != "None") return tree;
+  log::note(
+      "model_path is None, where the origin fetches ImageNet's weights; here they are a file of yours: --init-from");
+  return tree.filtered([&](const std::string& each) { return each != key; });
 }
 
 }  // namespace lockstep::segmentation

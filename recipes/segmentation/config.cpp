@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 
@@ -95,6 +96,12 @@ void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
   fields.add("data.distance_class", &sets.distance_class,
              "folder of distances to contours of pseudo-labels (0: on one)");
   fields.add("data.strict", &sets.strict, "false: pictures without a mask or map are left out and counted");
+  fields
+      .add("data.val_fraction", &sets.val_fraction,
+           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
+      .in({.least = 0, .most = 1, .below = true});
+  fields.add("data.split_seed", &sets.split_seed, "which pictures data.val_fraction keeps, with their names")
+      .in({0, 1e15});
 }
 
 void describe_losses(ConfigFields& fields, LossOptions& loss) {
@@ -183,6 +190,14 @@ void SegmentationConfig::validate() const {
     throw UsageError(
         fmt::format("augment.scale_max {} is below augment.scale_min {}", augment.scale_max, augment.scale_min));
   }
+  if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
+    throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
+                     "one of them says what the test set is: leave the other out");
+  }
+  if (sets.val_fraction > 0 && common::names_scenes(data.train)) {
+    throw UsageError("data.val_fraction is set, and data.train are scenes that are drawn",
+                     "data.test=scenes:COUNT:SEED");
+  }
   require_a_loss(loss_options(), full());
   (void)model_options();
   (void)values_of_masks(sets.mask_values);
@@ -232,8 +247,9 @@ WindowOptions SegmentationConfig::window_options() const {
 }
 
 SetOptions SegmentationConfig::set_options(const std::string& path, bool training) const {
+  const bool is_split = sets.val_fraction > 0 && path == data.train;
   return {.path = path,
-          .split = training ? sets.train_split : sets.test_split,
+          .split = training || is_split ? sets.train_split : sets.test_split,
           .supervision = full() ? Supervision::kFull : Supervision::kScribbles,
           .masks = sets.masks,
           .mask_values = values_of_masks(sets.mask_values),
@@ -243,7 +259,9 @@ SetOptions SegmentationConfig::set_options(const std::string& path, bool trainin
           .class_distances = sets.distance_class,
           .classes = num_classes.is_auto() ? 0 : num_classes.value(),
           .planes = training ? planes() : Planes{},
-          .strict = sets.strict};
+          .strict = sets.strict,
+          .test_fraction = is_split ? sets.val_fraction : 0,
+          .split_seed = static_cast<std::uint64_t>(sets.split_seed)};
 }
 
 }  // namespace lockstep::segmentation

@@ -31,7 +31,9 @@ struct SegmentationConfig final : TrainConfig {
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
-    bool strict = true;  ///< false: pictures without a mask or map are left out and counted
+    bool strict = true;           ///< false: pictures without a mask or map are left out and counted
+    double val_fraction = 0;      ///< part of data.train's pictures that is the test set; 0: data.test is
+    std::int64_t split_seed = 0;  ///< which pictures these are
   } sets;
 
   std::string model_type = "aspp_lorm";
@@ -46,6 +48,8 @@ struct SegmentationConfig final : TrainConfig {
   SegmentationConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
+  /// data.train, where val_fraction keeps a part of it for the test.
+  [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
   /// Learns from full masks.
   [[nodiscard]] bool full() const { return sets.labels == "masks"; }
@@ -66,5 +70,7 @@ struct SegmentationConfig final : TrainConfig {
 /// The argument names of the origin's train.py, and what they are called here: `--layers 50 --model_type
 /// res50_ASPP_lorm ...`, as options after `train segmentation` or under --set.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
+/// Takes out what aliases() has no words for, with a note: `--model_path None`.
+[[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 
 }  // namespace lockstep::segmentation

@@ -25,6 +25,7 @@ class SegmentationRecipe final : public Recipe {
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return segmentation::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override { return segmentation::aliases(); }
+  [[nodiscard]] ConfigTree translate(const ConfigTree& tree) const override { return from_origin(tree); }
   [[nodiscard]] std::unique_ptr<TrainConfig> make_config() const override {
     return std::make_unique<SegmentationConfig>();
   }

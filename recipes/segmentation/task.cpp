@@ -62,6 +62,7 @@ std::shared_ptr<Dataset> SegmentationTask::make_training_set(const std::string& 
 }
 
 void SegmentationTask::settle(SegmentationConfig& config) {
+  config.data.test = config.test_data();
   if (!config.class_names.empty()) {
     if (config.num_classes.is_auto()) config.num_classes = std::ssize(config.class_names);
     return config.validate();

@@ -21,7 +21,8 @@ class SegmentationTask final : public Task {
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   /// Pictures with the maps that the losses want.
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
-  /// Puts the number and names of the classes of data.train into `config` where it has none. `config`: this task's.
+  /// Puts the number and names of the classes of data.train into `config` where it has none, and what the test set is.
+  /// `config`: this task's.
   /// Throws: UsageError naming both where num_classes is another number; DataError where the set cannot be read.
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }

@@ -10,7 +10,7 @@ LOGDIR=${LOGDIR:-log/train_ddp_r50}
 
 exec "$LOCKSTEP" train segmentation:voc \
   --nproc_per_node "$NUM_GPUS" \
-  --run-dir "$LOGDIR/$(date +%b%d_%H-%M-%S)" \
+  --logdir "$LOGDIR" \
   --distributed \
   --layers 50 \
   --model_type res50_ASPP_lorm \

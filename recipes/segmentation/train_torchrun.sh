@@ -13,7 +13,7 @@ exec "$LOCKSTEP" run \
   --nproc_per_node="$NUM_GPUS" \
   --standalone \
   "$LOCKSTEP" train segmentation:voc \
-  --run-dir "$LOGDIR/$(date +%b%d_%H-%M-%S)" \
+  --logdir "$LOGDIR" \
   --distributed \
   --layers 50 \
   --model_type res50_ASPP_lorm \

@@ -100,7 +100,7 @@ TEST(CaptioningCommand, AnExperimentsFolderHoldsTheRunWithItsSnapshotsAndResults
                              HasSubstr("refresh weights at epoch 1")));
   const std::size_t note = run.err.find("without a meaning here: LOGGER_NAME");
   ASSERT_NE(note, std::string::npos);
-  EXPECT_EQ(run.err.find("without a meaning here", note + 1), std::string::npos) << "two ranks, one note";
+  EXPECT_EQ(run.err.find("without a meaning here: LOGGER_NAME", note + 1), std::string::npos) << "two ranks, one note";
   const fs::path folder = home / "experiments/small";
   EXPECT_EQ(read(folder / "config.yml"), kExperiment) << "the user's own file is as it was";
   EXPECT_THAT(read(folder / "config.resolved.yml"), HasSubstr("beam_size: 2"));
@@ -133,6 +133,28 @@ TEST(CaptioningCommand, AnExperimentsFolderHoldsTheRunWithItsSnapshotsAndResults
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(said.out, HasSubstr(picture));
   EXPECT_TRUE(fs::exists(home / "said/000003.png"));
+}
+
+TEST(CaptioningCommand, TheTestSetIsEvaluatedWithTheBestWeightsAfterTheTraining) {
+  const TempDir home;
+  generate(home);
+  write(home / "x/config.yml",
+        std::string(kExperiment)
+            .replace(std::string(kExperiment).find("  BEAM_SIZE"), 0, "  TEST_ANNFILE: 'scenes:4:11'\n"));
+  const ProcessResult run = lockstep({"train", "captioning", "--folder", "x", "--nproc-per-node", "2"}, home.path());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  EXPECT_THAT(run.out, HasSubstr("scenes:4:11 (4 samples"));
+  EXPECT_LT(run.out.find("done"), run.out.find("scenes:4:11 (4 samples"));
+  std::vector<std::string> results;
+  for (const auto& file : fs::directory_iterator(home / "x/result")) results.push_back(file.path().filename().string());
+  EXPECT_THAT(results, ::testing::Contains("metrics_test.json"));
+  EXPECT_THAT(results, ::testing::Contains(::testing::AnyOf("result_test_1.json", "result_test_2.json")));
+  const ProcessResult missing =
+      lockstep({"train", "captioning", "--folder", "x", "--run-dir", "runs/b", "--set", "data.final_test=nowhere.json"},
+               home.path());
+  EXPECT_EQ(missing.code, 65) << "before the training, not after it";
+  EXPECT_THAT(missing.err, HasSubstr("nowhere.json"));
+  EXPECT_THAT(missing.out, Not(HasSubstr("cider_d")));
 }
 
 TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {

@@ -100,6 +100,81 @@ TEST(SegmentationCommand, TrainsEvaluatesAndDraws) {
   EXPECT_THAT(onto.err, HasSubstr(picture.filename().string()));
 }
 
+/// The only run below a folder.
+fs::path run_in(const fs::path& folder) {
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << folder;
+  return fs::directory_iterator(folder)->path();
+}
+
+TEST(SegmentationCommand, ThePathsOfTheDocumentsCommandAreWhereItSays) {
+  const TempDir home;
+  generate(home);
+  std::vector<std::string> words = {"train", "--use_env", "segmentation", "--distributed"};
+  words.insert(words.end(), kTiny.begin(), kTiny.end());
+  words.insert(words.end(), {"--dataset_path", "VOC2012", "--epochs", "2", "--chk_interval", "1", "--val_epoch", "1",
+                             "--logdir", "log", "--model_path", "None"});
+  const ProcessResult run = lockstep(words, home.path());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  const fs::path folder = run_in(home / "log");
+  EXPECT_TRUE(fs::is_directory(folder / "tensorboard"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "checkpoints"), {}) > 2, true);
+  std::ifstream log(folder / "log.jsonl");
+  const std::string lines{std::istreambuf_iterator<char>(log), {}};
+  ASSERT_NE(lines.find("\"miou\""), std::string::npos);
+  EXPECT_EQ(lines.find("\"miou\""), lines.rfind("\"miou\"")) << "only the second epoch is evaluated: " << lines;
+  const auto said = [&](const char* what) { return run.err.find(what); };
+  ASSERT_NE(said("model_path is None"), std::string::npos) << run.err;
+  EXPECT_LT(said("model_path is None"), said("settings under other names"));
+
+  std::vector<std::string> own = words;
+  own.insert(own.end(), {"--run-dir", "runs/own", "--model_path", "last.pth"});
+  const ProcessResult missing = lockstep(own, home.path());
+  EXPECT_NE(missing.code, 0);
+  EXPECT_THAT(missing.err, HasSubstr("last.pth")) << "the weights are those of --init-from";
+  own.resize(own.size() - 2);
+  const ProcessResult apart = lockstep(own, home.path());
+  ASSERT_EQ(apart.code, 0) << apart.err;
+  EXPECT_TRUE(fs::exists(home / "log/own")) << "TensorBoard's files of a run with a place of its own";
+  EXPECT_FALSE(fs::exists(home / "runs/own/tensorboard"));
+}
+
+TEST(SegmentationCommand, UnderALauncherTheLogFolderHoldsTheRunAsWell) {
+  const TempDir home;
+  generate(home);
+  std::vector<std::string> words = {"run",        "--nproc_per_node=2", "--use_env",     lockstep_path(),
+                                    "train",      "segmentation",       "--distributed", "--dataset_path",
+                                    "VOC2012",    "--logdir",           "log",           "--set",
+                                    "max_steps=1"};
+  words.insert(words.end(), kTiny.begin(), kTiny.end());
+  const ProcessResult run = lockstep(words, home.path());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  EXPECT_TRUE(fs::exists(run_in(home / "log") / "log.jsonl"));
+}
+
+TEST(SegmentationCommand, PicturesAndMasksOfOnesOwnNeedNoLists) {
+  const TempDir home;
+  generate(home);
+  fs::create_directories(home / "mine");
+  fs::rename(home / "VOC2012/JPEGImages", home / "mine/images");
+  fs::rename(home / "VOC2012/SegmentationClassAug", home / "mine/masks");
+  std::ofstream(home / "mine/classes.txt") << "paper\nred\ngreen\nblue\nyellow\n";
+  const ProcessResult run = lockstep({"train", "segmentation:small", "--run-dir", "run", "-u", "data.train=mine",
+                                      "data.val_fraction=0.25", "max_steps=2", "augment.crop=48", "batch_size=2"},
+                                     home.path());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("mine: 9 of 12 pictures are for training"),
+                             HasSubstr("mine: 3 of 12 pictures are for the test")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("yellow"), HasSubstr("learns from masks")));
+  const ProcessResult judged = lockstep({"eval", "segmentation", "--checkpoint", "run", "--data", "mine"}, home.path());
+  EXPECT_EQ(judged.code, 0) << judged.err;
+  EXPECT_THAT(judged.out, HasSubstr("3 samples")) << "the same part of the set";
+  const ProcessResult both =
+      lockstep({"train", "segmentation:small", "-u", "data.train=mine", "data.test=other", "data.val_fraction=0.25"},
+               home.path());
+  EXPECT_EQ(both.code, 64);
+  EXPECT_THAT(both.err, HasSubstr("one of them says what the test set is"));
+}
+
 TEST(SegmentationCommand, AnUnknownClassIdIsAnErrorOfTheDataThatNamesTheFile) {
   const TempDir home;
   generate(home);

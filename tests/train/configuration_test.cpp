@@ -422,15 +422,23 @@ TEST(ConfigAlias, OneNameMayBeSeveralKeysHere) {
 TEST(ConfigAlias, NamesThatMeanNothingHereAreListedAndLeftOut) {
   const Renamed renamed = rename("local_rank: 0\nlogdir: x\nloader:\n  pin: true\n");
   EXPECT_THAT(renamed.tree.values(), IsEmpty());
+  EXPECT_THAT(renamed.notes, ElementsAre("logdir is x, which has no effect here: use --run-dir",
+                                         "settings without a meaning here: loader.pin, local_rank"));
+}
+
+TEST(ConfigAlias, WhatHasNoEffectIsSaidFirstAndEachOnALineOfItsOwn) {
+  const Renamed renamed = rename("kind: old\nlocal_rank: 0\nlogdir: x\nlr: 1\nshuffle: false\n");
   EXPECT_THAT(renamed.notes,
-              ElementsAre("settings without a meaning here: loader.pin, local_rank, logdir (use --run-dir)"));
+              ElementsAre("logdir is x, which has no effect here: use --run-dir",
+                          "shuffle is false, which has no effect here: it is always True",
+                          "settings without a meaning here: local_rank", HasSubstr("settings under other names: ")));
 }
 
 TEST(ConfigAlias, WhatIsSoAnywayIsNotNamedAndAnotherValueIs) {
   EXPECT_THAT(rename("shuffle: true\n").notes, IsEmpty());
   EXPECT_THAT(rename("shuffle: ~\n").notes, IsEmpty());
   EXPECT_THAT(rename("shuffle: false\n").notes,
-              ElementsAre("settings without a meaning here: shuffle (always True here)"));
+              ElementsAre("shuffle is false, which has no effect here: it is always True"));
 }
 
 TEST(ConfigAlias, AValueThatMustBeAnotherIsAnErrorWithItsPlace) {

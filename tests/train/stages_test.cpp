@@ -399,6 +399,10 @@ TEST(StagedConfig, ASecondStageNeedsAnEvaluationBeforeIt) {
   EXPECT_THROW(config.validate(), UsageError);
   config.eval_every_epochs = 3;
   EXPECT_NO_THROW(config.validate());
+  config.eval_from_epoch = 3;  // the first evaluation would come after 6 epochs
+  EXPECT_THROW(config.validate(), UsageError);
+  config.eval_from_epoch = 2;
+  EXPECT_NO_THROW(config.validate());
   config.data.test.clear();
   EXPECT_THROW(config.validate(), UsageError);
   config.stages.stop_epoch = 999999;

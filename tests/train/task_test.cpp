@@ -374,6 +374,23 @@ TEST(TiedMetric, HasItsBestWhereTheLossIsLowest) {
   EXPECT_GT(first.best_step, epochs.front()["step"].get<std::int64_t>());
 }
 
+TEST(Evaluations, BeginWithTheEpochThatTheSettingsNameAndTheLastOneIsAlwaysThere) {
+  const TempDir folder;
+  const auto evaluated = [&](const std::string& run, std::int64_t from) {
+    GivenMetric task([](int number) { return 0.25 / number; });
+    TrainConfig config = test::noisy_config();
+    config.max_steps = 9;
+    config.eval_from_epoch = from;
+    (void)Trainer(alone(), task, config, {.recipe = "late", .run_dir = folder / run}).fit();
+    std::vector<bool> there;
+    for (const Json& epoch : epochs_of(folder / run)) there.push_back(!epoch["metrics"].empty());
+    return there;
+  };
+  EXPECT_THAT(evaluated("all", 0), ElementsAre(true, true, true));
+  EXPECT_THAT(evaluated("later", 1), ElementsAre(false, true, true));
+  EXPECT_THAT(evaluated("never", 7), ElementsAre(false, false, true));
+}
+
 TEST(NanMetric, IsNullInEveryFileOfTheRun) {
   const TempDir folder;
   (void)train_late(folder / "run", 3);

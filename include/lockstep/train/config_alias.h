@@ -31,8 +31,8 @@ struct ConfigAlias {
 
 /// Returns `tree` with the names of this program; every value keeps its origin. Where both names are set, `--set` wins
 /// over files, and in the same place the name of this program wins.
-/// `notes` gets one line for all names that were changed (of many the first ones) and one for those without a meaning
-/// here, where there are any.
+/// `notes` gets, in this order, a line for each name whose value has no effect here, one for those without a meaning
+/// here, and one for all names that were changed (of many the first ones), where there are any.
 /// Throws: UsageError naming file and line of a value that must be another; what the aliases' functions throw.
 [[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
                                       std::vector<std::string>& notes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/config.h"
 #include "lockstep/train/optimizer_config.h"
@@ -115,6 +116,7 @@ struct TrainConfig {
   std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< 0: never
+  std::int64_t eval_from_epoch = 0;    ///< first epoch, from 0, whose end is evaluated; the last one always is
   /// When checkpoints are written, and which stay.
   struct Checkpoint {
     std::int64_t every_steps = 0;    ///< 0: only at a new best and at the end
@@ -148,6 +150,10 @@ struct TrainConfig {
   [[nodiscard]] virtual const std::string& test_data() const { return data.test; }
   /// Returns true where the run evaluates.
   [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
+
+  /// Returns settings, a.b=c each, with which `lockstep train` evaluates the best weights once more when the training
+  /// is complete: those of a further test set. Empty: there is none.
+  [[nodiscard]] virtual std::vector<std::string> settings_of_final_test() const { return {}; }
 
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.
   virtual void validate() const;

@@ -52,6 +52,8 @@ void check_sizes(const ModelOptions& options) {
   check_probability(options.x_linear.word_dropout, "dropout of words");
   check_probability(options.x_linear.feature_dropout, "dropout of features");
   check_probability(options.x_linear.attention_dropout, "dropout of attention");
+  check_probability(options.x_linear.middle_dropout, "dropout inside attention");
+  check_probability(options.x_linear.update_dropout, "dropout of updates");
   check_probability(options.x_linear.output_dropout, "dropout of the output");
 }
 
@@ -60,7 +62,8 @@ ModelOptions complete(ModelOptions options) {
   if (options.encoder_layers == 0) options.encoder_layers = transformer ? 3 : 4;
   if (options.decoder_layers == 0) options.decoder_layers = transformer ? 3 : 1;
   XLinearOptions& own = options.x_linear;
-  for (double* dropout : {&own.word_dropout, &own.feature_dropout, &own.attention_dropout, &own.output_dropout}) {
+  for (double* dropout : {&own.word_dropout, &own.feature_dropout, &own.attention_dropout, &own.middle_dropout,
+                          &own.update_dropout, &own.output_dropout}) {
     if (*dropout < 0) *dropout = options.dropout;
   }
   check_sizes(options);

@@ -47,9 +47,12 @@ struct BackboneOptions {
 struct XLinearOptions {
   std::int64_t word_dim = 0;      ///< width of the word embedding; 0: dim
   std::int64_t middle_dim = 0;    ///< per head, of what attention is computed from; 0: half of dim / heads
-  double word_dropout = -1;       ///< after the word embedding; below 0, as the three below: ModelOptions::dropout
+  double word_dropout = -1;       ///< after the word embedding; below 0, as the five below: ModelOptions::dropout
   double feature_dropout = -1;    ///< after the embedding of features
-  double attention_dropout = -1;  ///< inside the bilinear attention, and after its region updates
+  bool celu_of_words = false;     ///< CELU(1.3) after the word embedding
+  double attention_dropout = -1;  ///< of what the bilinear attention finds
+  double middle_dropout = -1;     ///< inside it, of what its weights are computed from
+  double update_dropout = -1;     ///< of the encoder's changes of regions
   double output_dropout = -1;     ///< dropout of the context that the LSTM sees, and before the classifier
 };
 

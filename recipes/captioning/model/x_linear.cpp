@@ -16,12 +16,6 @@
 #include <limits>
 
 namespace lockstep::captioning {
-namespace {
-
-constexpr double kCelu = 1.3;
-
-}  // namespace
-
 NormedPair::NormedPair(std::int64_t dim, std::int64_t heads)
     : heads_(heads),
       linear_(register_module("linear", linear(dim, 2 * dim, 2))),
@@ -47,6 +41,7 @@ BilinearAttention::BilinearAttention(const ModelOptions& options)
   region_weight_ = register_module("region_weight", linear_without_bias(width, 1));
   channel_weight_ = register_module("channel_weight", linear(width, depth));
   dropout_ = register_module("dropout", nn::Dropout(options.x_linear.attention_dropout));
+  middle_dropout_ = register_module("middle_dropout", nn::Dropout(options.x_linear.middle_dropout));
 }
 
 Regions BilinearAttention::look(const at::Tensor& tokens) {
@@ -64,7 +59,7 @@ at::Tensor BilinearAttention::middle(const at::Tensor& query, const at::Tensor& 
   const at::Tensor bias = middle_->bias.view({width, 1}).expand({query.size(0), query.size(1), queries, width, 1});
   const at::Tensor weights = at::cat({query.unsqueeze(3) * middle_->weight, bias}, 4).flatten(2, 3);
   const at::Tensor product = at::matmul(key, weights.transpose(2, 3));
-  return dropout_->forward(product.view({key.size(0), key.size(1), key.size(2), queries, width}).relu());
+  return middle_dropout_->forward(product.view({key.size(0), key.size(1), key.size(2), queries, width}).relu());
 }
 
 /// Shapes: middle [B, heads, L, S, width]; to [B, heads, S, depth].
@@ -97,7 +92,7 @@ XLinearEncoder::XLinearEncoder(const ModelOptions& options) {
   }
   join_ = register_module("join", linear((options.encoder_layers + 1) * options.dim, options.dim));
   norm_ = register_module("norm", layer_norm(options.dim));
-  dropout_ = register_module("dropout", nn::Dropout(options.x_linear.attention_dropout));
+  dropout_ = register_module("dropout", nn::Dropout(options.x_linear.update_dropout));
 }
 
 Seen XLinearEncoder::forward(const Seen& features, const at::Tensor& mask) {

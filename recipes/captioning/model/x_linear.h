@@ -16,6 +16,8 @@
 
 namespace lockstep::captioning {
 
+inline constexpr double kCelu = 1.3;  ///< alpha of the network's CELU
+
 /// Two linear layers of the same input, each followed by CELU(1.3) and group norm, whose groups are the heads.
 class NormedPair final : public torch::nn::Module {
  public:
@@ -59,6 +61,7 @@ class BilinearAttention final : public torch::nn::Module {
   nn::Linear region_weight_{nullptr};
   nn::Linear channel_weight_{nullptr};
   nn::Dropout dropout_{nullptr};
+  nn::Dropout middle_dropout_{nullptr};
 };
 
 /// What has been seen: regions [B, L, dim] and all of them in one [B, dim].

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
+#include <ATen/ops/celu.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/glu.h>
 #include <ATen/ops/log_softmax.h>
@@ -88,7 +89,9 @@ Memory XLinearCaptioner::encode(const at::Tensor& data, const std::vector<std::i
 }
 
 at::Tensor XLinearCaptioner::gates_of(const at::Tensor& words) {
-  return decoder_->gates_of_words(word_dropout_->forward(words_->forward(words)));
+  const at::Tensor embedded = words_->forward(words);
+  const at::Tensor active = options_.x_linear.celu_of_words ? at::celu(embedded, kCelu) : embedded;
+  return decoder_->gates_of_words(word_dropout_->forward(active));
 }
 
 LstmState XLinearCaptioner::fresh(std::int64_t rows, const Memory& memory) const {

@@ -17,6 +17,8 @@
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
+#include "lockstep/data/sources/held_out.h"
+#include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/mask_folders.h"
 #include "segmentation/data/dataset_augment.h"
 #include "segmentation/data/label_file.h"
@@ -117,8 +119,23 @@ void judge_classes(const MaskedPictures& source, const SetOptions& options, bool
   set.notes.push_back(missing);
 }
 
+/// Leaves the part for training, or the other one.
+void keep_part(std::vector<SampleFiles>& samples, const SetOptions& options, bool training) {
+  if (options.test_fraction == 0) return;
+  std::vector<std::filesystem::path> pictures;
+  for (const SampleFiles& sample : samples) pictures.push_back(sample.picture);
+  const HeldOut parts = hold_out(ImageFiles::of(std::move(pictures)), options.test_fraction, options.split_seed);
+  const std::vector<std::int64_t>& indices = training ? parts.rest : parts.held_out;
+  log::note("{}: {} of {} pictures are for {}", options.path, indices.size(), samples.size(),
+            training ? "training" : "the test");
+  std::vector<SampleFiles> kept;
+  for (const std::int64_t index : indices) kept.push_back(std::move(samples[static_cast<std::size_t>(index)]));
+  samples = std::move(kept);
+}
+
 SegmentationSet open_files(const SetOptions& options, const FileListOptions& wanted, bool training) {
   FileList list = list_files(options.path, wanted);
+  keep_part(list.samples, options, training);
   MaskedPicturesOptions pictures{.meanings = {}, .classes = options.classes};
   for (std::size_t i = 0; i < wanted.roles.size(); ++i) {
     pictures.meanings.push_back(meaning_of(wanted.roles[i], list.folders[i]));

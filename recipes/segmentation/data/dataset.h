@@ -46,6 +46,8 @@ struct SetOptions {
   std::int64_t classes = 2;       ///< with the background: ids have to be below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
   bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
+  double test_fraction = 0;       ///< part of the files' pictures that is the test set (hold_out()); 0: all are
+  std::uint64_t split_seed = 0;   ///< of that part
   std::int64_t scene_side = 128;  ///< pixels of pictures that are drawn in memory, each way
 };
 

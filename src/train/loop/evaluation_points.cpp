@@ -49,7 +49,7 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
   sinks_.evaluation({.epoch = epoch, .step = run.step, .metrics = last_.metrics, .tally = last_.tally});
   // An evaluation that exists only because the run ends here does not count: a longer run would not have it.
   const bool whole = run.batch == plan_.sums.batches_per_epoch;
-  const bool counts = whole && (epoch + 1) % plan_.config.eval_every_epochs == 0;
+  const bool counts = whole && is_regular_evaluation(plan_.config, epoch);
   std::vector<std::string> names = note_best(run, loss_of(last_.metrics, loss), counts);
   if (counts) note_metrics(plan_.config.schedule, last_.metrics, run.plateau);
   return names;

@@ -19,8 +19,12 @@ double learning_rate(const TrainConfig& config, const Plan& plan, const RunState
 
 bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run, std::int64_t epoch) {
   if (config.eval_every_epochs == 0) return false;
-  return (epoch + 1) % config.eval_every_epochs == 0 || epoch + 1 == last_epoch(config, run.stages) ||
+  return is_regular_evaluation(config, epoch) || epoch + 1 == last_epoch(config, run.stages) ||
          run.step >= last_step(config, plan, run);
+}
+
+bool is_regular_evaluation(const TrainConfig& config, std::int64_t epoch) {
+  return epoch >= config.eval_from_epoch && (epoch + 1) % config.eval_every_epochs == 0;
 }
 
 bool reaches(const Metric& metric, double value) {

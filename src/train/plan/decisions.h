@@ -24,6 +24,10 @@ namespace lockstep::train {
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 
+/// The same but for the evaluation at the end of the run, which a longer run would not have.
+/// Requires: eval_every_epochs > 0.
+[[nodiscard]] bool is_regular_evaluation(const TrainConfig& config, std::int64_t epoch);
+
 /// Returns true where `metric` is as good as `value` or better.
 [[nodiscard]] bool reaches(const Metric& metric, double value);
 

@@ -77,6 +77,8 @@ class Renaming {
   }
 
   void add_notes(std::vector<std::string>& notes) const {
+    notes.insert(notes.end(), without_effect_.begin(), without_effect_.end());
+    if (!ignored_.empty()) notes.push_back("settings without a meaning here: " + text::join(ignored_));
     std::vector<std::string> renamed(
         renamed_.begin(), renamed_.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRenamed, renamed_.size())));
     if (renamed.size() < renamed_.size()) {
@@ -84,7 +86,6 @@ class Renaming {
           fmt::format("and {} more, as config.yml of the run has them", renamed_.size() - renamed.size()));
     }
     if (!renamed.empty()) notes.push_back("settings under other names: " + text::join(renamed));
-    if (!ignored_.empty()) notes.push_back("settings without a meaning here: " + text::join(ignored_));
   }
 
  private:
@@ -107,10 +108,13 @@ class Renaming {
       throw UsageError(fmt::format("{}: {} is {}, which has no counterpart here", value.origin, key, value.yaml),
                        fmt::format("here it is {}", text::join(alias.always, " or ")));
     }
-    const std::string instead = !alias.instead.empty() ? fmt::format(" (use {})", alias.instead)
-                                : has_value            ? fmt::format(" (always {} here)", alias.always.front())
-                                                       : "";
-    ignored_.push_back(key + instead);
+    if (alias.instead.empty() && !has_value) {
+      ignored_.push_back(key);
+    } else {
+      without_effect_.push_back(
+          fmt::format("{} is {}, which has no effect here: {}", key, value.yaml,
+                      alias.instead.empty() ? "it is always " + alias.always.front() : "use " + alias.instead));
+    }
   }
 
   void claim(const std::string& key, Claim claim) {
@@ -121,6 +125,7 @@ class Renaming {
   const std::vector<ConfigAlias>& aliases_;
   std::map<std::string, Claim> claims_;
   std::vector<std::string> renamed_;
+  std::vector<std::string> without_effect_;
   std::vector<std::string> ignored_;
 };
 

@@ -24,10 +24,13 @@ void require_base(const TrainConfig& config) {
     throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
                      "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
   }
-  if (config.eval_every_epochs > stop) {
-    throw UsageError(fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs)",
-                                 stop, config.eval_every_epochs),
-                     "an evaluation within the first stage: " + setting_words("eval_every_epochs=1"));
+  const std::int64_t first = (config.eval_from_epoch / config.eval_every_epochs + 1) * config.eval_every_epochs;
+  if (first > stop) {
+    throw UsageError(
+        fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
+                    first, config.eval_from_epoch > 0 ? ", eval_from_epoch" : ""),
+        "an evaluation within the first stage: " + setting_words("eval_every_epochs=1") + " " +
+            setting_words("eval_from_epoch=0"));
   }
 }
 
@@ -248,6 +251,9 @@ void TrainConfig::describe(ConfigFields& fields) {
       .at_resume(OnResume::kFree);
   describe_curves(fields, *this);
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never")
+      .in(kEpochs, "epochs")
+      .at_resume(OnResume::kFreeEvaluations);
+  fields.add("eval_from_epoch", &eval_from_epoch, "the first epoch, from 0, that is evaluated; the last one always is")
       .in(kEpochs, "epochs")
       .at_resume(OnResume::kFreeEvaluations);
   describe_data(fields, data);

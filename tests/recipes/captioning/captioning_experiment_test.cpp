@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,16 @@ class Experiment : public ::testing::Test {
       return error.message();
     }
     return "no error";
+  }
+
+  /// The lines that are said while a file is read.
+  std::vector<std::string> said_of(const std::string& yaml) {
+    ::testing::internal::CaptureStderr();
+    (void)fault_of(yaml);
+    std::istringstream text(::testing::internal::GetCapturedStderr());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
   }
 
   const TempDir folder_;
@@ -86,6 +97,7 @@ SOLVER:
   GRAD_CLIP: 0.1
   GRAD_CLIP_TYPE: 'Clamp'
   DISPLAY: 20
+  SNAPSHOT_ITERS: 2
   ADAM:
     BETAS: [0.9, 0.98]
     EPS: 1.0e-9
@@ -127,6 +139,7 @@ TEST_F(Experiment, PureTsSettingsMeanTheSameHere) {
   EXPECT_FALSE(config.is_self_critical()) << "9999 of 20 epochs is never";
   EXPECT_EQ(config.sets.max_words, 16);
   EXPECT_EQ(config.sets.vocabulary_size, 9487);
+  EXPECT_EQ(config.checkpoint.every_epochs, 2);
   EXPECT_EQ(config.sets.vocabulary, "./txt/coco_vocabulary.txt");
   EXPECT_EQ(config.model_type, "transformer");
   EXPECT_EQ(config.model.feature_width, 1536);
@@ -248,13 +261,117 @@ TEST_F(Experiment, AWrongTypeIsNamedWithFileAndLine) {
 }
 
 TEST_F(Experiment, WhatThereIsNothingForIsNamedWithWhatThereIs) {
-  EXPECT_EQ(fault_of("MODEL:\n  TYPE: 'UpDown'\n"),
-            file_.string() + ":2: MODEL.TYPE is 'UpDown': there is PureT, XLAN");
   EXPECT_THAT(fault_of("SCORER:\n  TYPES: ['SPICE']\n"), HasSubstr("the reward is CIDEr"));
   EXPECT_THAT(fault_of("SOLVER:\n  TYPE: 'RADAM'\n"), HasSubstr("there is ADAM, SGD, ADAGRAD, RMSPROP"));
   EXPECT_THAT(fault_of("MODEL: {TYPE: XLAN, RNN_SIZE: 512, BILINEAR: {DIM: 1024}}\n"),
               HasSubstr("MODEL.RNN_SIZE is '512': it must be MODEL.BILINEAR.DIM, 1024"));
   EXPECT_THAT(fault_of("SOLVER: {BIAS_LR_FACTOR: 2}\n"), HasSubstr("it must be 1"));
+}
+
+/// The networks of the six public files that have another one, each with what else of the file would be refused.
+TEST_F(Experiment, ANetworkThatIsNotHereIsRefusedInOneLineThatNamesThoseThatAre) {
+  for (const std::string type : {"UpDown", "XTransformer", "RawTransformer", "M2Transformer"}) {
+    const std::string yaml =
+        "LOGGER_NAME: log\nMODEL:\n  TYPE: '" + type + "'\n  NOT_A_KEY: 1\nSOLVER:\n  TYPE: 'RADAM'\n";
+    EXPECT_EQ(fault_of(yaml),
+              file_.string() + ":3: MODEL.TYPE is '" + type + "', and that network is not here: PureT and XLAN are");
+    EXPECT_THAT(said_of(yaml), IsEmpty()) << "nothing else is said of the file";
+  }
+}
+
+constexpr const char* kXLanNetwork = R"(MODEL:
+  TYPE: 'XLAN'
+  WORD_EMBED_DIM: 1024
+  WORD_EMBED_ACT: 'CELU'
+  WORD_EMBED_NORM: False
+  DROPOUT_WORD_EMBED: 0.5
+  GVFEAT_DIM: 2048
+  GVFEAT_EMBED_DIM: -1
+  GVFEAT_EMBED_ACT: 'NONE'
+  ATT_FEATS_DIM: 2048
+  ATT_FEATS_EMBED_DIM: 1024
+  ATT_FEATS_EMBED_ACT: 'CELU'
+  DROPOUT_ATT_EMBED: 0.5
+  ATT_FEATS_NORM: False
+  ATT_HIDDEN_SIZE: -1
+  ATT_ACT: 'TANH'
+  RNN_SIZE: 1024
+  DROPOUT_LM: 0.4
+  BILINEAR:
+    DIM: 1024
+    ENCODE_ATT_MID_DIM: [128, 64, 128]
+    DECODE_ATT_MID_DIM: [128, 64, 128]
+    ENCODE_ATT_MID_DROPOUT: 0.1
+    DECODE_ATT_MID_DROPOUT: 0.1
+    ATT_DIM: 1024
+    ACT: 'CELU'
+    ENCODE_DROPOUT: 0.5
+    DECODE_DROPOUT: 0.5
+    ENCODE_LAYERS: 4
+    DECODE_LAYERS: 1
+    TYPE: 'LowRank'
+    ATTTYPE: 'SCAtt'
+    HEAD: 8
+    ENCODE_BLOCK: 'LowRankBilinearEnc'
+    DECODE_BLOCK: 'LowRankBilinearDec'
+    ELU_ALPHA: 1.3
+    ENCODE_BIFEAT_EMB_DROPOUT: 0.3
+)";
+
+TEST_F(Experiment, EachOfXLansDropoutsAndItsWordsActivationAreAsInTheFile) {
+  const CaptioningConfig config = read(kXLanNetwork);
+  EXPECT_EQ(config.model.x_linear.word_dropout, 0.5);
+  EXPECT_EQ(config.model.x_linear.feature_dropout, 0.5);
+  EXPECT_EQ(config.model.x_linear.attention_dropout, 0.5);
+  EXPECT_EQ(config.model.x_linear.middle_dropout, 0.1);
+  EXPECT_EQ(config.model.x_linear.update_dropout, 0.3);
+  EXPECT_EQ(config.model.x_linear.output_dropout, 0.4);
+  EXPECT_TRUE(config.model_options(9488, 2048).x_linear.celu_of_words);
+  EXPECT_FALSE(read("MODEL: {TYPE: XLAN, WORD_EMBED_ACT: NONE}\n").model_options(9, 9).x_linear.celu_of_words);
+  EXPECT_THAT(said_of(kXLanNetwork), IsEmpty()) << "all of the file is so here";
+}
+
+TEST_F(Experiment, WhatChangesTheResultIsSaidFirstAndEachKeyOnALineOfItsOwn) {
+  const std::vector<std::string> lines = said_of(
+      "LOGGER_NAME: log\nMODEL:\n  TYPE: XLAN\n  ATT_FEATS_NORM: True\n  GVFEAT_DIM: 2048\n  BILINEAR:\n"
+      "    ENCODE_DROPOUT: 0.5\n    DECODE_DROPOUT: 0.2\n    ELU_ALPHA: 1.0\nINFERENCE: {EVAL: COCO}\n");
+  const std::string place = "note: " + file_.string();
+  EXPECT_THAT(
+      lines, ElementsAre(place + ":4: MODEL.ATT_FEATS_NORM is true, and the result is another: here it is always false",
+                         place + ":9: MODEL.BILINEAR.ELU_ALPHA is 1, and the result is another: here it is always 1.3",
+                         place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, and the result is another: here it is "
+                                 "that of MODEL.BILINEAR.ENCODE_DROPOUT, 0.5",
+                         "note: without a meaning here: LOGGER_NAME", "note: without a meaning here: INFERENCE.EVAL"));
+}
+
+TEST_F(Experiment, FilesOfPicturesMeanPicturesAndNotFeatures) {
+  const std::filesystem::path pictures = folder_ / "coco2014";
+  std::filesystem::create_directory(pictures);
+  const auto with = [&](const std::string& list) {
+    return "DATA_LOADER:\n  TRAIN_ATT_FEATS: '" + pictures.string() + "'\n  VAL_ATT_FEATS: '" + pictures.string() +
+           "'\n  TRAIN_ID: '" + (folder_ / list).string() + "'\nMODEL: {TYPE: PureT, ATT_FEATS_DIM: 1536}\n";
+  };
+  std::ofstream(folder_ / "pictures.json") << R"({"9": "train2014/COCO_train2014_000000000009.jpg"})";
+  const CaptioningConfig config = read(with("pictures.json"));
+  EXPECT_EQ(config.sets.images, pictures.string());
+  EXPECT_EQ(config.sets.features, "");
+  EXPECT_EQ(config.backbone, "resnet");
+  EXPECT_EQ(config.sets.height, 384);
+  EXPECT_EQ(config.model.backbone.output_stride, 32) << "12 x 12 cells, as Swin has";
+  EXPECT_THAT(said_of(with("pictures.json")), ElementsAre(HasSubstr("a ResNet-50 is trained along in its place")));
+  std::ofstream(folder_ / "features.json") << R"({"9": "9.npz"})";
+  EXPECT_EQ(read(with("features.json")).sets.features, pictures.string());
+  EXPECT_EQ(read(with("none.txt")).sets.features, pictures.string()) << "an empty folder";
+  std::ofstream(pictures / "9.jpg") << "";
+  EXPECT_EQ(read(with("none.txt")).sets.images, pictures.string());
+}
+
+TEST_F(Experiment, TheTestSetIsTheFinalTest) {
+  const CaptioningConfig config =
+      read("DATA_LOADER: {TEST_ATT_FEATS: f, TEST_ID: ids.txt}\nINFERENCE: {TEST_ANNFILE: test.json}\n");
+  EXPECT_THAT(config.settings_of_final_test(),
+              ElementsAre("data.test=test.json", "data.test_split=", "data.test_ids=ids.txt", "data.test_features=f"));
+  EXPECT_THAT(read("DATA_LOADER: {TEST_ID: ids.txt}\n").settings_of_final_test(), IsEmpty());
 }
 
 TEST_F(Experiment, AMissingFileIsNamed) {

@@ -115,6 +115,20 @@ TEST(SegmentationAliases, TheOriginsArgumentsMeanTheSameHere) {
   EXPECT_THAT(notes, Contains("settings without a meaning here: dist_url, distributed, local_rank"));
 }
 
+TEST(SegmentationAliases, WhereARunIsKeptAndHowOftenItIsLookedAtMeanTheSameHere) {
+  ConfigTree tree;
+  for (const char* typed : {"chk_interval=4", "val_epoch=7", "logdir=./log", "model_path=a.pth", "shrink_factor=2"}) {
+    tree.set(typed, "--set");
+  }
+  std::vector<std::string> notes;
+  const ConfigTree renamed = with_aliases(tree, aliases(), notes);
+  EXPECT_EQ(renamed.values().at("checkpoint.every_epochs").yaml, "4");
+  EXPECT_EQ(renamed.values().at("eval_from_epoch").yaml, "7");
+  EXPECT_EQ(renamed.values().at("--logdir").yaml, "./log");
+  EXPECT_EQ(renamed.values().at("--init-from").yaml, "a.pth");
+  EXPECT_THAT(notes.front(), HasSubstr("without a meaning here: shrink_factor"));
+}
+
 TEST(SegmentationConfig, NamesTheKeyThatCannotBe) {
   EXPECT_THAT(fault_of([](auto& c) { c.model.backbone.layers = 51; }), HasSubstr("model.layers is 51"));
   EXPECT_THAT(fault_of([](auto& c) { c.model.backbone.output_stride = 4; }), HasSubstr("model.output_stride is 4"));
