@@ -23,7 +23,7 @@
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
-#include "lockstep/doctor/child.h"
+#include "common/child.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"

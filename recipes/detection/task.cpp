@@ -161,7 +161,7 @@ std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const Na
 }
 
 std::optional<TorchValue> DetectionTask::origin_file(const ModelStates& states) const {
-  if (!config_.is_published()) return std::nullopt;
+  if (!config_.network_choice().as_published) return std::nullopt;
   TorchDict file = {{"last_epoch", TorchValue{states.epochs - 1}}, {"model", to_torch_value(states.model)}};
   if (states.average) {
     TorchDict average = {{"module", to_torch_value(*states.average)}, {"updates", TorchValue{states.updates}}};

@@ -11,11 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/child.h"
+#include "common/temporary_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/doctor/child.h"
 #include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/measured_run.h"
 
@@ -27,25 +28,6 @@ namespace fs = std::filesystem;
 constexpr const char* kRepeats = "30";
 constexpr std::size_t kWarmup = 4;  // steps
 constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
-
-/// A new folder that is gone at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((fs::temp_directory_path() / "lockstep-plan-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw_cannot(fmt::format("make the folder {}", path_), errno);
-  }
-  ~TemporaryFolder() {
-    std::error_code problem;
-    fs::remove_all(path_, problem);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// The bench's line of JSON, which the launcher may have put a rank's number before.
 nlohmann::json bench_line(const std::string& out) {
@@ -123,7 +105,7 @@ double step_of_ring(const fs::path& logs) {
 }  // namespace
 
 MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch) {
-  const TemporaryFolder logs;
+  const TemporaryFolder logs("lockstep-plan");
   const nlohmann::json line = bench({.recipe = recipe, .ranks = ranks, .batch = batch}, logs.path());
   const std::int64_t replicas = line.value("replicas", std::int64_t{ranks}) / ranks;  // of a rank
   MeasuredRecipe found{.workload = read_measured_run(logs.path())};
@@ -131,7 +113,7 @@ MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t
   for (const auto& shape : line.value("shapes", nlohmann::json::array())) {
     found.workload.shapes.push_back(shape.get<std::vector<std::int64_t>>());
   }
-  const TemporaryFolder lone;
+  const TemporaryFolder lone("lockstep-plan");
   (void)bench({.recipe = recipe, .batch = batch, .replicas = replicas}, lone.path());
   found.alone_s = step_of_ring(lone.path());
   return found;

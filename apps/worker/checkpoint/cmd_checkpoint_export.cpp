@@ -17,6 +17,7 @@
 #include "lockstep/checkpoint/interop.h"
 #include "lockstep/nn/onnx.h"
 #include "lockstep/nn/torchscript.h"
+#include "worker/checkpoint/onnx_parity.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
 #include "worker/trained.h"
@@ -32,6 +33,8 @@ struct ExportArguments {
   ExportOptions weights;
   std::vector<std::string> sets;
   nn::OnnxOptions onnx;
+  std::string runtime;
+  bool no_check = false;
   bool as_origin = false;
   bool says_state = false;
 
@@ -69,6 +72,11 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
   app.add_option("--opset", given.onnx.opset, "for an .onnx file: the version of ONNX's operators, 16 or 17")
       ->type_name("N");
   app.add_flag("--fp16", given.onnx.half, "for an .onnx file: store weights with 16 bits; it computes in float32");
+  app.add_option("--runtime", given.runtime,
+                 "for an .onnx file: the Python or Node whose ONNX Runtime computes the file, to compare it with the "
+                 "network (default: python3, else node, if it has one)")
+      ->type_name("PROGRAM");
+  app.add_flag("--no-check", given.no_check, "for an .onnx file: do not compare");
   app.add_option("--set", given.sets, "for a .pt or .onnx file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
@@ -126,6 +134,21 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
+/// Removes the file if a runtime computes something else from it.
+void compare(const ExportArguments& given, const nn::NetworkFunction& function) {
+  if (given.no_check) return;
+  try {
+    const auto runtime = find_onnx_runtime(given.runtime);
+    if (runtime) return print_to(stdout, "{}", compare_onnx(*runtime, given.to, function));
+  } catch (const Error&) {
+    fs::remove(given.to);
+    fs::remove(given.to + ".data");
+    throw;
+  }
+  log::note("{} was not compared with the network: neither python3 nor node has ONNX Runtime (pip install onnxruntime)",
+            given.to);
+}
+
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
   nn::OnnxOptions options = given.onnx;
   options.tensors_file = fs::path(given.to).filename().string() + ".data";
@@ -133,6 +156,7 @@ std::size_t write_onnx(const ExportArguments& given, const Trained& trained, con
   const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
   if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), given.to + ".data", file.tensors);
   write_file_atomically(FileSystem::system(), given.to, file.model);
+  compare(given, function);
   return file.model.size() + file.tensors.size();
 }
 

@@ -156,4 +156,14 @@ void masked_fill(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Where", {call.as(1, at::kBool), call.as(2, call.result_type()), call.in(0)}));
 }
 
+/// threshold(x, threshold, value).
+void threshold(OnnxCall& call, const char* /*op*/) {
+  const std::string above = call.add("Greater", {call.in(0), number(call, call.number(1))});
+  call.give(call.add("Where", {above, call.in(0), number(call, call.number(2))}));
+}
+
+void log_sigmoid(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Neg", {call.add("Softplus", {call.add("Neg", {call.in(0)})})}));
+}
+
 }  // namespace lockstep::nn::onnx

@@ -12,13 +12,14 @@ using Row = void(OnnxCall& call, const char* op);
 
 // elementwise.cpp
 Row unary, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt, gelu, silu,
-    mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where, masked_fill;
+    mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where, masked_fill,
+    threshold, log_sigmoid;
 
 // shapes.cpp
 Row view, view_as, flatten, transpose, swap_axes, permute, squeeze, unsqueeze, expand, expand_as, repeat, narrow, slice,
     select;
 Row cat, stack, split, chunk, unbind, size, gather, embedding, index_select, index, pad, roll, filled, filled_as,
-    arange;
+    arange, pixel_shuffle, pad_edges;
 
 // layers.cpp
 Row convolution, batch_norm, layer_norm, group_norm, linear, addmm, matmul, max_pool, average_pool,

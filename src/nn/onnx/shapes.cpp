@@ -178,24 +178,41 @@ void index(OnnxCall& call, const char* /*op*/) {
   call.give(one_of(call, call.in(0), axis, call.list(1).at(static_cast<std::size_t>(axis))));
 }
 
-/// constant_pad_nd(x, pads, value), pad(x, pads, mode, value): pads from the last dimension on.
-void pad(OnnxCall& call, const char* op) {
-  const std::vector<std::int64_t> given = call.integers(1);
-  const bool has_mode = std::string_view(op) == "mode";
-  std::string mode = has_mode ? call.text(2) : "constant";
-  if (mode == "replicate") mode = "edge";
-  if (mode == "circular") call.refuse("it pads in a circle");
+namespace {
+
+/// `given`: before and behind each dimension, from the last one on. Returns what ONNX wants: all befores, all behinds.
+std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   const auto rank = static_cast<std::size_t>(call.rank(0));
   std::vector<std::int64_t> pads(2 * rank, 0);
   for (std::size_t i = 0; 2 * i < given.size(); ++i) {
     pads.at(rank - 1 - i) = given[2 * i];
     pads.at(2 * rank - 1 - i) = given.at(2 * i + 1);
   }
-  const std::size_t at = has_mode ? 3 : 2;
-  const double value = call.none(at) ? 0 : call.number(at);
-  std::vector<std::string> inputs = {call.in(0), call.integers_of(pads)};
-  if (mode == "constant") inputs.push_back(call.constant(value, call.result_type()));
+  return call.integers_of(pads);
+}
+
+void give_padded(OnnxCall& call, const std::string& mode, std::size_t value) {
+  std::vector<std::string> inputs = {call.in(0), pads_of(call, call.integers(1))};
+  if (mode == "constant")
+    inputs.push_back(call.constant(call.none(value) ? 0 : call.number(value), call.result_type()));
   call.give(call.add("Pad", inputs, {{"mode", mode}}));
+}
+
+}  // namespace
+
+/// constant_pad_nd(x, pads, value), pad(x, pads, mode, value).
+void pad(OnnxCall& call, const char* op) {
+  if (std::string_view(op).empty()) return give_padded(call, "constant", 2);
+  const std::string mode = call.text(2);
+  if (mode == "circular") call.refuse("it pads in a circle");
+  give_padded(call, mode == "replicate" ? "edge" : mode == "reflect" ? "reflect" : "constant", 3);
+}
+
+/// reflection_padNd(x, pads), replication_padNd(x, pads).
+void pad_edges(OnnxCall& call, const char* op) { give_padded(call, op, 0); }
+
+void pixel_shuffle(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("DepthToSpace", {call.in(0)}, {{"blocksize", call.integer(1)}, {"mode", std::string("CRD")}}));
 }
 
 void roll(OnnxCall& call, const char* /*op*/) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/doctor/child.h"
+#include "common/child.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

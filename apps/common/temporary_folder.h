@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A new folder that is gone at the end.
+#pragma once
+
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include "lockstep/base/resources.h"
+
+namespace lockstep::apps {
+
+class TemporaryFolder {
+ public:
+  /// `name`: what its name begins with. Throws: IoError.
+  explicit TemporaryFolder(const std::string& name)
+      : path_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw_cannot("make the folder " + path_, errno);
+  }
+  ~TemporaryFolder() {
+    std::error_code problem;
+    std::filesystem::remove_all(path_, problem);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lockstep::apps
