@@ -27,13 +27,9 @@ class Writing {
         bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
         begin_(SystemClock::instance().now()) {}
 
-  /// For work that says how much of how much is done.
   [[nodiscard]] std::function<void(std::int64_t done, std::int64_t count)> progress() {
-    return [this](std::int64_t done, std::int64_t count) { show(done, count); };
-  }
-  /// For work that only says how much is done.
-  [[nodiscard]] std::function<void(std::int64_t done)> progress_of(std::int64_t count) {
-    return [this, count](std::int64_t done) { show(done, count); };
+    return
+        [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
   }
   /// Clears the bar. Returns: the time as people write it.
   [[nodiscard]] std::string done() {
@@ -42,8 +38,6 @@ class Writing {
   }
 
  private:
-  void show(std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); }
-
   const char* label_;
   view::ProgressBar bar_;
   TimePoint begin_;

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/set_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "common/sketch.h"
 #include "lockstep/base/control_group.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/png_writer.h"
 
 namespace lockstep::common {
 namespace {
 
-constexpr int kCompression = 4;  // fixed: it is part of the bytes
+constexpr int kCompression = 4;            // fixed: it is part of the bytes
+constexpr std::int64_t kReportEvery = 16;  // indices
 
 /// The threads' shared list of work: the next index, the first error, the count of what is done.
 class IndexWork {
@@ -53,7 +59,8 @@ class IndexWork {
 
   void report() {
     const std::lock_guard lock(mutex_);
-    if (++done_ % loop_.report_every == 0 && loop_.progress) loop_.progress(done_, loop_.count);
+    const bool now = ++done_ % kReportEvery == 0 || done_ == loop_.count;
+    if (now && loop_.progress) loop_.progress(done_, loop_.count);
   }
 
   const IndexLoop& loop_;
@@ -67,10 +74,63 @@ class IndexWork {
 
 void run_indices(const IndexLoop& loop) { IndexWork(loop).run(); }
 
+void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t)>& work,
+                 const IndexProgress& progress) {
+  run_indices({.count = count, .threads = threads, .make_worker = [&] { return work; }, .progress = progress});
+}
+
 void write_set_picture(const PixelView& pixels, const std::filesystem::path& file) {
   const PngFilter filter = pixels.channels == 1 ? PngFilter::kNone : PngFilter::kSub;
   const std::string bytes = encode_png(pixels, {.compression = kCompression, .filter = filter});
   FileSystem::system().create(file)->append(bytes.data(), bytes.size());
+}
+
+void refuse_file(const std::filesystem::path& folder) {
+  std::error_code fault;
+  if (std::filesystem::exists(folder, fault) && !std::filesystem::is_directory(folder, fault)) {
+    throw UsageError(fmt::format("{} is no folder", folder.string()));
+  }
+}
+
+void make_empty_folder(const std::filesystem::path& folder) {
+  refuse_file(folder);
+  if (const auto names = FileSystem::system().list(folder); !names.empty()) {
+    throw UsageError(fmt::format("folder {} is not empty: it holds {}", folder.string(), names.front()),
+                     "give another folder, or empty it first");
+  }
+  FileSystem::system().make_folder(folder);
+}
+
+SideRange parse_sides(const std::string& text, const SideRange& limits) {
+  const auto number = [&](const char* begin, const char* end) {
+    std::int64_t value = 0;
+    const auto read = std::from_chars(begin, end, value);
+    if (read.ec != std::errc() || read.ptr != end || value < limits.least || value > limits.most) {
+      throw UsageError(
+          fmt::format("size '{}' is none", text),
+          fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", limits.least, limits.most));
+    }
+    return value;
+  };
+  const char* end = text.data() + text.size();
+  const std::size_t dash = text.find('-');
+  const char* first_end = dash == std::string::npos ? end : text.data() + dash;
+  SideRange range{number(text.data(), first_end), 0};
+  range.most = dash == std::string::npos ? range.least : number(first_end + 1, end);
+  if (range.most < range.least) throw UsageError(fmt::format("size '{}' runs backwards", text), "for example 128-192");
+  return range;
+}
+
+void require_within(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value >= low && value <= high) return;
+  throw UsageError(fmt::format("generate {} is {}, must be {} .. {}", name, value, low, high));
+}
+
+void require_scene_size(ImageSize size) {
+  for (const std::int64_t side : {size.width, size.height}) {
+    if (side < 32 || side > 4096)
+      throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
+  }
 }
 
 }  // namespace lockstep::common

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands that make sets of pictures share: a loop over their indices on several threads, and the PNG files. No
-// torch header.
+// What commands that make sets of pictures share: a loop over their indices on several threads, folders, PNG files and
+// the sizes of pictures. No torch header.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include "lockstep/data/picture.h"
 
 namespace lockstep::common {
 
-/// Called now and then with how many of how many are done; one call at a time, from any thread.
+/// Called now and then with how many of how many are done, and at the end; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
@@ -20,14 +22,37 @@ struct IndexLoop {
   /// Called once on each thread; what it returns is called with the indices that the thread takes, in any order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
   IndexProgress progress = nullptr;
-  std::int64_t report_every = 16;  ///< indices
 };
 
 /// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: until all is
 /// done.
 void run_indices(const IndexLoop& loop);
+/// The same with one worker for all threads.
+void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
+                 const IndexProgress& progress = nullptr);
 
 /// Writes one channel or three with a fixed style; the same pixels give the same bytes. Throws: IoError.
 void write_set_picture(const PixelView& pixels, const std::filesystem::path& file);
+inline void write_set_picture(const Image& image, const std::filesystem::path& file) {
+  write_set_picture(view_of(image), file);
+}
+
+/// Throws: UsageError where `folder` is something else.
+void refuse_file(const std::filesystem::path& folder);
+
+/// Makes the folder. Throws: UsageError where it is not empty, or no folder.
+void make_empty_folder(const std::filesystem::path& folder);
+
+/// Sides that are drawn for each picture, both included. Units: pixels.
+struct SideRange {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+
+/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of `limits`.
+[[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
+
+/// Throws: UsageError "generate captcha: count is 0, must be 1 .. 100".
+void require_within(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
 
 }  // namespace lockstep::common

@@ -45,7 +45,7 @@ int generate_captcha(const Arguments& arguments) {
   options.charset = captcha::expand_charset(charset);
   options.style = captcha::parse_style(style);
   Writing writing("drawing");
-  captcha::generate_captchas(options, writing.progress_of(options.count));
+  captcha::generate_captchas(options, writing.progress());
   const std::string time = writing.done();
   print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
@@ -74,10 +74,10 @@ int generate_detection(const Arguments& arguments) {
       ->type_name("many|few");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
-  options.size = detection::parse_sides(size);
+  options.size = common::parse_sides(size, detection::kSides);
   options.objects = detection::parse_scene_objects(objects);
   Writing writing("drawing");
-  detection::generate_scenes(options, writing.progress_of(options.count));
+  detection::generate_scenes(options, writing.progress());
   const std::string time = writing.done();
   print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;

@@ -66,7 +66,7 @@ int generate_segmentation(const Arguments& arguments) {
   add_scribble_options(app, options.weak.scribbles);
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
-  options.size = segmentation::parse_sides(size);
+  options.size = common::parse_sides(size, segmentation::kSides);
   Writing writing("drawing");
   const segmentation::GeneratedSet set = segmentation::generate_set(options, writing.progress());
   const std::string time = writing.done();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "captcha/synthetic/draw.h"
-#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
@@ -18,27 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kProgressEvery = 256;  // images
-
 void check(const GenerateOptions& options) {
-  const auto within = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) {
-      throw UsageError(fmt::format("generate captcha: {} is {}, must be {} .. {}", name, value, low, high));
-    }
-  };
-  within("count", options.count, 1, 100'000'000);
-  within("length", options.length, 1, 32);
-  within("width", options.width, 16, 4096);
-  within("height", options.height, 16, 4096);
-  within("threads", options.threads, 0, 1024);
+  common::require_within("captcha: count", options.count, 1, 100'000'000);
+  common::require_within("captcha: length", options.length, 1, 32);
+  common::require_within("captcha: width", options.width, 16, 4096);
+  common::require_within("captcha: height", options.height, 16, 4096);
+  common::require_within("captcha: threads", options.threads, 0, 1024);
   if (options.charset.empty()) throw UsageError("generate captcha: the charset is empty", "--charset 0-9A-Z");
 }
 
 void open_folder(const fs::path& folder) {
-  std::error_code fault;
-  if (fs::exists(folder, fault) && !fs::is_directory(folder, fault)) {
-    throw UsageError(fmt::format("{} is no folder", folder.string()));
-  }
+  common::refuse_file(folder);
   FileSystem::system().make_folder(folder);
   for (const std::string& name : FileSystem::system().list(folder)) {
     if (fs::path(name).extension() == ".png") {
@@ -109,7 +98,7 @@ StyleChoice parse_style(const std::string& name) {
   throw UsageError(fmt::format("unknown style '{}'{}: {}", name, text::did_you_mean(name, valid), text::join(valid)));
 }
 
-void generate_captchas(const GenerateOptions& options, const GenerateProgress& progress) {
+void generate_captchas(const GenerateOptions& options, const common::IndexProgress& progress) {
   check(options);
   const FontSet fonts(options.charset);
   open_folder(options.out);
@@ -118,10 +107,8 @@ void generate_captchas(const GenerateOptions& options, const GenerateProgress& p
     const auto rasterizer = std::make_shared<Rasterizer>();
     return [&, rasterizer](std::int64_t index) { draw_one(options, index, fonts, *rasterizer); };
   };
-  loop.report_every = kProgressEvery;
-  if (progress) loop.progress = [&](std::int64_t done, std::int64_t) { progress(done); };
+  loop.progress = progress;
   common::run_indices(loop);
-  if (progress) progress(options.count);
 }
 
 }  // namespace lockstep::captcha

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
+
+#include "common/set_files.h"
 
 namespace lockstep::captcha {
 
@@ -36,12 +37,9 @@ struct GenerateOptions {
 /// "mixed", "simple" or "custom". Throws: UsageError naming the nearest.
 [[nodiscard]] StyleChoice parse_style(const std::string& name);
 
-/// Called now and then with how many images are written; one call at a time, from any thread.
-using GenerateProgress = std::function<void(std::int64_t written)>;
-
 /// Writes `count` files LABEL_<index>.png. The same options give the same bytes, on any number of threads.
 /// Throws: UsageError where an option is out of range or `out` already holds PNG files; ResourceError where a font is
 /// missing; IoError where a file cannot be written.
-void generate_captchas(const GenerateOptions& options, const GenerateProgress& progress = nullptr);
+void generate_captchas(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::captcha

@@ -3,41 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iterator>
 #include <vector>
 
 #include "captioning/synthetic/scene.h"
-#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::captioning {
 namespace {
-
-namespace fs = std::filesystem;
-
-void check_generate(const GenerateOptions& options) {
-  if (options.count < 1 || options.count > 1'000'000) {
-    throw UsageError(fmt::format("generate captioning: count is {}, must be 1 .. 1000000", options.count));
-  }
-  if (options.size < 32 || options.size > 4096) {
-    throw UsageError(fmt::format("generate captioning: size is {} pixels, must be 32 .. 4096", options.size));
-  }
-}
-
-void open_empty_folder(const fs::path& folder) {
-  std::error_code fault;
-  if (fs::exists(folder, fault) && !fs::is_directory(folder, fault)) {
-    throw UsageError(fmt::format("{} is no folder", folder.string()));
-  }
-  if (const auto names = FileSystem::system().list(folder); !names.empty()) {
-    throw UsageError(fmt::format("folder {} is not empty: it holds {}", folder.string(), names.front()),
-                     "give another folder, or empty it first");
-  }
-  FileSystem::system().make_folder(folder / "images");
-}
 
 std::string picture_name(std::int64_t index) { return fmt::format("{:06}.png", index); }
 
@@ -81,19 +56,19 @@ CaptionFormat parse_caption_format(const std::string& name) {
                    "text or coco");
 }
 
-void generate_captioned_scenes(const GenerateOptions& options, const GenerateProgress& progress) {
-  check_generate(options);
-  open_empty_folder(options.out);
+void generate_captioned_scenes(const GenerateOptions& options, const common::IndexProgress& progress) {
+  common::require_within("captioning: count", options.count, 1, 1'000'000);
+  common::require_within("captioning: size", options.size, 32, 4096);
+  common::make_empty_folder(options.out);
+  FileSystem::system().make_folder(options.out / "images");
   const auto paint = [&](std::int64_t index) {
     const Image picture = paint_scene(make_scene(options.seed, index), {options.size, options.size});
-    common::write_set_picture(view_of(picture), options.out / "images" / picture_name(index));
+    common::write_set_picture(picture, options.out / "images" / picture_name(index));
   };
-  common::run_indices(
-      {.count = options.count, .threads = options.threads, .make_worker = [&] { return paint; }, .progress = progress});
+  common::run_indices(options.count, options.threads, paint, progress);
   const bool coco = options.format == CaptionFormat::kCoco;
   write_file_atomically(FileSystem::system(), options.out / (coco ? "captions.json" : "captions.txt"),
                         coco ? coco_captions(options) : text_lines(options));
-  if (progress) progress(options.count, options.count);
 }
 
 }  // namespace lockstep::captioning

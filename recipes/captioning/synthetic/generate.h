@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
+
+#include "common/set_files.h"
 
 namespace lockstep::captioning {
 
@@ -27,13 +28,9 @@ struct GenerateOptions {
   std::int64_t threads = 0;  ///< 0: one per processor; fewer where the machine gives no more. Changes no byte
 };
 
-/// Called now and then with how many pictures of how many are written; one call at a time, from any thread,
-/// and never with fewer than before.
-using GenerateProgress = std::function<void(std::int64_t done, std::int64_t count)>;
-
 /// Writes images/<index>.png and then the captions, kSceneCaptions of each. The same options give the same bytes; a
 /// longer set begins with the pictures and captions of a shorter one, and they are those of "scenes:COUNT:SEED".
 /// Throws: UsageError where an option is out of range or `out` is not empty; IoError where a file cannot be written.
-void generate_captioned_scenes(const GenerateOptions& options, const GenerateProgress& progress = nullptr);
+void generate_captioned_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::captioning

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "captioning/synthetic/scene.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
-#include "lockstep/base/error.h"
-#include "lockstep/data/sample_random.h"
+#include "common/sketch.h"
 
 namespace lockstep::captioning {
 namespace {
 
-using Tint = std::array<float, 3>;  // red, green, blue in 0 .. 255
+using Sketch = common::Sketch<float>;
+using Tint = Sketch::Tint;
 
 constexpr std::array<Tint, kShapeColors> kShapeTints{
     {{220, 40, 40}, {40, 165, 60}, {45, 80, 215}, {240, 220, 50}, {245, 140, 25}, {140, 50, 170}, {245, 245, 245}}};
@@ -61,14 +58,13 @@ bool holds(ShapeKind kind, double u, double v) {
   return false;
 }
 
-class ScenePainter {
+class ScenePainter : public Sketch {
  public:
   ScenePainter(const Scene& scene, ImageSize size)
-      : size_(size),
+      : Sketch(size),
         width_(static_cast<double>(size.width)),
         height_(static_cast<double>(size.height)),
-        random_(scene.texture),
-        tints_(static_cast<std::size_t>(size.width * size.height)) {}
+        random_(scene.texture) {}
 
   /// Brighter towards one side, with a few patches that fade out.
   void paint_ground(GroundColor color) {
@@ -77,11 +73,11 @@ class ScenePainter {
     const double light = random_.uniform(0.0, 40.0);
     const double dx = std::cos(from) * light / width_;
     const double dy = std::sin(from) * light / height_;
-    for (std::int64_t y = 0; y < size_.height; ++y) {
-      for (std::int64_t x = 0; x < size_.width; ++x) {
+    for (std::int64_t y = 0; y < size().height; ++y) {
+      for (std::int64_t x = 0; x < size().width; ++x) {
         const auto more = static_cast<float>(dx * (static_cast<double>(x) - width_ / 2) +
                                              dy * (static_cast<double>(y) - height_ / 2));
-        for (std::size_t i = 0; i < 3; ++i) tints_[at(x, y)][i] = ground[i] + more;
+        for (std::size_t i = 0; i < 3; ++i) at(x, y)[i] = ground[i] + more;
       }
     }
     const std::int64_t patches = random_.between(0, 4);
@@ -93,81 +89,46 @@ class ScenePainter {
     const double radius = shape.radius * std::min(width_, height_);
     const double cosine = std::cos(shape.angle) / radius;
     const double sine = std::sin(shape.angle) / radius;
-    for_each_near(shape.x * width_, shape.y * height_, radius, [&](double dx, double dy, Tint& tint) {
+    each_near(shape.x * width_, shape.y * height_, radius, [&](std::size_t at, double dx, double dy) {
       int inside = 0;
       for (int tap = 0; tap < kTaps * kTaps; ++tap) {
         const double tx = dx + (tap % kTaps - 1) / static_cast<double>(kTaps);
         const double ty = dy + (tap / kTaps - 1) / static_cast<double>(kTaps);
         inside += holds(shape.kind, cosine * tx + sine * ty, cosine * ty - sine * tx) ? 1 : 0;
       }
-      mix(tint, fill, static_cast<float>(inside) / (kTaps * kTaps));
+      mix(tints()[at], fill, static_cast<float>(inside) / (kTaps * kTaps));
     });
   }
 
-  /// Rounds once, with noise of its own on every channel.
-  Image done(double most) {
-    Image image{size_, 3, std::vector<std::uint8_t>(3 * tints_.size())};
-    const auto scale = static_cast<float>(most / 1023.0);
-    std::uint8_t* to = image.pixels.data();
-    for (const Tint& tint : tints_) {
-      const std::uint64_t bits = random_();
-      for (unsigned i = 0; i < 3; ++i) {
-        // The sum of two even numbers: a triangle around 0.
-        const auto sum = static_cast<float>((bits >> (20 * i) & 0x3ff) + (bits >> (20 * i + 10) & 0x3ff));
-        *to++ = static_cast<std::uint8_t>(std::clamp(tint[i] + scale * (sum - 1023.0F) + 0.5F, 0.0F, 255.0F));
-      }
-    }
-    return image;
+  Image done(double noise) {
+    add_noise(noise, random_);
+    return rounded();
   }
 
  private:
   void paint_patch() {
-    const Tint tint{static_cast<float>(random_.uniform(20, 235)), static_cast<float>(random_.uniform(20, 235)),
-                    static_cast<float>(random_.uniform(20, 235))};
+    const Tint tint = random_tint(random_);
     const double radius = random_.uniform(0.08, 0.25) * std::min(width_, height_);
     const double x = random_.uniform(0.0, width_);
     const double y = random_.uniform(0.0, height_);
-    for_each_near(x, y, 2 * radius, [&](double dx, double dy, Tint& ground) {
-      mix(ground, tint, static_cast<float>(0.16 * std::exp(-(dx * dx + dy * dy) / (radius * radius))));
+    each_near(x, y, 2 * radius, [&](std::size_t at, double dx, double dy) {
+      mix(tints()[at], tint, static_cast<float>(0.16 * std::exp(-(dx * dx + dy * dy) / (radius * radius))));
     });
-  }
-
-  /// work(dx, dy, tint) for the pixels of the square around (x, y); dx and dy from there to the pixel's middle.
-  template <class Work>
-  void for_each_near(double x, double y, double radius, const Work& work) {
-    const auto low = [&](double middle) { return std::max<std::int64_t>(0, std::llround(middle - radius) - 1); };
-    const auto high = [&](double middle, std::int64_t side) {
-      return std::min<std::int64_t>(side, std::llround(middle + radius) + 1);
-    };
-    for (std::int64_t py = low(y); py < high(y, size_.height); ++py) {
-      for (std::int64_t px = low(x); px < high(x, size_.width); ++px) {
-        work(static_cast<double>(px) + 0.5 - x, static_cast<double>(py) + 0.5 - y, tints_[at(px, py)]);
-      }
-    }
   }
 
   static void mix(Tint& tint, const Tint& other, float share) {
     for (std::size_t i = 0; i < 3; ++i) tint[i] += share * (other[i] - tint[i]);
   }
-  [[nodiscard]] std::size_t at(std::int64_t x, std::int64_t y) const {
-    return static_cast<std::size_t>(y * size_.width + x);
-  }
 
-  ImageSize size_;
   double width_;
   double height_;
   SampleRandom random_;
-  std::vector<Tint> tints_;
 };
 
 }  // namespace
 
 Image paint_scene(const Scene& scene, ImageSize size) {
-  for (const std::int64_t side : {size.width, size.height}) {
-    if (side < 32 || side > 4096) {
-      throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
-    }
-  }
+  common::require_scene_size(size);
   ScenePainter painter(scene, size);
   painter.paint_ground(scene.ground);
   for (const SceneShape& shape : scene.shapes) painter.paint(shape);

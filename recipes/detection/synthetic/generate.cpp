@@ -4,13 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <vector>
 
-#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
@@ -20,27 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kProgressEvery = 64;  // pictures
-constexpr std::int64_t kLeastSide = 64;      // pixels: 30 objects still find their places
-constexpr std::int64_t kMostSide = 2048;
-
 void check(const GenerateOptions& options) {
-  const auto within = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) {
-      throw UsageError(fmt::format("generate detection: {} is {}, must be {} .. {}", name, value, low, high));
-    }
-  };
-  within("count", options.count, 1, 10'000'000);
-  within("size", options.size.least, kLeastSide, kMostSide);
-  within("size", options.size.most, options.size.least, kMostSide);
-  within("threads", options.threads, 0, 1024);
+  common::require_within("detection: count", options.count, 1, 10'000'000);
+  common::require_within("detection: size", options.size.least, kSides.least, kSides.most);
+  common::require_within("detection: size", options.size.most, options.size.least, kSides.most);
+  common::require_within("detection: threads", options.threads, 0, 1024);
 }
 
 void open_folder(const fs::path& folder) {
+  common::refuse_file(folder);
   std::error_code fault;
-  if (fs::exists(folder, fault) && !fs::is_directory(folder, fault)) {
-    throw UsageError(fmt::format("{} is no folder", folder.string()));
-  }
   for (const char* name : {"annotations.json", "images"}) {
     if (!fs::exists(folder / name, fault)) continue;
     throw UsageError(fmt::format("folder {} already holds a set ({}): two would mix", folder.string(), name),
@@ -109,36 +95,13 @@ Marks draw_one(const GenerateOptions& options, std::int64_t index) {
 
 }  // namespace
 
-SideRange parse_sides(const std::string& text) {
-  const auto number = [&](const char* begin, const char* end) {
-    std::int64_t value = 0;
-    const auto read = std::from_chars(begin, end, value);
-    if (read.ec != std::errc() || read.ptr != end || value < kLeastSide || value > kMostSide) {
-      throw UsageError(fmt::format("size '{}' is none", text),
-                       fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", kLeastSide, kMostSide));
-    }
-    return value;
-  };
-  const char* end = text.data() + text.size();
-  const std::size_t dash = text.find('-');
-  const SideRange range = dash == std::string::npos
-                              ? SideRange{number(text.data(), end), number(text.data(), end)}
-                              : SideRange{number(text.data(), text.data() + dash), number(text.data() + dash + 1, end)};
-  if (range.most < range.least) throw UsageError(fmt::format("size '{}' runs backwards", text), "for example 128-192");
-  return range;
-}
-
-void generate_scenes(const GenerateOptions& options, const GenerateProgress& progress) {
+void generate_scenes(const GenerateOptions& options, const common::IndexProgress& progress) {
   check(options);
   open_folder(options.out);
   std::vector<Marks> marks(static_cast<std::size_t>(options.count));  // each thread writes its own elements
   const auto draw = [&](std::int64_t index) { marks[static_cast<std::size_t>(index)] = draw_one(options, index); };
-  common::IndexLoop loop{.count = options.count, .threads = options.threads, .make_worker = [&] { return draw; }};
-  loop.report_every = kProgressEvery;
-  if (progress) loop.progress = [&](std::int64_t done, std::int64_t) { progress(done); };
-  common::run_indices(loop);
+  common::run_indices(options.count, options.threads, draw, progress);
   write_file_atomically(FileSystem::system(), options.out / "annotations.json", coco_json(options, marks));
-  if (progress) progress(options.count);
 }
 
 }  // namespace lockstep::detection

@@ -5,39 +5,28 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <string>
 
+#include "common/set_files.h"
 #include "detection/synthetic/scene.h"
 
 namespace lockstep::detection {
 
-/// Sides that are drawn for each picture, both included. Units: pixels.
-struct SideRange {
-  std::int64_t least = 160;
-  std::int64_t most = 160;
-};
+inline constexpr common::SideRange kSides{64, 2048};  ///< pixels: 30 objects still find their places
 
 struct GenerateOptions {
   std::filesystem::path out;  ///< made where missing; must hold no annotations.json and no images
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  SideRange size = {};  ///< width and height are drawn apart
+  common::SideRange size = {160, 160};  ///< width and height are drawn apart
   SceneObjects objects = SceneObjects::kMany;
   std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
 };
-
-/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of range.
-[[nodiscard]] SideRange parse_sides(const std::string& text);
-
-/// Called now and then with how many pictures are written; one call at a time, from any thread.
-using GenerateProgress = std::function<void(std::int64_t written)>;
 
 /// Writes `count` pictures images/<index>.png and, when all are there, annotations.json: image ids from 1, categories
 /// from 1 in the order of kinds_in(), boxes tight around the whole shape, areas in pixels. The same options give the
 /// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
 /// Throws: UsageError where an option is out of range or `out` already holds a set; IoError where a file cannot be
 /// written.
-void generate_scenes(const GenerateOptions& options, const GenerateProgress& progress = nullptr);
+void generate_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::detection

@@ -57,11 +57,11 @@ Shape any_shape(double area, std::size_t kinds, SampleRandom& random) {
 
 class Layout {
  public:
-  Layout(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random)
-      : canvas_(width, height),
+  Layout(ImageSize size, SceneObjects objects, SampleRandom& random)
+      : canvas_(size),
         plain_(objects == SceneObjects::kFew),
         random_(random),
-        owner_(static_cast<std::size_t>(width * height), kNobody),
+        owner_(static_cast<std::size_t>(size.width * size.height), kNobody),
         ground_(canvas_.paint_ground(random)) {}
 
   void add_crowd();
@@ -88,7 +88,7 @@ class Layout {
 
   ScenePixels canvas_;
   bool plain_;  // no lines and no hollow shapes
-  const double pixels_ = static_cast<double>(canvas_.width() * canvas_.height());
+  const double pixels_ = static_cast<double>(canvas_.size().width * canvas_.size().height);
   SampleRandom& random_;
   std::vector<std::int16_t> owner_;  // the object on top of each pixel
   std::array<Ink, 2> ground_;
@@ -105,9 +105,9 @@ void Layout::each_pixel(Which which, const Outline& outline, double reach, const
   const auto high = [&](double value, std::int64_t end) {
     return std::min(static_cast<std::int64_t>(std::ceil(value + reach)), end);
   };
-  for (std::int64_t y = low(extent.y1); y < high(extent.y2, canvas_.height()); ++y) {
-    for (std::int64_t x = low(extent.x1); x < high(extent.x2, canvas_.width()); ++x) {
-      const auto at = static_cast<std::size_t>(y * canvas_.width() + x);
+  for (std::int64_t y = low(extent.y1); y < high(extent.y2, canvas_.size().height); ++y) {
+    for (std::int64_t x = low(extent.x1); x < high(extent.x2, canvas_.size().width); ++x) {
+      const auto at = static_cast<std::size_t>(y * canvas_.size().width + x);
       if (which == Which::kOwned && owner_[at] == kNobody) continue;
       const double distance = outline.distance(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5);
       if (distance <= reach && !visit(at)) return;
@@ -158,8 +158,8 @@ Paint Layout::any_paint(const Shape& shape, std::optional<std::size_t> over) {
 }
 
 bool Layout::is_inside(const Extent& extent) const {
-  return extent.x1 >= 1 && extent.y1 >= 1 && extent.x2 <= static_cast<double>(canvas_.width() - 1) &&
-         extent.y2 <= static_cast<double>(canvas_.height() - 1);
+  return extent.x1 >= 1 && extent.y1 >= 1 && extent.x2 <= static_cast<double>(canvas_.size().width - 1) &&
+         extent.y2 <= static_cast<double>(canvas_.size().height - 1);
 }
 
 bool Layout::is_free(const Outline& outline) const {
@@ -181,8 +181,8 @@ bool Layout::covers_well(const Outline& outline, std::size_t target) const {
 
 std::optional<Outline> Layout::find_free(Shape& shape) {
   for (int i = 0; i < kTries; ++i) {
-    shape.x = random_.uniform(0, static_cast<double>(canvas_.width()));
-    shape.y = random_.uniform(0, static_cast<double>(canvas_.height()));
+    shape.x = random_.uniform(0, static_cast<double>(canvas_.size().width));
+    shape.y = random_.uniform(0, static_cast<double>(canvas_.size().height));
     Outline outline(shape);
     if (is_inside(outline.extent()) && is_free(outline)) return outline;
   }
@@ -257,8 +257,8 @@ void Layout::add_few() {
 
 void Layout::add_crowd() {
   const double side = random_.uniform(24, 40);
-  const double x = random_.uniform(2, static_cast<double>(canvas_.width()) - side - 2);
-  const double y = random_.uniform(2, static_cast<double>(canvas_.height()) - side - 2);
+  const double x = random_.uniform(2, static_cast<double>(canvas_.size().width) - side - 2);
+  const double y = random_.uniform(2, static_cast<double>(canvas_.size().height) - side - 2);
   const auto kind = static_cast<ShapeKind>(random_.below(kShapeNames.size()));
   const std::int64_t members = random_.between(8, 14);
   constexpr double kFar = 1e9;
@@ -287,9 +287,11 @@ Scene Layout::finish() {
     placed.object.visible = 1 - static_cast<double>(placed.hidden) / static_cast<double>(placed.pixels);
     objects.push_back(placed.object);
   }
-  canvas_.add_noise(random_.uniform(1, 6), random_);
-  return {
-      .width = canvas_.width(), .height = canvas_.height(), .pixels = canvas_.rounded(), .objects = std::move(objects)};
+  canvas_.add_normal_noise(random_.uniform(1, 6), random_);
+  return {.width = canvas_.size().width,
+          .height = canvas_.size().height,
+          .pixels = canvas_.rounded().pixels,
+          .objects = std::move(objects)};
 }
 
 }  // namespace
@@ -307,7 +309,7 @@ std::span<const std::string_view> kinds_in(SceneObjects objects) noexcept {
 }
 
 Scene make_scene(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random) {
-  Layout layout(width, height, objects, random);
+  Layout layout({width, height}, objects, random);
   if (objects == SceneObjects::kFew) {
     layout.add_few();
     return layout.finish();

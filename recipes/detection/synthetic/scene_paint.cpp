@@ -120,8 +120,8 @@ std::array<Ink, 2> ScenePixels::paint_ground(SampleRandom& random) {
     second[c] = std::lerp(first[c], second[c], static_cast<float>(share));
   }
   const Texture texture(random);
-  for (std::int64_t y = 0; y < height_; ++y) {
-    for (std::int64_t x = 0; x < width_; ++x) {
+  for (std::int64_t y = 0; y < size().height; ++y) {
+    for (std::int64_t x = 0; x < size().width; ++x) {
       const auto mix = static_cast<float>(texture.at(static_cast<double>(x), static_cast<double>(y)));
       for (std::size_t c = 0; c < 3; ++c) at(x, y)[c] = std::lerp(first[c], second[c], mix);
     }
@@ -132,8 +132,8 @@ std::array<Ink, 2> ScenePixels::paint_ground(SampleRandom& random) {
 void ScenePixels::paint(const Outline& outline, const Paint& paint) {
   const Extent& extent = outline.extent();
   const Span span = pixels_of(extent);
-  for (std::int64_t y = std::max<std::int64_t>(span.y1, 0); y < std::min(span.y2, height_); ++y) {
-    for (std::int64_t x = std::max<std::int64_t>(span.x1, 0); x < std::min(span.x2, width_); ++x) {
+  for (std::int64_t y = std::max<std::int64_t>(span.y1, 0); y < std::min(span.y2, size().height); ++y) {
+    for (std::int64_t x = std::max<std::int64_t>(span.x1, 0); x < std::min(span.x2, size().width); ++x) {
       const double distance = outline.distance(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5);
       const float share = covered_by(paint, distance);
       if (share <= 0) continue;
@@ -149,23 +149,18 @@ void ScenePixels::paint(const Outline& outline, const Paint& paint) {
   }
 }
 
-void ScenePixels::add_noise(double deviation, SampleRandom& random) {
+void ScenePixels::add_normal_noise(double deviation, SampleRandom& random) {
   // Four 16-bit uniforms a value: near enough to a normal distribution, and a quarter of the random numbers.
   constexpr double kMiddle = 4 * 65535 / 2.0;
   const double scale = deviation / (65536 * std::sqrt(4 / 12.0));
-  for (float& value : values_) {
-    const std::uint64_t bits = random();
-    const double sum =
-        static_cast<double>((bits & 0xffffU) + (bits >> 16 & 0xffffU) + (bits >> 32 & 0xffffU) + (bits >> 48));
-    value += static_cast<float>((sum - kMiddle) * scale);
+  for (Ink& ink : tints()) {
+    for (float& value : ink) {
+      const std::uint64_t bits = random();
+      const double sum =
+          static_cast<double>((bits & 0xffffU) + (bits >> 16 & 0xffffU) + (bits >> 32 & 0xffffU) + (bits >> 48));
+      value += static_cast<float>((sum - kMiddle) * scale);
+    }
   }
-}
-
-std::vector<std::uint8_t> ScenePixels::rounded() const {
-  std::vector<std::uint8_t> bytes(values_.size());
-  std::ranges::transform(values_, bytes.begin(),
-                         [](float value) { return static_cast<std::uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F)); });
-  return bytes;
 }
 
 double covered_area(const Outline& outline, const Paint& paint) {

@@ -6,15 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
+#include "common/sketch.h"
 #include "detection/synthetic/scene_shapes.h"
-#include "lockstep/data/sample_random.h"
 
 namespace lockstep::detection {
 
 /// Red, green, blue in 0 .. 255.
-using Ink = std::array<float, 3>;
+using Ink = common::Sketch<float>::Tint;
 
 /// 0 .. 255 times the square root of 3.
 [[nodiscard]] double ink_distance(const Ink& a, const Ink& b) noexcept;
@@ -32,30 +31,16 @@ struct Paint {
   double shade_y = 0;            ///< and downwards
 };
 
-/// Rows from the top, three floats a pixel: rounded once, at the end.
-class ScenePixels {
+class ScenePixels : public common::Sketch<float> {
  public:
-  ScenePixels(std::int64_t width, std::int64_t height)
-      : width_(width), height_(height), values_(static_cast<std::size_t>(width * height * 3)) {}
-
-  [[nodiscard]] std::int64_t width() const noexcept { return width_; }
-  [[nodiscard]] std::int64_t height() const noexcept { return height_; }
-  [[nodiscard]] float* at(std::int64_t x, std::int64_t y) noexcept {
-    return &values_[static_cast<std::size_t>((y * width_ + x) * 3)];
-  }
+  using Sketch::Sketch;
 
   /// A texture between two colours that are near each other, which are returned.
   std::array<Ink, 2> paint_ground(SampleRandom& random);
   /// Anti-aliased.
   void paint(const Outline& outline, const Paint& paint);
   /// Normal noise of this deviation on every channel of its own.
-  void add_noise(double deviation, SampleRandom& random);
-  [[nodiscard]] std::vector<std::uint8_t> rounded() const;
-
- private:
-  std::int64_t width_;
-  std::int64_t height_;
-  std::vector<float> values_;
+  void add_normal_noise(double deviation, SampleRandom& random);
 };
 
 /// The share of each pixel that `paint` covers, summed up: COCO's area.

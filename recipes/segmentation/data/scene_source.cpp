@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/scene_set.h"
+#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "segmentation/synthetic/derive.h"
-#include "segmentation/synthetic/map_files.h"
 #include "segmentation/synthetic/scene.h"
 
 namespace lockstep::segmentation {
@@ -21,7 +21,7 @@ class SceneSource final : public ImageSource {
   SceneSource(const SetOptions& options, bool training) : names_(kSceneClasses.begin(), kSceneClasses.end()) {
     const common::SceneSet set = common::parse_scene_set(options.path);
     pictures_.resize(static_cast<std::size_t>(set.count));
-    run_indices(set.count, 0, [&](std::int64_t index) {
+    common::run_indices(set.count, 0, [&](std::int64_t index) {
       pictures_[static_cast<std::size_t>(index)] = drawn(options, training, set, index);
     });
   }

@@ -75,20 +75,20 @@ Image picture_of_size(const fs::path& file, ImageSize size) {
 /// Maps of one folder become maps of another. `make`: (file, index) -> Image.
 template <class Make>
 MapCounts write_all(const std::vector<fs::path>& files, const fs::path& out, std::int64_t threads,
-                    const WriteProgress& progress, const Make& make) {
-  make_empty_folder(out);
+                    const common::IndexProgress& progress, const Make& make) {
+  common::make_empty_folder(out);
   MapCounts counts;
   std::mutex mutex;
   const auto work = [&](std::int64_t index) {
     const fs::path& file = files[static_cast<std::size_t>(index)];
     const Image map = make(file, index);
-    write_map(map, out / (picture_name(file) + ".png"));
+    common::write_set_picture(map, out / (picture_name(file) + ".png"));
     MapCounts own;
     own.add(map);
     const std::lock_guard lock(mutex);
     counts.merge(own);
   };
-  run_indices(std::ssize(files), threads, work, progress);
+  common::run_indices(std::ssize(files), threads, work, progress);
   return counts;
 }
 
@@ -139,7 +139,7 @@ void MapCounts::merge(const MapCounts& other) {
   }
 }
 
-MapCounts write_scribbles(const ScribbleFolderOptions& options, const WriteProgress& progress) {
+MapCounts write_scribbles(const ScribbleFolderOptions& options, const common::IndexProgress& progress) {
   const Numbers meaning = numbers_in(options.masks);
   return write_all(maps_of_folder(options.masks), options.out, options.threads, progress,
                    [&](const fs::path& file, std::int64_t index) {
@@ -148,7 +148,7 @@ MapCounts write_scribbles(const ScribbleFolderOptions& options, const WriteProgr
                    });
 }
 
-MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const WriteProgress& progress) {
+MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const common::IndexProgress& progress) {
   if (options.method == PseudoMethod::kCoarse) {
     const Numbers meaning = numbers_in(options.masks);
     return write_all(maps_of_folder(options.masks), options.out, options.threads, progress,
@@ -172,7 +172,7 @@ MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const WritePro
                    });
 }
 
-MapCounts write_distance_maps(const DistanceFolderOptions& options, const WriteProgress& progress) {
+MapCounts write_distance_maps(const DistanceFolderOptions& options, const common::IndexProgress& progress) {
   const double lambda = options.lambda.value_or(options.scribbles ? kScribbleLambda : kContourLambda);
   if (!(lambda > 0)) throw UsageError(fmt::format("distance maps: lambda is {}, must be above 0", lambda));
   return write_all(
@@ -302,7 +302,7 @@ void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::in
                               error_words(fault.value())),
                   write_remedy(fault.value()));
   }
-  write_map(classes, folders.masks() / (name + ".png"));
+  common::write_set_picture(classes, folders.masks() / (name + ".png"));
   folders.write(labels, name);
   counts.scribbles.add(labels.scribbles);
   counts.pseudo_labels.add(labels.pseudo_labels);
@@ -311,7 +311,7 @@ void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::in
 
 }  // namespace
 
-WeakSet write_weak_set(const WeakFolderOptions& options, const WriteProgress& progress) {
+WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress) {
   const FullSet full(options);
   VocFolders{options.out}.make();
   WeakSet set;
@@ -323,7 +323,7 @@ WeakSet write_weak_set(const WeakFolderOptions& options, const WriteProgress& pr
     set.scribbles.merge(own.scribbles);
     set.pseudo_labels.merge(own.pseudo_labels);
   };
-  run_indices(std::ssize(full.files()), options.threads, work, progress);
+  common::run_indices(std::ssize(full.files()), options.threads, work, progress);
   for (const auto& [split, names] : full.names()) {
     std::string text;
     for (const std::string& name : names) text += name + "\n";

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/set_files.h"
 #include "segmentation/synthetic/derive.h"
-#include "segmentation/synthetic/map_files.h"
 
 namespace lockstep::segmentation {
 
@@ -41,7 +41,8 @@ struct ScribbleFolderOptions {
 /// A map of scribbles for each mask, with its name. The chance of a file is that of its place among the sorted names.
 /// Throws: UsageError where `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. So
 /// the others.
-[[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options, const WriteProgress& progress = nullptr);
+[[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,
+                                        const common::IndexProgress& progress = nullptr);
 
 struct PseudoFolderOptions {
   PseudoMethod method = PseudoMethod::kWatershed;
@@ -54,7 +55,7 @@ struct PseudoFolderOptions {
   std::int64_t threads = 0;
 };
 [[nodiscard]] MapCounts write_pseudo_labels(const PseudoFolderOptions& options,
-                                            const WriteProgress& progress = nullptr);
+                                            const common::IndexProgress& progress = nullptr);
 
 struct DistanceFolderOptions {
   std::filesystem::path labels;       ///< scribbles or pseudo-labels
@@ -64,7 +65,7 @@ struct DistanceFolderOptions {
   std::int64_t threads = 0;
 };
 [[nodiscard]] MapCounts write_distance_maps(const DistanceFolderOptions& options,
-                                            const WriteProgress& progress = nullptr);
+                                            const common::IndexProgress& progress = nullptr);
 
 struct WeakFolderOptions {
   std::filesystem::path from;  ///< a set with full masks, in a layout of SetOptions, or a folder of such splits
@@ -83,6 +84,6 @@ struct WeakSet {
 /// ImageSets, lists are left out with a note that have nothing beyond train and val, or no picture with a mask.
 /// Throws: also UsageError where pictures of two folders have one name; DataError where a name has two files, or some
 /// pictures of a list have no mask.
-[[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const WriteProgress& progress = nullptr);
+[[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

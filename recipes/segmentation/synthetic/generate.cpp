@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "lockstep/base/error.h"
@@ -13,8 +12,6 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::int64_t kLeastSide = 32;  // pixels
-constexpr std::int64_t kMostSide = 4096;
 constexpr std::uint64_t kSizeStream = 0x73697a6573000000;  // apart from the scene's own
 
 std::int64_t pictures_of_val(const GenerateOptions& options) {
@@ -22,9 +19,7 @@ std::int64_t pictures_of_val(const GenerateOptions& options) {
 }
 
 void check_generate(const GenerateOptions& options) {
-  if (options.count < 2 || options.count > 10'000'000) {
-    throw UsageError(fmt::format("generate segmentation: count is {}, must be 2 .. 10000000", options.count));
-  }
+  common::require_within("segmentation: count", options.count, 2, 10'000'000);
   if (!(options.val_share >= 0 && options.val_share < 1)) {
     throw UsageError(fmt::format("generate segmentation: val-share is {}, must be 0 .. 1, below 1", options.val_share));
   }
@@ -33,9 +28,9 @@ void check_generate(const GenerateOptions& options) {
                                  options.val_share, options.count),
                      "draw more pictures, or give a smaller share");
   }
-  if (options.size.least < kLeastSide || options.size.most > kMostSide || options.size.most < options.size.least) {
+  if (options.size.least < kSides.least || options.size.most > kSides.most || options.size.most < options.size.least) {
     throw UsageError(fmt::format("generate segmentation: sides of {} .. {} pixels, must be within {} .. {}",
-                                 options.size.least, options.size.most, kLeastSide, kMostSide));
+                                 options.size.least, options.size.most, kSides.least, kSides.most));
   }
 }
 
@@ -50,8 +45,8 @@ void write_scene(const GenerateOptions& options, const VocFolders& folders, std:
   weak.seed = options.seed;
   const WeakLabels labels = derive_weak_labels(scene.picture, numbers_of(scene.mask), Numbers::kClasses, weak, index);
   const std::string name = scene_name(index);
-  write_map(scene.picture, folders.pictures() / (name + ".png"));
-  write_map(scene.mask, folders.masks() / (name + ".png"));
+  common::write_set_picture(scene.picture, folders.pictures() / (name + ".png"));
+  common::write_set_picture(scene.mask, folders.masks() / (name + ".png"));
   folders.write(labels, name);
 }
 
@@ -63,27 +58,8 @@ std::string list_of(std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-SideRange parse_sides(const std::string& text) {
-  const auto number = [&](const char* begin, const char* end) {
-    std::int64_t value = 0;
-    const auto read = std::from_chars(begin, end, value);
-    if (read.ec != std::errc() || read.ptr != end || value < kLeastSide || value > kMostSide) {
-      throw UsageError(fmt::format("size '{}' is none", text),
-                       fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", kLeastSide, kMostSide));
-    }
-    return value;
-  };
-  const char* end = text.data() + text.size();
-  const std::size_t dash = text.find('-');
-  const char* first_end = dash == std::string::npos ? end : text.data() + dash;
-  SideRange range{number(text.data(), first_end), 0};
-  range.most = dash == std::string::npos ? range.least : number(first_end + 1, end);
-  if (range.most < range.least) throw UsageError(fmt::format("size '{}' runs backwards", text), "for example 128-192");
-  return range;
-}
-
 void VocFolders::make() const {
-  make_empty_folder(root);
+  common::make_empty_folder(root);
   for (const auto& folder : {pictures(), masks(), scribbles(), pseudo_labels(), scribble_distances(), class_distances(),
                              list("").parent_path()}) {
     FileSystem::system().make_folder(folder);
@@ -91,17 +67,17 @@ void VocFolders::make() const {
 }
 
 void VocFolders::write(const WeakLabels& labels, const std::string& name) const {
-  write_map(labels.scribbles, scribbles() / (name + ".png"));
-  write_map(labels.pseudo_labels, pseudo_labels() / (name + ".png"));
-  write_map(labels.scribble_distances, scribble_distances() / (name + ".png"));
-  write_map(labels.class_distances, class_distances() / (name + ".png"));
+  common::write_set_picture(labels.scribbles, scribbles() / (name + ".png"));
+  common::write_set_picture(labels.pseudo_labels, pseudo_labels() / (name + ".png"));
+  common::write_set_picture(labels.scribble_distances, scribble_distances() / (name + ".png"));
+  common::write_set_picture(labels.class_distances, class_distances() / (name + ".png"));
 }
 
-GeneratedSet generate_set(const GenerateOptions& options, const WriteProgress& progress) {
+GeneratedSet generate_set(const GenerateOptions& options, const common::IndexProgress& progress) {
   check_generate(options);
   const VocFolders folders{options.out};
   folders.make();
-  run_indices(
+  common::run_indices(
       options.count, options.threads, [&](std::int64_t index) { write_scene(options, folders, index); }, progress);
   const std::int64_t val = pictures_of_val(options);
   const std::int64_t train = options.count - val;

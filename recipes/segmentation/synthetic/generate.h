@@ -7,19 +7,12 @@
 #include <filesystem>
 #include <string>
 
+#include "common/set_files.h"
 #include "segmentation/synthetic/derive.h"
-#include "segmentation/synthetic/map_files.h"
 
 namespace lockstep::segmentation {
 
-/// Sides that are drawn for each picture, both included. Units: pixels.
-struct SideRange {
-  std::int64_t least = 128;
-  std::int64_t most = 128;
-};
-
-/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of range.
-[[nodiscard]] SideRange parse_sides(const std::string& text);
+inline constexpr common::SideRange kSides{32, 4096};  ///< pixels
 
 /// The folders of a set in the layout of VOC, which SetOptions looks for.
 struct VocFolders {
@@ -44,7 +37,7 @@ struct GenerateOptions {
   std::filesystem::path out;  ///< made where missing; must be empty
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  SideRange size = {};       ///< width and height are drawn apart
+  common::SideRange size = {128, 128};  ///< width and height are drawn apart
   double val_share = 0.2;    ///< share of the pictures, the last ones, in the list val; the others, at least 1, are in
                              ///< train
   WeakOptions weak = {};     ///< its seed is `seed`
@@ -59,6 +52,7 @@ struct GeneratedSet {
 /// Writes pictures JPEGImages/<index>.png with masks and all weak labels, then the lists. The same options give the
 /// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one. Throws: UsageError
 /// where an option is out of range or `out` is not empty; IoError where a file cannot be written.
-[[nodiscard]] GeneratedSet generate_set(const GenerateOptions& options, const WriteProgress& progress = nullptr);
+[[nodiscard]] GeneratedSet generate_set(const GenerateOptions& options,
+                                        const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

@@ -2,20 +2,18 @@
 // Ground, shapes, noise.
 #include "segmentation/synthetic/scene.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
-#include "lockstep/base/error.h"
-#include "lockstep/data/sample_random.h"
+#include "common/sketch.h"
 
 namespace lockstep::segmentation {
 namespace {
 
-using Tint = std::array<double, 3>;  // red, green, blue in 0 .. 255
+using Sketch = common::Sketch<double>;
+using Tint = Sketch::Tint;
 
 double tint_distance(const Tint& a, const Tint& b) {
   double sum = 0;
@@ -23,14 +21,10 @@ double tint_distance(const Tint& a, const Tint& b) {
   return std::sqrt(sum);
 }
 
-Tint random_tint(SampleRandom& random) {
-  return {random.uniform(20, 235), random.uniform(20, 235), random.uniform(20, 235)};
-}
-
 /// One that can be told from `other`.
 Tint tint_apart(const Tint& other, double least, SampleRandom& random) {
-  Tint tint = random_tint(random);
-  for (int tries = 0; tries < 40 && tint_distance(tint, other) < least; ++tries) tint = random_tint(random);
+  Tint tint = Sketch::random_tint(random);
+  for (int tries = 0; tries < 40 && tint_distance(tint, other) < least; ++tries) tint = Sketch::random_tint(random);
   return tint;
 }
 
@@ -106,14 +100,11 @@ Figure easy_figure(ImageSize size, SampleRandom& random) {
 }
 
 /// The picture while it is drawn, and its mask.
-class ScenePainter {
+class ScenePainter : public Sketch {
  public:
-  explicit ScenePainter(ImageSize size)
-      : size_(size),
-        tints_(static_cast<std::size_t>(size.width * size.height)),
-        mask_{size, 1, std::vector<std::uint8_t>(tints_.size())} {}
+  explicit ScenePainter(ImageSize size) : Sketch(size), mask_{size, 1, std::vector<std::uint8_t>(tints().size())} {}
 
-  void paint_plain(const Tint& ground) { std::ranges::fill(tints_, ground); }
+  void paint_plain(const Tint& ground) { std::ranges::fill(tints(), ground); }
 
   /// A slope between two colours with soft patches of others.
   void paint_ground(const Tint& ground, SampleRandom& random) {
@@ -124,81 +115,51 @@ class ScenePainter {
     };
     std::vector<Patch> patches;
     for (int i = 0; i < 4; ++i) {
-      patches.push_back({random.uniform(0.0, static_cast<double>(size_.width)),
-                         random.uniform(0.0, static_cast<double>(size_.height)),
-                         random.uniform(0.1, 0.3) * static_cast<double>(size_.width), random_tint(random)});
+      patches.push_back({random.uniform(0.0, static_cast<double>(size().width)),
+                         random.uniform(0.0, static_cast<double>(size().height)),
+                         random.uniform(0.1, 0.3) * static_cast<double>(size().width), random_tint(random)});
     }
-    for (std::int64_t y = 0; y < size_.height; ++y) {
-      for (std::int64_t x = 0; x < size_.width; ++x) {
+    for (std::int64_t y = 0; y < size().height; ++y) {
+      for (std::int64_t x = 0; x < size().width; ++x) {
         Tint tint =
-            mixed(ground, other, 0.4 * static_cast<double>(x + y) / static_cast<double>(size_.width + size_.height));
+            mixed(ground, other, 0.4 * static_cast<double>(x + y) / static_cast<double>(size().width + size().height));
         for (const Patch& patch : patches) {
           const double far =
               std::hypot(static_cast<double>(x) - patch.x, static_cast<double>(y) - patch.y) / patch.radius;
           if (far < 2.0) tint = mixed(tint, patch.tint, 0.3 * std::exp(-far * far));
         }
-        tints_[at(x, y)] = tint;
+        at(x, y) = tint;
       }
     }
   }
 
   void paint(const Figure& figure) {
-    const auto low = [&](double middle) {
-      return std::max<std::int64_t>(0, std::llround(middle - 1.3 * figure.radius));
-    };
-    const auto high = [&](double middle, std::int64_t side) {
-      return std::min<std::int64_t>(side, std::llround(middle + 1.3 * figure.radius) + 1);
-    };
-    for (std::int64_t y = low(figure.y); y < high(figure.y, size_.height); ++y) {
-      for (std::int64_t x = low(figure.x); x < high(figure.x, size_.width); ++x) {
-        const double dx = static_cast<double>(x) + 0.5 - figure.x;
-        const double dy = static_cast<double>(y) + 0.5 - figure.y;
-        const double u = figure.cosine * dx + figure.sine * dy;
-        const double v = figure.cosine * dy - figure.sine * dx;
-        if (!figure.holds(u, v)) continue;
-        tints_[at(x, y)] = mixed(figure.fill, figure.mark, figure.share_of_mark(u, v));
-        mask_.pixels[at(x, y)] = figure.kind;
-      }
-    }
+    each_near(figure.x, figure.y, 1.3 * figure.radius, [&](std::size_t at, double dx, double dy) {
+      const double u = figure.cosine * dx + figure.sine * dy;
+      const double v = figure.cosine * dy - figure.sine * dx;
+      if (!figure.holds(u, v)) return;
+      tints()[at] = mixed(figure.fill, figure.mark, figure.share_of_mark(u, v));
+      mask_.pixels[at] = figure.kind;
+    });
   }
 
-  /// Rounds once, with noise of its own on every channel.
   Scene done(double noise, SampleRandom& random) {
-    Scene scene{{size_, 3, {}}, std::move(mask_)};
-    scene.picture.pixels.reserve(3 * tints_.size());
-    for (const Tint& tint : tints_) {
-      const std::uint64_t bits = random();
-      for (std::size_t i = 0; i < 3; ++i) {
-        // The sum of two even numbers: a triangle around 0.
-        const auto first = static_cast<double>(bits >> (20 * i) & 0x3ff);
-        const auto second = static_cast<double>(bits >> (20 * i + 10) & 0x3ff);
-        const double value = tint[i] + noise * ((first + second) / 1023.0 - 1.0);
-        scene.picture.pixels.push_back(static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L)));
-      }
-    }
-    return scene;
+    add_noise(noise, random);
+    return {rounded(), std::move(mask_)};
   }
 
  private:
   static Tint mixed(const Tint& a, const Tint& b, double share) {
     return {std::lerp(a[0], b[0], share), std::lerp(a[1], b[1], share), std::lerp(a[2], b[2], share)};
   }
-  [[nodiscard]] std::size_t at(std::int64_t x, std::int64_t y) const {
-    return static_cast<std::size_t>(y * size_.width + x);
-  }
 
-  ImageSize size_;
-  std::vector<Tint> tints_;
   Image mask_;
 };
 
 }  // namespace
 
 Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size, SceneObjects objects) {
-  for (const std::int64_t side : {size.width, size.height}) {
-    if (side < 32 || side > 4096)
-      throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
-  }
+  common::require_scene_size(size);
   SampleRandom random(seed, 0, static_cast<std::uint64_t>(index));
   ScenePainter painter(size);
   if (objects == SceneObjects::kFew) {
@@ -207,7 +168,7 @@ Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size, SceneOb
     for (std::int64_t left = random.between(1, 3); left > 0; --left) painter.paint(easy_figure(size, random));
     return painter.done(8.0, random);
   }
-  const Tint ground = random_tint(random);
+  const Tint ground = Sketch::random_tint(random);
   painter.paint_ground(ground, random);
   const std::int64_t count = random.between(2, 6);
   for (std::int64_t i = 0; i < count; ++i) painter.paint(random_figure(size, ground, random));

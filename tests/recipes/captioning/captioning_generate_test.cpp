@@ -348,7 +348,7 @@ TEST(GenerateCaptioning, RefusesWhatCannotBe) {
   };
   EXPECT_EQ(fault({.out = folder / "a", .count = 0}), "generate captioning: count is 0, must be 1 .. 1000000");
   EXPECT_EQ(fault({.out = folder / "a", .count = 1, .size = 31}),
-            "generate captioning: size is 31 pixels, must be 32 .. 4096");
+            "generate captioning: size is 31, must be 32 .. 4096");
   std::ofstream(folder / "notes.txt") << "mine";
   EXPECT_THAT(fault({.out = folder.path(), .count = 1}), HasSubstr("is not empty: it holds notes.txt"));
   EXPECT_THAT(fault({.out = folder / "notes.txt", .count = 1}), HasSubstr("notes.txt is no folder"));

@@ -410,19 +410,22 @@ TEST(GenerateScenes, RefusesAFolderThatHoldsASet) {
 TEST(GenerateScenes, LeavesNoAnnotationsWhereAPictureCannotBeWritten) {
   const test::TempDir folder;
   fs::create_directories(folder / "set");
-  const auto full = [&](std::int64_t) { throw IoError("the disk is full"); };
+  const auto full = [](std::int64_t, std::int64_t) { throw IoError("the disk is full"); };
   EXPECT_THROW(generate_scenes({.out = folder / "set", .count = 200, .seed = 1, .size = {64, 64}, .threads = 2}, full),
                IoError);
   EXPECT_FALSE(fs::exists(folder / "set" / "annotations.json"));
 }
 
 TEST(ParseSides, TakesOneSideOrARange) {
-  EXPECT_EQ(parse_sides("160").least, 160);
-  EXPECT_EQ(parse_sides("160").most, 160);
-  EXPECT_EQ(parse_sides("128-192").least, 128);
-  EXPECT_EQ(parse_sides("128-192").most, 192);
-  for (const char* wrong : {"", "a", "12", "-160", "160-", "192-128", "128-192-256", "160 "}) {
-    EXPECT_THROW((void)parse_sides(wrong), UsageError) << wrong;
+  const auto sides = [](const char* text) { return common::parse_sides(text, kSides); };
+  EXPECT_EQ(sides("160").least, 160);
+  EXPECT_EQ(sides("160").most, 160);
+  EXPECT_EQ(sides("128-192").least, 128);
+  EXPECT_EQ(sides("128-192").most, 192);
+  EXPECT_THAT(test::fault_of<UsageError>([&] { (void)sides("large"); }), HasSubstr("large"));
+  EXPECT_THAT(test::fault_of<UsageError>([&] { (void)sides("192-128"); }), HasSubstr("backwards"));
+  for (const char* wrong : {"", "12", "-160", "160-", "128-192-256", "160 "}) {
+    EXPECT_THROW((void)sides(wrong), UsageError) << wrong;
   }
 }
 
@@ -555,10 +558,10 @@ TEST(ScenePixels, PaintsWhatCoveredAreaSays) {
   const Outline star(Shape{.kind = ShapeKind::kStar, .x = 32, .y = 32, .area = 400, .degrees = 12});
   for (const Paint& paint :
        {Paint{.fill = {255, 255, 255}}, Paint{.fill = {255, 255, 255}, .edge_width = 2, .hollow = true}}) {
-    ScenePixels canvas(64, 64);
+    ScenePixels canvas({64, 64});
     canvas.paint(star, paint);
     double sum = 0;
-    for (const std::uint8_t value : canvas.rounded()) sum += value / 255.0 / 3;
+    for (const std::uint8_t value : canvas.rounded().pixels) sum += value / 255.0 / 3;
     EXPECT_NEAR(sum, covered_area(star, paint), 1);
   }
   EXPECT_NEAR(covered_area(star, {}), 400, 8);

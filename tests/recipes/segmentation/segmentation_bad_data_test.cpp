@@ -9,12 +9,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "segmentation/data/dataset.h"
 #include "segmentation/data/label_file.h"
 #include "segmentation/data/masked_pictures.h"
-#include "segmentation/synthetic/map_files.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 
@@ -33,7 +33,7 @@ Image gray_map(std::uint8_t value, ImageSize size = kSize) {
   return {size, 1, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height), value)};
 }
 
-/// A PNG of another kind than write_map() makes, from the bytes of its rows.
+/// A PNG of another kind than write_set_picture() makes, from the bytes of its rows.
 void write_kind(const fs::path& file, spng_color_type color, int depth, const std::vector<std::uint8_t>& rows) {
   const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> context(spng_ctx_new(SPNG_CTX_ENCODER), spng_ctx_free);
   spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
@@ -62,8 +62,8 @@ class BadSets : public ::testing::Test {
   void SetUp() override {
     for (const char* folder : {"images", "masks"}) FileSystem::system().make_folder(folder_ / folder);
     for (const std::string name : {"a", "b", "c", "d"}) {
-      write_map({kSize, 3, std::vector<std::uint8_t>(3 * 240, 90)}, picture(name));
-      write_map(good_mask(), mask(name));
+      common::write_set_picture({kSize, 3, std::vector<std::uint8_t>(3 * 240, 90)}, picture(name));
+      common::write_set_picture(good_mask(), mask(name));
     }
   }
   /// With a pixel at least of each class.
@@ -74,7 +74,7 @@ class BadSets : public ::testing::Test {
     return map;
   }
   void write_masks(const Image& map) const {
-    for (const std::string name : {"a", "b", "c", "d"}) write_map(map, mask(name));
+    for (const std::string name : {"a", "b", "c", "d"}) common::write_set_picture(map, mask(name));
   }
   [[nodiscard]] fs::path picture(const std::string& name) const { return folder_ / "images" / (name + ".png"); }
   [[nodiscard]] fs::path mask(const std::string& name) const { return folder_ / "masks" / (name + ".png"); }
@@ -113,7 +113,7 @@ TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
 }
 
 TEST_F(BadSets, AMaskOfAnotherSizeNamesBothFilesAndSizes) {
-  write_map(gray_map(1, {21, 12}), mask("c"));
+  common::write_set_picture(gray_map(1, {21, 12}), mask("c"));
   EXPECT_THAT(fault(),
               AllOf(HasSubstr(mask("c").string() + " is 21 x 12"), HasSubstr(picture("c").string() + " is 20 x 12")));
 }
@@ -121,7 +121,7 @@ TEST_F(BadSets, AMaskOfAnotherSizeNamesBothFilesAndSizes) {
 TEST_F(BadSets, AnUnknownClassNamesFileValueAndPixel) {
   Image bad = gray_map(2);
   bad.pixels[3 * 20 + 7] = 9;
-  write_map(bad, mask("b"));
+  common::write_set_picture(bad, mask("b"));
   EXPECT_THAT(fault(),
               AllOf(HasSubstr(mask("b").string()), HasSubstr("class 9 at pixel (7, 3)"), HasSubstr("3 classes")));
 }
@@ -129,7 +129,7 @@ TEST_F(BadSets, AnUnknownClassNamesFileValueAndPixel) {
 TEST_F(BadSets, AnUnlabelledPixelIsNoClass) {
   Image some = gray_map(2);
   some.pixels[5] = kUnlabelled;
-  write_map(some, mask("b"));
+  common::write_set_picture(some, mask("b"));
   EXPECT_EQ(notes(), "4 pictures: no note");
 }
 
@@ -158,7 +158,7 @@ TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
 }
 
 TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
-  write_map(gray_map(kUnlabelled), mask("c"));
+  common::write_set_picture(gray_map(kUnlabelled), mask("c"));
   EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
 }
 
@@ -227,7 +227,7 @@ class LargeSets : public BadSets {
 
 TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
   for (const std::string name : {"b", "d"}) {
-    write_map(gray_map(kUnlabelled), mask(name));
+    common::write_set_picture(gray_map(kUnlabelled), mask(name));
     write_kind(picture(name), SPNG_COLOR_TYPE_TRUECOLOR, 16, std::vector<std::uint8_t>(6 * 240, 7));
   }
   const auto set = pictures();
@@ -239,7 +239,7 @@ TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
 }
 
 TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
-  write_map(gray_map(kUnlabelled), mask("c"));
+  common::write_set_picture(gray_map(kUnlabelled), mask("c"));
   const auto set = pictures();
   EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("in 1 maps of the 2")));
   EXPECT_EQ(said_by(*set), "");
@@ -273,7 +273,7 @@ TEST_F(BadSets, APaletteIsReadByItsIndices) {
 }
 
 TEST_F(BadSets, AColourMaskIsRefused) {
-  write_map({kSize, 3, std::vector<std::uint8_t>(3 * 240, 1)}, mask("a"));
+  common::write_set_picture({kSize, 3, std::vector<std::uint8_t>(3 * 240, 1)}, mask("a"));
   EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("colour picture")));
 }
 

@@ -10,11 +10,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/loader.h"
 #include "segmentation/data/dataset_augment.h"
-#include "segmentation/synthetic/map_files.h"
 #include "support/data_folder.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
@@ -63,14 +63,14 @@ class PatchSet : public ::testing::Test {
       const ImageSize size{100 + 20 * i, 90};
       const Patches made = patches(size, static_cast<std::uint64_t>(i));
       const std::string name = "p" + std::to_string(i) + ".png";
-      write_map(made.picture, folder_ / "images" / name);
-      write_map(made.mask, folder_ / "masks" / name);
+      common::write_set_picture(made.picture, folder_ / "images" / name);
+      common::write_set_picture(made.mask, folder_ / "masks" / name);
       Image scribbles{size, 1, std::vector<std::uint8_t>(made.mask.pixels.size(), 2)};
       scribbles.pixels.back() = 0;
-      write_map(scribbles, folder_ / "scribbles" / name);
-      write_map(made.mask, folder_ / "pseudo_labels" / name);
-      write_map(made.weights, folder_ / "distance_scribble" / name);
-      write_map(made.weights, folder_ / "distance_class" / name);
+      common::write_set_picture(scribbles, folder_ / "scribbles" / name);
+      common::write_set_picture(made.mask, folder_ / "pseudo_labels" / name);
+      common::write_set_picture(made.weights, folder_ / "distance_scribble" / name);
+      common::write_set_picture(made.weights, folder_ / "distance_class" / name);
     }
   }
   [[nodiscard]] SetOptions options() const {

@@ -89,13 +89,6 @@ TEST(GeneratedSets, HaveAtLeastOnePictureToTrain) {
   EXPECT_FALSE(fs::exists(folder / "set"));
 }
 
-TEST(GeneratedSets, RefuseSidesThatAreNone) {
-  EXPECT_THAT(fault_of<UsageError>([] { (void)parse_sides("large"); }), HasSubstr("large"));
-  EXPECT_THAT(fault_of<UsageError>([] { (void)parse_sides("64-40"); }), HasSubstr("backwards"));
-  EXPECT_EQ(parse_sides("64").most, 64);
-  EXPECT_EQ(parse_sides("64-80").most, 80);
-}
-
 TEST(MaskedScenes, ShowAllClassesAndNoiseOnEveryone) {
   std::set<std::uint8_t> classes;
   for (std::int64_t i = 0; i < 12; ++i) {
@@ -165,8 +158,8 @@ void write_masked(const fs::path& root, const std::string& kind) {
     for (std::int64_t i = 0; i < 2; ++i) {
       const Scene scene = make_scene(split == "train" ? 1 : 2, i, {40, 32});
       const std::string name = split + std::to_string(i) + ".png";
-      write_map(scene.picture, root / split / "images" / name);
-      write_map(scene.mask, root / split / kind / name);
+      common::write_set_picture(scene.picture, root / split / "images" / name);
+      common::write_set_picture(scene.mask, root / split / kind / name);
     }
   }
 }
@@ -212,8 +205,8 @@ class ListedSets : public ::testing::Test {
     }
     for (std::int64_t i = 0; i < 6; ++i) {
       const Scene scene = make_scene(1, i, {40, 32});
-      write_map(scene.picture, set_ / "JPEGImages" / (std::to_string(i) + ".png"));
-      write_map(scene.mask, set_ / "SegmentationClass" / (std::to_string(i) + ".png"));
+      common::write_set_picture(scene.picture, set_ / "JPEGImages" / (std::to_string(i) + ".png"));
+      common::write_set_picture(scene.mask, set_ / "SegmentationClass" / (std::to_string(i) + ".png"));
     }
     list("train", "2\n0\n");
     list("val", "1\n");
