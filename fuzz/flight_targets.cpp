@@ -57,9 +57,10 @@ std::string changed(std::string bytes, std::string_view changes) {
 }
 
 void say_all(const flight::WatchFacts& facts) {
-  if (const auto verdict = flight::judge(facts.ranks, facts.now_ns)) use(verdict->text);
-  if (const auto verdict = flight::judge_for({1, "other", "barrier"}, facts.ranks, facts.now_ns)) use(verdict->text);
-  if (const auto verdict = flight::judge_sections(facts)) use(verdict->text);
+  const FailureRecord waiter{.message = "barrier", .rank = 1, .host = "other"};
+  if (const auto verdict = flight::judge(facts.ranks, facts.now_ns)) use(verdict->message);
+  if (const auto verdict = flight::judge(facts.ranks, facts.now_ns, &waiter)) use(verdict->message);
+  if (const auto verdict = flight::judge_sections(facts)) use(verdict->message);
   if (const auto stall = flight::longest_stall(facts)) use(stall->text);
   letters_read = letters_read + static_cast<std::size_t>(flight::has_long_work(facts));
 }

@@ -194,6 +194,7 @@ constexpr const char* kLater = R"({"event": "step", "step": 3, "loss": 0.25}
 {"event": "epoch", "epoch": 2, "step": 4}
 {"event": "report", "epoch": 2, "step": 4, "report": {}}
 {"event": "resume", "step": 3}
+{"event": "refresh", "epoch": 2, "step": 2}
 )";
 
 TEST(RunLog, LaterStepsEpochsAndResumesGoAndTheRestStays) {
