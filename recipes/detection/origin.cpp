@@ -362,6 +362,17 @@ void choose_criterion(Keys& keys) {
   }
 }
 
+/// A group that matches no parameter is none to the origin's optimizer; there are files with such groups.
+void allow_empty_groups(Keys& keys) {
+  const std::string key = "optimizer.params";
+  const ConfigValue* value = keys.find(key);
+  if (value == nullptr || !value->is_sequence) return;
+  auto groups = list_of<std::vector<ConfigMap>>(key, *value);
+  for (ConfigMap& group : groups) group.try_emplace("may_be_empty", "true");
+  keys.drop(key);
+  keys.set("optimizer.groups", ConfigFields::value_text(&groups), value->origin);
+}
+
 /// A file that describes a network means the published one.
 void read_network(Keys& keys) {
   static const Words kSections = {"DFINE.",          "DEIM.", "HGNetv2.", "HybridEncoder.", "DFINETransformer.",
@@ -389,6 +400,7 @@ ConfigTree from_origin(const ConfigTree& tree) {
   read_evaluation(keys);
   choose_criterion(keys);
   for (const char* criterion : {"DFINECriterion", "DEIMCriterion"}) read_losses(keys, criterion);
+  allow_empty_groups(keys);
   read_network(keys);
   return keys.after();
 }

@@ -66,6 +66,7 @@ struct Group {
   bool has_own_lr = false;
   double weight_decay = 0;
   std::shared_ptr<const Rule> rule = {};
+  bool may_be_empty = false;
 };
 
 /// An optimizer as FlatOptimizer takes it: the default group first.

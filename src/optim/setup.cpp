@@ -57,7 +57,7 @@ std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, co
   for (std::size_t g = 1; g < setup.groups.size(); ++g) {
     const std::string& pattern = setup.groups[g].pattern;
     const std::regex expression = expression_of(setup, pattern);
-    bool found = false;
+    bool found = setup.groups[g].may_be_empty;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!std::regex_search(names[i], expression)) continue;
       found = true;

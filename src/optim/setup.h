@@ -57,6 +57,7 @@ template <class OneRule, class Options>
   add("", options, false);
   for (const ParameterGroup& group : options.groups) {
     add(group.pattern, with_group(options, group, name), group.lr.has_value());
+    setup.groups.back().may_be_empty = group.may_be_empty;
   }
   setup.no_decay = std::move(options.no_decay);
   check_groups(setup);

@@ -117,6 +117,20 @@ TEST(OptimizerRun, GroupsThatOverlapOrFindNothingAreErrorsThatNameThem) {
   EXPECT_EQ(error_of(run), "AdamW's group '^frist' matches none of 6 parameters");
 }
 
+TEST(OptimizerRun, AGroupThatMayBeEmptyIsANoteAndChangesNothing) {
+  const TempDir folder;
+  NoisyRun run = short_run("adamw");
+  train(alone(), folder / "plain", run);
+  run.config.optimizer.groups = {group("^frist", "lr", "0.1")};
+  run.config.optimizer.groups.front()["may_be_empty"] = "true";
+  ::testing::internal::CaptureStderr();
+  train(alone(), folder / "empty", run);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("the optimizer's group '^frist' is empty"));
+  EXPECT_EQ(digest_of(folder / "empty"), digest_of(folder / "plain"));
+  run.config.optimizer.groups.front()["may_be_empty"] = "maybe";
+  EXPECT_EQ(error_of(run), "optimizer.groups[0].may_be_empty must be true or false");
+}
+
 TEST(OptimizerOptions, AreThoseOfTheSettings) {
   const OptimizerConfig config{.lr = 0.5,
                                .weight_decay = 0.25,

@@ -23,6 +23,7 @@ struct ParameterGroup {
   std::optional<double> momentum = {};              ///< share of the last step that is kept
   std::optional<std::array<double, 2>> betas = {};  ///< shares of the old moments that are kept
   std::optional<double> eps = {};                   ///< added to the denominator
+  bool may_be_empty = false;                        ///< no error where no name matches, as in PyTorch
 };
 
 /// The present values of one group of an optimizer.

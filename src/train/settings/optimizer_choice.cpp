@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <vector>
@@ -41,14 +42,19 @@ ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
     const std::string full = name + "." + key;
     if (key == "betas" && text == nullptr) {
       group.betas = two_numbers(full, std::get<std::vector<std::string>>(value));
+    } else if (key == "may_be_empty" && text != nullptr && (*text == "true" || *text == "false")) {
+      group.may_be_empty = *text == "true";
     } else if (key == "params" && text != nullptr) {
       group.pattern = *text;
     } else if (number != numbers.end() && text != nullptr) {
       *number->second = number_of(full, *text);
+    } else if (key == "may_be_empty") {
+      throw UsageError(fmt::format("{} must be true or false", full));
     } else if (key == "betas" || key == "params" || number != numbers.end()) {
       throw UsageError(fmt::format("{} is {}", full, text == nullptr ? "a list" : "no list of two numbers"));
     } else {
-      const std::vector<std::string> keys = {"params", "lr", "weight_decay", "betas", "eps", "momentum"};
+      const std::vector<std::string> keys = {"params", "lr",       "weight_decay", "betas",
+                                             "eps",    "momentum", "may_be_empty"};
       throw UsageError(fmt::format("{} has an unknown key '{}'{}", name, key, text::did_you_mean(key, keys)),
                        fmt::format("a group has {}", text::join(keys)));
     }
@@ -99,6 +105,17 @@ void require_group(const std::string& type, const OptimizerOptions& options, con
         fmt::format("the group '{}' of optimizer.groups is no regular expression: {}", group.pattern, error.what()),
         "ECMAScript's syntax holds; a dot in a name is \\.");
   }
+}
+
+std::vector<std::string> empty_groups(const OptimizerConfig& config, const NamedTensors& parameters) {
+  std::vector<std::string> patterns;
+  for (const ParameterGroup& group : optimizer_options(config).groups) {
+    const std::regex expression(group.pattern, std::regex::ECMAScript);
+    const bool found = std::any_of(parameters.begin(), parameters.end(),
+                                   [&](const auto& item) { return std::regex_search(item.first, expression); });
+    if (!found) patterns.push_back(group.pattern);
+  }
+  return patterns;
 }
 
 std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config, NamedTensors parameters) {

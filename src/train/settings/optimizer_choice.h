@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "lockstep/optim/make_optimizer.h"
 #include "lockstep/tensor/named_tensors.h"
@@ -16,6 +18,9 @@ namespace lockstep::train {
 /// Throws: UsageError where `group` sets an option that `type` does not have or that is out of range, or where its
 ///         pattern is not a regular expression.
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group);
+
+/// Returns the patterns of groups that match no parameter.
+[[nodiscard]] std::vector<std::string> empty_groups(const OptimizerConfig& config, const NamedTensors& parameters);
 
 /// Throws: as make_optimizer(), and optimizer_options().
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config, NamedTensors parameters);

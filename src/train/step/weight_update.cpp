@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/zero.h"
@@ -27,6 +28,10 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
   const auto make = [this](NamedTensors parameters) -> std::unique_ptr<Optimizer> {
     return train::make_optimizer(config_.optimizer, std::move(parameters));
   };
+  if (job.is_main()) {
+    for (const std::string& pattern : empty_groups(config_.optimizer, named_parameters_of(model)))
+      log::note("the optimizer's group '{}' is empty: it matches no parameter of this network", pattern);
+  }
   if (!config_.optimizer.zero) {
     optimizer_ = make(named_parameters_of(model));
   } else {
