@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/cli.h"
+#include "common/snapshots.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/config.h"
@@ -201,9 +202,11 @@ fs::path choose_run_dir(Words& arguments) {
   const bool exists = experiment && FileSystem::system().exists(fs::path(*experiment) / "config.yml");
   if (exists && !request.run_dir) request.run_dir = experiment;
   request.experiment = exists && is_same_folder(*request.run_dir, *experiment);
+  const std::string typed = request.resume;
+  if (exists && !cli::snapshot_of(*experiment, typed).empty()) request.resume = "none";  // a rank takes its weights
   const RunChoice choice = choose_run(request, FileSystem::system());
   if (!choice.note.empty()) cli::keep_start_note(choice.note);
-  arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", request.resume});
+  arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", typed});
   return choice.run_dir;
 }
 

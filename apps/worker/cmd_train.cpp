@@ -8,6 +8,7 @@
 
 #include "common/cli.h"
 #include "common/launch_options.h"
+#include "common/snapshots.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
@@ -205,6 +206,17 @@ bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
   return std::filesystem::weakly_canonical(run_dir, problem) == std::filesystem::weakly_canonical(folder, problem);
 }
 
+// --resume 27 of the origin: the weights that it kept after that epoch, in the experiment's folder.
+void take_snapshot(TrainArguments& train, const Settings& settings) {
+  const std::filesystem::path folder = settings.recipe().experiment_folder(settings.config());
+  const std::filesystem::path weights = cli::snapshot_of(folder, train.resume());
+  if (weights.empty()) return;
+  log::note("--resume {}: {} has weights alone; the run begins with them, at epoch 0", train.resume(),
+            weights.string());
+  train.given["--init-from"] = weights.string();
+  train.given["--resume"] = "none";
+}
+
 // A preset was made for one kind of machine: fp16 that nobody typed becomes bf16 on a processor.
 void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings) {
   TrainConfig& config = settings.config();
@@ -300,6 +312,10 @@ int cmd_train(const Arguments& arguments) {
   }
   take_options(train, settings);
   take_log_folder(train, settings);
+  {
+    const log::QuietNotes others(!first);
+    take_snapshot(train, settings);
+  }
   if (train.has("--test-only")) return run_test_only(train, settings);
   if (asks_how_to_start(train, settings)) {
     if (first) print_to(stderr, "{}\n", settings.recipe().getting_started());

@@ -29,6 +29,7 @@ training with CIDEr-D as its reward.
                          SOLVER, LOSSES, SCORER, INFERENCE, or this program's own keys); the run goes into it, with
                          snapshot/ and result/
   --resume auto          go on from the folder's newest checkpoint
+  --resume N             begin with the origin's FOLDER/snapshot/caption_model_N.pth
   --init-from RUN:best   start from the weights of another run, as a self-critical one does
   --set key=value        any setting; `lockstep inspect config captioning` lists them all
   --nproc-per-node N     processes
@@ -49,7 +50,7 @@ class CaptioningRecipe final : public Recipe {
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return captioning::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override {
-    return {{"local_rank"}, {.from = "load_epoch", .instead = "--resume or --init-from"}};
+    return {{"local_rank"}, {.from = "load_epoch", .instead = "--resume auto, which goes on where a run ended"}};
   }
   [[nodiscard]] ConfigTree base_settings(const ConfigTree& typed) const override {
     const auto folder = typed.values().find("folder");

@@ -17,6 +17,7 @@
 
 #include "captioning/data/collate.h"
 #include "captioning/model/losses.h"
+#include "captioning/model/origin_names.h"
 #include "captioning/model/search.h"
 #include "captioning/tally.h"
 #include "lockstep/base/error.h"
@@ -159,6 +160,38 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   model->register_buffer(kVocabulary, bytes_of(words->to_text()));
   if (config_.has_features()) model->register_buffer(kFeatureWidth, at::full({1}, feature_width_, at::kLong));
   return model;
+}
+
+/// The origin's numbers of words are lines of its own vocabulary.
+void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
+  const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
+                                                                                     : "decoder.word_embed.weight";
+  const at::Tensor* theirs = tensor_of(weights, name);
+  const auto ours =
+      std::find_if(model.begin(), model.end(), [](const auto& item) { return item.first == "words.weight"; });
+  if (theirs == nullptr || ours == model.end()) return;
+  if (theirs->size(0) != ours->second.size(0)) {
+    throw DataError(fmt::format("the weights are of {} words, and the vocabulary has {}", theirs->size(0) - 1,
+                                ours->second.size(0) - 1),
+                    "data.vocabulary: the origin's file of words (INFERENCE.VOCAB)");
+  }
+  if (config_.sets.vocabulary.empty()) {
+    throw DataError("the weights know words by their lines in the origin's vocabulary, and data.vocabulary is not set",
+                    "data.vocabulary: the origin's file of words (INFERENCE.VOCAB)");
+  }
+}
+
+std::vector<std::string> CaptioningTask::fit_weights(StateDict& weights, const NamedTensors& model) {
+  const ModelType type = model_type_from_name(config_.model_type);
+  if (!are_origins(weights, type)) return {};
+  require_origins_words(weights, model);
+  return take_origin_names(weights, model, type);
+}
+
+std::optional<TorchValue> CaptioningTask::origin_file(const ModelStates& states) const {
+  StateDict model = states.best();
+  for (const char* own : {kVocabulary, kFeatureWidth}) model.erase(own);
+  return to_torch_value(give_origin_names(model, config_.model_options(vocabulary()->size(), feature_width_)));
 }
 
 std::int64_t CaptioningTask::feature_rows() const {

@@ -30,6 +30,11 @@ class CaptioningTask final : public Task {
   /// Compares vocabularies, or takes this one where there is none yet.
   void check_model_state(const StateDict& state) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Snapshots of the origin, whose numbers of words are those of its vocabulary.
+  /// Throws: DataError where data.vocabulary is not set, or another number of words is.
+  std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
+  /// The state dict alone, as the origin's snapshot/caption_model_N.pth.
+  [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Pictures [N, 3, H, W] in 0..1, or features [N, L, D], to what greedy search says: "words" [N, T] and "log_probs"
   /// [N, T - 1], as in Said.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
@@ -54,6 +59,7 @@ class CaptioningTask final : public Task {
  private:
   /// L of the features that an exported network takes. Throws: UsageError where no setting says it.
   [[nodiscard]] std::int64_t feature_rows() const;
+  void require_origins_words(const StateDict& weights, const NamedTensors& model) const;
   void require_final_test() const;
   void check_feature_width(std::int64_t theirs);
   void make_vocabulary(const std::vector<CaptionedImage>& images);

@@ -13,10 +13,10 @@
 #include <any>
 #include <array>
 
-#include "common/origin_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
+#include "segmentation/model/origin_names.h"
 #include "segmentation/tally.h"
 
 namespace lockstep::segmentation {
@@ -86,7 +86,12 @@ std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
 }
 
 std::vector<std::string> SegmentationTask::fit_weights(StateDict& weights, const NamedTensors& model) {
-  return common::OriginNames("torchvision", {{{"fc."}, ""}}).take(weights, model);
+  return take_origin_names(weights, model);
+}
+
+std::optional<TorchValue> SegmentationTask::origin_file(const ModelStates& states) const {
+  const StateDict theirs = give_origin_names(states.best(), config_.model_options());
+  return TorchValue{TorchDict{{"epoch", TorchValue{states.epochs - 1}}, {"state_dict", to_torch_value(theirs)}}};
 }
 
 std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn::Module& model) {

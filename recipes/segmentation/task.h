@@ -27,8 +27,10 @@ class SegmentationTask final : public Task {
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// The classifier of a backbone that was trained for ImageNet has no place here.
+  /// Files of the origin (model_best.pth), and ImageNet's backbones, whose classifier has no place here.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
+  /// {epoch, state_dict}, as the origin's evaluate.py reads it.
+  [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Pictures [N, 3, S, S] in 0..1 to the shares of the classes [N, C, S, S]: one look, in one scale. S is the window
   /// of evaluation, or the crop of training where that is the whole picture.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;

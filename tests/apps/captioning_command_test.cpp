@@ -169,6 +169,22 @@ TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(home / "experiments/small"), {}), 1);
 }
 
+/// Features as .npz files are not made here: a network with a backbone of its own cannot be the origin's.
+TEST(CaptioningCommand, ResumeWithANumberBeginsWithTheOriginsSnapshot) {
+  const TempDir home;
+  generate(home);
+  write(home / "x/config.yml", kExperiment);
+  write(home / "x/snapshot/caption_model_27.pth", "no weights");
+  const ProcessResult run =
+      lockstep({"train", "captioning", "--folder", "x", "--resume", "27", "--nproc-per-node", "2"}, home.path());
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--resume 27: x/snapshot/caption_model_27.pth has weights alone"),
+                             HasSubstr("caption_model_27.pth")));
+  const ProcessResult missing = lockstep({"train", "captioning", "--folder", "x", "--resume", "28"}, home.path());
+  EXPECT_EQ(missing.code, 65);
+  EXPECT_THAT(missing.err, HasSubstr("--resume 28: there is no such checkpoint"));
+}
+
 TEST(CaptioningCommand, WhatIsWrongInAnExperimentIsNamedWithFileAndLine) {
   const TempDir home;
   write(home / "x/config.yml", "TRAIN:\n  BATCHSIZE: 10\n");

@@ -73,6 +73,8 @@ def make_data(folder: pathlib.Path) -> None:
     run("lockstep generate segmentation --out VOC2012 --count 8 --seed 1 --size 64", folder)
     for part in ("train", "val"):
         make_nuclei(folder / "nuclei" / part)
+    make_nuclei(folder / "leaves")
+    (folder / "leaves/classes.txt").write_text("ground\nleaf\n")
     make_nlvr(folder / "nlvr/dev")
 
 

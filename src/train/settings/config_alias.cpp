@@ -96,7 +96,7 @@ class Renaming {
     const int place = place_of(value);
     if (alias.to.empty()) return take_without_meaning(key, alias, value);
     if (alias.value) value.yaml = alias.value(value.yaml);
-    if (alias.to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias.to));
+    if (alias.to != key && alias.to != "--" + key) renamed_.push_back(fmt::format("{} is {} here", key, alias.to));
     if (value.yaml.empty()) return;
     claim(alias.to, {std::move(value), place + (alias.to == key || alias.wins ? 1 : 0)});
   }

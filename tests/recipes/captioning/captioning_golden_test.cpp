@@ -2,7 +2,6 @@
 // The networks and their gradients against a re-creation in PyTorch, in float64 (golden/captioning.py).
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/ops/arange.h>
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "captioning/model/model.h"
+#include "support/fractions.h"
 
 namespace lockstep::captioning {
 namespace captioning_golden_test {
@@ -22,19 +22,7 @@ constexpr std::int64_t kWords = 11;
 constexpr std::int64_t kPictures = 2;
 constexpr std::int64_t kCaptions = 3;
 constexpr std::int64_t kLength = 6;
-constexpr std::int64_t kLow = 0xFFFFFFFF;
-
-/// See captioning.py.
-at::Tensor fractions(const std::string& name, at::IntArrayRef shape) {
-  std::uint32_t salt = 2166136261U;
-  for (const char byte : name) salt = (salt ^ static_cast<std::uint8_t>(byte)) * 16777619U;
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  at::Tensor hashed = at::arange(count, at::kLong);
-  hashed.mul_(2654435761).add_(static_cast<std::int64_t>(salt) * 40503 + 12345).bitwise_and_(kLow);
-  hashed.bitwise_xor_(hashed.bitwise_right_shift(15)).mul_(2246822519).bitwise_and_(kLow);
-  return hashed.bitwise_right_shift_(8).to(at::kDouble).div_(1 << 24).view(shape);
-}
+using test::fractions;
 
 at::Tensor weight_of(const std::string& name, const at::Tensor& like) {
   const at::Tensor value = fractions(name, like.sizes());

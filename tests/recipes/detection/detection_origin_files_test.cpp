@@ -106,7 +106,7 @@ TEST_F(DetectionOriginFiles, EachOfThemIsReadAsItIs) {
     DetectionConfig config;
     ASSERT_NO_THROW(bind(file.path, {}, config));
     EXPECT_NO_THROW(config.validate());
-    EXPECT_TRUE(config.is_published());
+    EXPECT_TRUE(config.network_choice().as_published);
     EXPECT_GE(config.optimizer.groups.size(), 2U);
     EXPECT_EQ(config.image_size, 640);
   }

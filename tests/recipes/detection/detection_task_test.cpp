@@ -134,7 +134,7 @@ TEST(DetectionAliases, TheOriginsSettingsMeanTheSameHere) {
   EXPECT_EQ(config.published.layers, 4);
   EXPECT_NO_THROW(config.validate());
   EXPECT_THAT(notes, Contains(HasSubstr("epoches is epochs here")));
-  EXPECT_THAT(notes, Contains(HasSubstr("without a meaning here: ")));
+  EXPECT_THAT(notes, Contains(HasSubstr("val_dataloader.total_batch_size is 64, which has no effect here: ")));
 }
 
 TEST(DetectionAliases, SetWinsOverAFileWhicheverNameItUses) {

@@ -3,7 +3,6 @@
 // and, as they train, in float32; and weights in torchvision's layout.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/TensorOperators.h>
@@ -25,6 +24,7 @@
 #include "lockstep/train/prepare.h"
 #include "segmentation/model/losses.h"
 #include "segmentation/model/model.h"
+#include "support/fractions.h"
 #include "support/shell.h"
 #include "support/temp_dir.h"
 
@@ -35,28 +35,12 @@ constexpr std::int64_t kClasses = 21;
 constexpr std::int64_t kBatch = 3;
 constexpr std::int64_t kSize = 65;
 constexpr std::int64_t kSamples = 1000;
-constexpr std::int64_t kWord = 0xFFFFFFFF;
-
-std::int64_t salt_of(const std::string& name) {
-  std::uint32_t value = 2166136261U;
-  for (const char byte : name) value = (value ^ static_cast<std::uint8_t>(byte)) * 16777619U;
-  return static_cast<std::int64_t>(value);
-}
-
-/// See make_segmentation.py.
-at::Tensor fractions(const std::string& name, std::int64_t count) {
-  at::Tensor hashed = at::arange(count, at::kLong);
-  hashed.mul_(2654435761).add_(salt_of(name) * 40503 + 12345).bitwise_and_(kWord);
-  hashed.bitwise_xor_(hashed.bitwise_right_shift(15)).mul_(2246822519).bitwise_and_(kWord);
-  return hashed.bitwise_right_shift_(8).to(at::kDouble).div_(1 << 24);
-}
+using test::fractions;
 
 at::Tensor weight_of(const std::string& name, at::IntArrayRef shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  at::Tensor value = fractions(name, count).view(shape);
+  at::Tensor value = fractions(name, shape);
   if (shape.size() == 4) {
-    const std::int64_t fan_in = count / shape[0];
+    const std::int64_t fan_in = value.numel() / shape[0];
     return value.sub_(0.5).mul_(2 * std::sqrt(6 / static_cast<double>(fan_in)));
   }
   if (name.ends_with("gamma")) return value.fill_(0.9);
