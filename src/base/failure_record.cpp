@@ -46,8 +46,8 @@ std::int64_t wall_time_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-FailureRecord record_of(const std::exception& error) {
-  FailureRecord record{.kind = kind_of(error), .time_ns = wall_time_ns()};
+FailureRecord record_of(const std::exception& error, int rank, const std::string& host) {
+  FailureRecord record{.kind = kind_of(error), .rank = rank, .host = host, .time_ns = wall_time_ns()};
   if (const auto* ours = dynamic_cast<const Error*>(&error)) {
     record.type = ours->type();
     record.message = ours->message();

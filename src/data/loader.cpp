@@ -21,7 +21,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/device.h"
-#include "lockstep/tensor/first_batch.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/sharing.h"
 

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <utility>
 
 #include "lockstep/base/log.h"
 
@@ -22,6 +25,18 @@ std::atomic<bool> divided = false;
 std::atomic<std::int64_t> batches = 0;
 std::atomic<std::int64_t> stepped = 0;
 std::atomic<std::int64_t> reduced = 0;
+
+constexpr std::size_t kShown = 4;
+
+std::atomic<bool> taken = false;
+std::mutex mutex;
+std::optional<FirstBatch> noted;
+
+std::uint64_t digest_of(const std::vector<std::int64_t>& indices) noexcept {
+  std::uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a
+  for (const std::int64_t index : indices) digest = (digest ^ static_cast<std::uint64_t>(index)) * 0x100000001b3U;
+  return digest;
+}
 
 }  // namespace
 
@@ -75,6 +90,20 @@ void warn_of_separate_training() noexcept {
   } catch (const std::exception& problem) {
     log::debug("whether the ranks train one model was not judged: {}", problem.what());
   }
+}
+
+void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept {
+  if (taken.load(std::memory_order_relaxed) || indices.empty()) return;
+  const std::size_t shown = std::min(kShown, indices.size());
+  FirstBatch batch{digest_of(indices), shards, {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(shown)}};
+  const std::lock_guard lock(mutex);
+  noted = std::move(batch);
+}
+
+std::optional<FirstBatch> take_first_batch() {
+  taken = true;
+  const std::lock_guard lock(mutex);
+  return std::exchange(noted, std::nullopt);
 }
 
 }  // namespace lockstep::tensor

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>

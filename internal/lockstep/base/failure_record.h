@@ -47,9 +47,9 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns nanoseconds from 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns `error` as this process reports it to others. An exception that is no lockstep::Error has the type
+/// Returns `error` of this rank as it reports it to others. An exception that is no lockstep::Error has the type
 /// fault::type_of_unknown().
-[[nodiscard]] FailureRecord record_of(const std::exception& error);
+[[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
 /// Returns "DataError: broken image", or only the message where there is no type, or the message begins with it.
 [[nodiscard]] std::string words_of(const FailureRecord& record);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check whether the ranks of a job train one model or each its own: a program without the wrapper gets no error, only
-// weights that differ. The modules that see a sign note it here, because none of them knows the others.
+// Two checks that the ranks of a job train one model, on samples of their own: a program without the wrapper gets no
+// error, only weights that differ. The modules that see a sign note it here, because none of them knows the others.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #pragma GCC visibility push(default)
 
@@ -40,6 +42,20 @@ void note_reduced(std::int64_t bytes) noexcept;
 /// Warns once, on rank 0, of what separate_training() finds. It is called at the end of an epoch and when a checkpoint
 /// is saved.
 void warn_of_separate_training() noexcept;
+
+/// What is known of the first batch that a loop got. The loader notes it, and the wrapper compares it over the ranks.
+struct FirstBatch {
+  std::uint64_t digest = 0;           ///< digest of the indices in order
+  std::int64_t shards = 1;            ///< number of shards that the set is divided into, this loader's included
+  std::vector<std::int64_t> indices;  ///< the first few
+};
+
+/// Notes the batch that the loop has just got, and keeps it until the next one comes or take_first_batch() is called.
+/// After that a call costs one load. Thread-safe: yes.
+void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
+
+/// Returns the batch that was noted last; none where there was none. Later batches are not noted. Thread-safe: yes.
+[[nodiscard]] std::optional<FirstBatch> take_first_batch();
 
 }  // namespace lockstep::tensor
 

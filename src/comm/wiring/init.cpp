@@ -498,9 +498,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
     if (job.world_size() > 1) require_same_settings(job.group(), options.settings);
   } catch (const std::exception& error) {
     if (watch) rethrow_if_peer_failed(*watch, error);
-    FailureRecord record = record_of(error);
-    record.rank = info.rank;
-    record.host = state->host;
+    const FailureRecord record = record_of(error, info.rank, state->host);
     if (watch && record.kind != FailureKind::kPeer) watch->tell(record);
     job.publish_failure(error);
     throw;

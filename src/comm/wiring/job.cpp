@@ -70,9 +70,7 @@ void Job::print_all(std::string_view line) const {
 void Job::publish_failure(const std::exception& error) const noexcept {
   if (state_ == nullptr || state_->failed.exchange(true)) return;
   try {
-    FailureRecord record = record_of(error);
-    record.rank = rank();
-    record.host = host();
+    const FailureRecord record = record_of(error, rank(), host());
     // A PeerError only repeats the report of another rank, or of the agent for it.
     if (record.kind != FailureKind::kPeer && state_->store != nullptr) {
       comm::record_first_failure(*state_->store, record);

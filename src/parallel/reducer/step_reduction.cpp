@@ -14,7 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/optim/clip.h"
-#include "lockstep/tensor/first_batch.h"
+#include "lockstep/tensor/sharing.h"
 
 namespace lockstep::parallel {
 namespace {
