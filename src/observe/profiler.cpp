@@ -1,23 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/profiler.h"
 
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <c10/core/Device.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/clock_offset.h"
 #include "lockstep/observe/machine_rates.h"
+#include "lockstep/view/profile.h"
 #include "lockstep/view/trace_file.h"
-#include "observe/kernel_recorder.h"
 #include "observe/recorder.h"
 
 namespace lockstep::observe {
 namespace {
+
+/// One for a process, used by one thread. On a CPU it does nothing.
+class KernelRecorder {
+ public:
+  explicit KernelRecorder(c10::Device device) : device_(device) {}
+  /// Stops it, and drops what it recorded.
+  ~KernelRecorder();
+  KernelRecorder(const KernelRecorder&) = delete;
+  KernelRecorder& operator=(const KernelRecorder&) = delete;
+
+  void start();
+  /// Waits for the current stream of the device, and returns the kernels, copies and fills since start().
+  [[nodiscard]] std::vector<view::DeviceCall> stop();
+
+ private:
+  c10::Device device_;
+  bool on_ = false;
+};
+
+namespace kineto = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+
+const torch::profiler::impl::ProfilerConfig& config() {
+  static const torch::profiler::impl::ProfilerConfig kConfig(torch::profiler::impl::ProfilerState::KINETO);
+  return kConfig;
+}
+
+/// Newer events count nanoseconds, older ones microseconds.
+template <class Event>
+view::DeviceCall call_of(const Event& event) {
+  if constexpr (requires { event.startNs(); }) {
+    const auto begin = static_cast<std::int64_t>(event.startNs());
+    return {event.name(), begin, begin + static_cast<std::int64_t>(event.durationNs())};
+  } else {
+    const auto begin = static_cast<std::int64_t>(event.startUs()) * 1000;
+    return {event.name(), begin, begin + static_cast<std::int64_t>(event.durationUs()) * 1000};
+  }
+}
+
+KernelRecorder::~KernelRecorder() {
+  if (on_) (void)kineto::disableProfiler();
+}
+
+void KernelRecorder::start() {
+  if (!device_.is_cuda()) return;
+  kineto::prepareProfiler(config(), {ActivityType::CUDA});
+  kineto::enableProfiler(config(), {ActivityType::CUDA});
+  on_ = true;
+}
+
+std::vector<view::DeviceCall> KernelRecorder::stop() {
+  if (!on_) return {};
+  c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
+  on_ = false;
+  const auto recorded = kineto::disableProfiler();
+  std::vector<view::DeviceCall> calls;
+  for (const kineto::KinetoEvent& event : recorded->events()) {
+    // The host's calls of CUDA and the marks of synchronisations are among them too.
+    if (event.deviceType() == device_.type() && event.name().find("Sync") == std::string::npos) {
+      calls.push_back(call_of(event));
+    }
+  }
+  return calls;
+}
 
 constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kCopies = 5;

@@ -10,6 +10,7 @@
 #include "checkpoint/formats/folder_names.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/result.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
 
 namespace lockstep::checkpoint {
@@ -34,5 +35,9 @@ struct StepFolder {
 /// Returns the step folder to which a named checkpoint's file refers; fails with the reason.
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
+
+/// Does the same as prune_checkpoints() without looking for the newest finite one: that is `good`, and it stays.
+void prune_all_but(FileSystem& files, const std::filesystem::path& folder, const Retention& retention,
+                   const std::filesystem::path& good);
 
 }  // namespace lockstep::checkpoint

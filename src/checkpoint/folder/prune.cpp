@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
-#include "checkpoint/folder/prune.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"

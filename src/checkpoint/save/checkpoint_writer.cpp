@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "checkpoint/folder/prune.h"
+#include "checkpoint/folder/folder.h"
 #include "checkpoint/save/finite_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"

@@ -2,25 +2,63 @@
 #include "lockstep/train/step_graph.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/group_check.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/comm/step_calls.h"
 #include "lockstep/tensor/random.h"
-#include "train/step/alike_ranks.h"
 
 namespace lockstep {
 namespace {
+
+/// Makes the values the least of all ranks.
+void take_least(ProcessGroup& group, const at::Tensor& values) {
+  try {
+    group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
+  } catch (const std::exception&) {
+    check_group(group);  // what failed on the GPU is the reason
+    throw;
+  }
+}
+
+/// The number of no key is 0, that of a key never is.
+std::int64_t number_of(const std::optional<std::string>& key) {
+  return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
+}
+
+/// Returns true if every rank has the same key. Collective: yes. Throws: as Work::wait; a failure of a GPU comes first.
+bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
+  const std::int64_t mine = number_of(key);
+  const at::Tensor least = at::full({2}, mine, at::kLong);
+  auto* values = least.data_ptr<std::int64_t>();
+  values[1] = ~mine;
+  take_least(group, least);
+  return key && values[0] == mine && values[1] == ~mine;
+}
+
+/// Returns true if `here` is true on every rank, in the same way.
+bool all_are(ProcessGroup& group, bool here) {
+  const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
+  take_least(group, all);
+  return *all.data_ptr<std::int64_t>() == 1;
+}
 
 /// What recordings of all ranks have in common: shape, dtype, memory order and kind of device of a tensor.
 std::string layout_of(const at::Tensor& tensor) {
@@ -113,7 +151,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   std::optional<std::string> key = fallback_.empty() ? key_of(batch) : std::nullopt;
   if (key) *key += adds;
   const bool compares = options_.job && fallback_.empty();
-  if (!(compares ? train::all_have(options_.job->group(), key) : key.has_value())) return compute(batch, seed);
+  if (!(compares ? all_have(options_.job->group(), key) : key.has_value())) return compute(batch, seed);
   if (Recording* recording = find(*key)) return replay(*recording, batch, seed);
   const int seen = seen_[*key]++;
   if (seen == 1 && (options_.automatic || options_.job)) return look(batch, seed);
@@ -126,7 +164,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
 /// No rank records where one cannot.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
-  if (options_.job ? train::all_are(options_.job->group(), none) : none) return;
+  if (options_.job ? all_are(options_.job->group(), none) : none) return;
   fallback_ = obstacle.empty() ? "another rank cannot record its steps" : std::move(obstacle);
 }
 

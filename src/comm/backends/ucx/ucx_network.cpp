@@ -1,15 +1,181 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX as a network.
+// UCX as a network: messages of one purpose between some ranks, who meet in the store.
 #include <fmt/format.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "comm/backends/ucx/ucx.h"
-#include "comm/backends/ucx/ucx_transport.h"
+#include "comm/backends/ucx/ucx_worker.h"
+#include "comm/core/failure.h"
+#include "comm/network/network_state.h"
+#include "lockstep/base/awake_clock.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/store/interface_choice.h"
+#include "lockstep/store/store.h"
 
 namespace lockstep::comm {
 namespace {
+
+/// What all transports of a group share.
+struct UcxShared {
+  UcxShared(World world, std::string host) : state(std::move(world)), store_host(std::move(host)) {}
+
+  /// Made at the first call. Throws: ResourceError, UsageError for the interface. Thread-safe: yes.
+  [[nodiscard]] std::shared_ptr<UcxContext> context();
+
+  NetworkState state;
+  const std::string store_host;
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<UcxContext> context_;
+};
+
+/// The first message makes its worker and publishes the address. One thread uses it at a time.
+class UcxTransport final : public Transport {
+ public:
+  /// `label`: the same on all its ranks, and no other's.
+  UcxTransport(std::shared_ptr<UcxShared> shared, const std::string& label);
+
+  const World& world() const override { return shared_->state.world; }
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                const Collective& collective) override;
+
+ private:
+  [[nodiscard]] std::string key(int rank) const;
+  void open();
+  [[nodiscard]] std::optional<int> run(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                                       const Collective& collective, const std::atomic<bool>& stop);
+  [[nodiscard]] bool meet(int peer, const Collective& collective, const std::atomic<bool>& stop);
+
+  const std::shared_ptr<UcxShared> shared_;
+  const std::string prefix_;
+  std::unique_ptr<UcxWorker> worker_;  ///< null before the first message
+  bool is_broken_ = false;
+};
+
+// How often a rank that waits for another's address asks whether one has failed.
+constexpr auto kMeetLook = std::chrono::milliseconds(100);
+constexpr auto kLinkPatience = std::chrono::milliseconds(2000);
+constexpr auto kLinkLook = std::chrono::milliseconds(20);
+
+/// UCX uses no interface that is not running, which the kernel calls one a moment after its link has come up.
+void wait_until_running(const std::string& name) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  name.copy(request.ifr_name, IFNAMSIZ - 1);
+  const auto end = AwakeClock::instance().now() + kLinkPatience;
+  while (::ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) == 0 &&
+         AwakeClock::instance().now() < end) {
+    std::this_thread::sleep_for(kLinkLook);
+  }
+}
+
+/// UCX's names of what may be used: every port of a fabric, and the interface that leads to the other ranks. Empty:
+/// all.
+std::string choose_devices(const std::string& store_host, int rank) {
+  const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());
+  if (!choice || choice->name.empty()) return "";
+  wait_until_running(choice->name);
+  std::vector<std::string> devices = store::list_fabric_ports();
+  devices.push_back(choice->name);
+  const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
+  if (log::is_enabled(level)) {
+    log::write(level, fmt::format("ucx {}: rank {} is reached through {}: {}", ucx_version(), rank, text::join(devices),
+                                  choice->reason));
+  }
+  return fmt::format("{}", fmt::join(devices, ","));
+}
+
+std::shared_ptr<UcxContext> UcxShared::context() {
+  const std::lock_guard lock(mutex_);
+  if (context_) return context_;
+  UcxContext::Settings settings{.devices = {}, .peers = state.world.size};
+  if (!env::get("UCX_NET_DEVICES")) settings.devices = choose_devices(store_host, state.world.rank);
+  context_ = std::make_shared<UcxContext>(settings);
+  return context_;
+}
+
+UcxTransport::UcxTransport(std::shared_ptr<UcxShared> shared, const std::string& label)
+    : shared_(std::move(shared)), prefix_(fmt::format("{}ucx/{}/", shared_->state.world.prefix, label)) {}
+
+std::string UcxTransport::key(int rank) const { return prefix_ + std::to_string(rank); }
+
+void UcxTransport::open() {
+  worker_ = std::make_unique<UcxWorker>(shared_->context(), world().rank);
+  world().store->set(key(world().rank), worker_->address());
+}
+
+void UcxTransport::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                            const Collective& collective) {
+  NetworkState& state = shared_->state;
+  if (state.aborted || is_broken_) throw PeerError("the group was aborted");
+  if (!worker_) open();
+  std::optional<int> suspect;
+  std::atomic<bool> is_over{false};
+  {
+    std::atomic<bool> stop{false};
+    const auto interrupt = [&] {
+      stop = true;
+      worker_->wake();
+    };
+    const ExchangeWatch::Scope scope(state.watch, {collective, interrupt, is_over});
+    suspect = run(sends, receives, collective, stop);
+  }
+  if (!suspect) return;
+  is_broken_ = true;
+  const std::string why = worker_->why();
+  // To a rank whose own limit is a moment away this one would look dead, not late, if it closed its connections now.
+  if (!is_over) worker_->drop();
+  try {
+    throw_failure(state, {collective, *suspect, is_over, why});
+  } catch (...) {
+    worker_->drop();
+    throw;
+  }
+}
+
+/// Returns the rank on whose account it did not succeed.
+std::optional<int> UcxTransport::run(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                                     const Collective& collective, const std::atomic<bool>& stop) {
+  for (const auto* messages : {&receives, &sends}) {
+    for (const Message& message : *messages) {
+      if (message.bytes > 0 && !worker_->knows(message.rank) && !meet(message.rank, collective, stop)) {
+        return message.rank;
+      }
+    }
+  }
+  return worker_->carry(sends, receives, stop);
+}
+
+/// Waits for the other's address. Returns false where the wait was stopped.
+bool UcxTransport::meet(int peer, const Collective& collective, const std::atomic<bool>& stop) {
+  auto address = world().store->try_get(key(peer));
+  while (!address) {
+    if (stop) return false;
+    if (shared_->state.has_failure()) throw_death(world(), peer, collective);
+    try {
+      world().store->wait({key(peer)}, kMeetLook);
+    } catch (const TimeoutError&) {  // whether all is well is asked before the next look
+    }
+    address = world().store->try_get(key(peer));
+  }
+  worker_->add(peer, *address);
+  return true;
+}
 
 class UcxNetwork final : public Network {
  public:
