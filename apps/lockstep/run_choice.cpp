@@ -90,7 +90,10 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
   constexpr const char* kWays =
       "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
   if (is_folder(files, where)) return run_of(files, where);
-  if (files.exists(where)) throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint", where), kWays);
+  if (files.exists(where)) {
+    throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint: it has no state of a training", where),
+                    fmt::format("a new run starts from its weights: --init-from {}, in short -t", where));
+  }
   const auto colon = where.rfind(':');
   if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
     return run_of(files, where.substr(0, colon));

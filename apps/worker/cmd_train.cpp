@@ -25,6 +25,7 @@
 #include "worker/evaluation.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
+#include "worker/typed_settings.h"
 
 namespace lockstep::worker {
 namespace {
@@ -52,68 +53,6 @@ double parse_max_time(const std::string& given) {
   if (!seconds) throw UsageError("--max-time: " + seconds.error());
   if (*seconds > 0) return *seconds;
   throw UsageError(fmt::format("--max-time is {}", given), "give a time above 0, such as 45m");
-}
-
-// What -c names; empty: nothing.
-std::string file_word(const Arguments& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (word.starts_with("--config=")) return word.substr(9);
-    if ((word == "-c" || word == "--config") && i + 1 < arguments.size()) return arguments[i + 1];
-  }
-  return "";
-}
-
-// The word that names the recipe; without one, the file of -c.
-std::string recipe_or_file(const Arguments& arguments) {
-  const std::string word = recipe_word(arguments);
-  return word.empty() ? file_word(arguments) : word;
-}
-
-// "-u a=b c=d" as "--set a=b --set c=d": all assignments stand in one order then.
-Arguments with_updates_as_sets(const Arguments& arguments) {
-  Arguments words;
-  bool updating = false;
-  for (const std::string& word : arguments) {
-    if (word == "-u" || word == "--update") {
-      updating = true;
-      continue;
-    }
-    updating = updating && !word.starts_with("-");
-    if (updating) words.push_back("--set");
-    words.push_back(word);
-  }
-  return words;
-}
-
-bool asks_for_help(const Arguments& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
-  return std::any_of(arguments.begin(), end, [](const auto& word) { return word == "--help" || word == "-h"; });
-}
-
-// Settings that were typed as options become --set, in their places, so that the last one of a name wins. An unknown
-// option gets the nearest of options and settings.
-Arguments with_settings(const CLI::App& app, const Arguments& typed) {
-  const Arguments updated = with_updates_as_sets(typed);
-  const std::string what = asks_for_help(typed) ? "" : recipe_or_file(typed);
-  if (what.empty()) return updated;
-  const Recipe& recipe = recipe_of(what);
-  const Arguments words =
-      cli::take_settings(app, updated,
-                         {.is_setting = [&](const std::string& name) { return is_setting(recipe, name); },
-                          .is_switch = [&](const std::string& name) { return is_switch(recipe, name); }});
-  std::vector<std::string> known = cli::option_names(app);
-  for (const std::string& name : setting_names(recipe)) known.push_back("--" + name);
-  for (const std::string& argument : words) {
-    if (argument == "--") break;
-    const std::string word = cli::with_dashes(argument.substr(0, argument.find('=')));
-    if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
-    throw UsageError(
-        fmt::format("lockstep train: unknown option '{}'{}", word, text::did_you_mean(word, known)),
-        fmt::format("lockstep train --help lists the options, lockstep inspect config {} lists the settings",
-                    recipe.name()));
-  }
-  return words;
 }
 
 cli::HelpSection recipe_list() {
@@ -185,7 +124,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
   add_join_options(app, train.join);
   add_table(app, train);
-  if (!cli::parse(app, with_settings(app, arguments))) return false;
+  if (!cli::parse(app, with_settings(app, "lockstep train", arguments))) return false;
   if (train.what.empty()) std::swap(train.what, train.file);
   if (train.has("--max-time")) train.max_time = parse_max_time(train.text("--max-time"));
   if (train.has("--profile")) train.profile = whole_number("--profile", train.text("--profile"), {1, 100'000});

@@ -199,6 +199,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
       {.when = loop_ ? loop_->where() : "setting up",
        .cause = error.what(),
+       .setting_up = !loop_,
        .batch_size = config_.batch_size.is_auto() ? 0 : config_.batch_size.value(),
        .accumulate_steps = config_.accumulate_steps,
        .use = memory_use(job_.device()),

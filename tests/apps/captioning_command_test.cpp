@@ -15,6 +15,7 @@ namespace captioning_command_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -76,6 +77,19 @@ TEST(CaptioningCommand, WithoutAFolderItSaysWhatToDoAndExitsWith64) {
   EXPECT_EQ(run.out, "");
   EXPECT_THAT(run.err, AllOf(HasSubstr("--folder FOLDER"), HasSubstr("Example:"), HasSubstr("config.yml")));
   EXPECT_TRUE(fs::is_empty(home.path()));
+}
+
+TEST(CaptioningCommand, AnExperimentsSettingsAreInspectedAsTheyAreTrained) {
+  const TempDir home;
+  write(home / "experiments/small/config.yml", kExperiment);
+  const ProcessResult shown =
+      lockstep({"inspect", "config", "captioning", "--folder", "experiments/small", "--epochs", "7"}, home.path());
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(ContainsRegex("eval.beam_size +2 +experiments/small/config.yml:"),
+                               ContainsRegex("epochs +7 +--set")));
+  const ProcessResult wrong = lockstep({"inspect", "config", "captioning", "--foldr", "x"}, home.path());
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_THAT(wrong.err, HasSubstr("lockstep inspect config: unknown option '--foldr' (did you mean '--folder'?)"));
 }
 
 TEST(CaptioningCommand, OnSeveralRanksItSaysSoOnceAndIsNotStartedAgain) {

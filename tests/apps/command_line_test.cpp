@@ -450,7 +450,9 @@ TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
   EXPECT_THAT(error_of("nowhere:best"), HasSubstr("DataError: --resume nowhere:best: there is no such checkpoint"));
   EXPECT_THAT(error_of("atuo"), HasSubstr("there is no such checkpoint (did you mean 'auto'?)"));
   std::ofstream(root_ / "file") << "";
-  EXPECT_THAT(error_of((root_ / "file").string()), HasSubstr("DataError"));
+  EXPECT_THAT(error_of((root_ / "file").string()),
+              ::testing::AllOf(HasSubstr("DataError"), HasSubstr("file: this is a file, not a checkpoint"),
+                               HasSubstr("--init-from " + (root_ / "file").string() + ", in short -t")));
 }
 
 TEST_F(ChooseRun, AUrlOrNothingIsUsage) {

@@ -512,11 +512,14 @@ std::map<std::string, Variable> by_name(const std::vector<std::string>& environm
 }
 
 TEST(InspectEnv, ListsWhatIsReadAndWhatIsSetOfTheLibraries) {
-  const auto variables = by_name({"RANK=1", "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "CUDA_HOME=", "noise"});
+  const auto variables =
+      by_name({"RANK=1", "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "CUDA_HOME=", "GLOO_TIMEOUT_SECONDS=9", "noise"});
   EXPECT_EQ(variables.at("RANK").value, "1");
   EXPECT_EQ(variables.at("WORLD_SIZE").value, std::nullopt) << "listed though it is not set";
   EXPECT_EQ(variables.at("CUDA_HOME").value, "");
-  EXPECT_EQ(variables.at("NCCL_ALGO").meaning, "") << "set, and of a library";
+  for (const char* name : {"NCCL_ALGO", "GLOO_TIMEOUT_SECONDS"})
+    EXPECT_EQ(variables.at(name).meaning, "") << name << " is set, and of a library";
+  EXPECT_THAT(variables.at("NCCL_DEBUG_SUBSYS").meaning, HasSubstr("NCCL_DEBUG=INFO")) << "listed though it is not set";
   EXPECT_FALSE(variables.contains("noise"));
   EXPECT_THAT(variables.at("CUDA_LAUNCH_BLOCKING").meaning, HasSubstr("waits for every kernel"));
 }

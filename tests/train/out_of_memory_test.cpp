@@ -107,6 +107,7 @@ using ::lockstep::test::NoisyNet;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
 using ::lockstep::testing::alone;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using train::OutOfMemory;
@@ -205,8 +206,16 @@ TEST(OutOfMemory, ProposesNoSmallerBatchThanOneSample) {
 }
 
 TEST(OutOfMemory, NamesNoBatchWhereNoneIsKnown) {
-  const ResourceError error = train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB"});
+  const ResourceError error =
+      train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB", .setting_up = true});
   EXPECT_THAT(error.message(), HasSubstr("out of memory in setting up: wanted 3 GB"));
+}
+
+TEST(OutOfMemory, BeforeTheFirstBatchASmallerOneIsNoAdvice) {
+  const ResourceError error =
+      train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB", .setting_up = true, .batch_size = 64});
+  EXPECT_THAT(error.hint(), AllOf(HasSubstr("a smaller one does not help"), HasSubstr("lockstep inspect gpu"),
+                                  HasSubstr("ema.decay=0"), Not(HasSubstr("batch_size="))));
 }
 
 TEST(OutOfMemory, KnowsWeightsGradientsBuffersAndState) {

@@ -565,6 +565,14 @@ TEST(InitFrom, ToGoOnFromAPathAndToStartFromWeightsIsAUsageError) {
       HasSubstr("cannot both go on from"));
 }
 
+TEST(InitFrom, ToResumeFromAFileOfWeightsPointsToTheOptionForWeights) {
+  const TempDir folder;
+  write_safetensors(FileSystem::system(), folder / "last.safetensors", {{"first.weight", at::ones({16, 2})}});
+  EXPECT_THAT(fault_of<DataError>([&] { train_from(alone(), folder / "run", "", folder / "last.safetensors"); }),
+              AllOf(HasSubstr("last.safetensors is a file of weights, without the state of a training"),
+                    HasSubstr("TrainerOptions::init_from"), HasSubstr("last.safetensors")));
+}
+
 TEST(InitFrom, WeightsOfAnotherModelAreADataError) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "a.safetensors", {{"firsts.weight", at::ones({16, 2})}});

@@ -19,6 +19,7 @@
 #include "worker/recipes.h"
 #include "worker/settings.h"
 #include "worker/settings_table.h"
+#include "worker/typed_settings.h"
 
 namespace lockstep::worker {
 namespace {
@@ -84,12 +85,15 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
   cli::prepare(app, {.name = "lockstep inspect config",
                      .description = "Show every setting of a recipe with its value and where the value comes from.",
                      .examples = {"lockstep inspect config captcha:digits --set epochs=3",
+                                  "lockstep inspect config captioning --folder experiments/PureT_XE",
                                   "lockstep inspect config base --keys 'checkpoint.*'"}});
   app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base stands for what all recipes have")
       ->required();
   app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  std::vector<std::string> updates;  // have become --set; here for the help
+  app.add_option("-u,--update", updates, "settings as KEY=VALUE, as many as follow")->type_name("KEY=VALUE ...");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "
                  "(may differ between hosts), @tune (`lockstep tune` tries them)")
@@ -102,7 +106,7 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
   app.add_flag("--markdown", words.markdown, "print a table for a guide: key, default, values, meaning");
   app.add_flag("--rules", words.rules,
                "with --markdown, say what may change at resume, what may differ between hosts, and what tune tries");
-  return cli::parse(app, arguments);
+  return cli::parse(app, with_settings(app, "lockstep inspect config", arguments));
 }
 
 void show(const ConfigFields& fields, const ConfigArguments& words) {
@@ -134,7 +138,7 @@ void show(const ConfigFields& fields, const ConfigArguments& words) {
 int config(const Arguments& arguments) {
   ConfigArguments words;
   if (!parse(words, arguments)) return 0;
-  if (words.what == "base") {
+  if (words.what == kBase) {
     const TrainConfig base;
     show(base.rows(), words);
     return 0;

@@ -70,6 +70,7 @@ constexpr std::array kKnown = {
     Known{"MPI_LOCALRANKID", "MPICH's name for LOCAL_RANK"},
     Known{"NCCL_BUFFSIZE", "bytes of NCCL's buffer for each pair of GPUs"},
     Known{"NCCL_DEBUG", "INFO or WARN: how much NCCL prints"},
+    Known{"NCCL_DEBUG_SUBSYS", "INIT, COLL, NET or ALL: which parts of NCCL print under NCCL_DEBUG=INFO"},
     Known{"NCCL_IB_DISABLE", "1: plain sockets instead of InfiniBand"},
     Known{"NCCL_IB_HCA", "the InfiniBand cards to use"},
     Known{"NCCL_NET_GDR_LEVEL", "0: network cards do not write into GPU memory"},

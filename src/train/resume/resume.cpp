@@ -144,6 +144,12 @@ RunPlace choose_place(const TrainerOptions& options) {
       throw UsageError("resume: auto needs a run folder", "set " + option_words("run-dir", "DIR"));
     return {options.run_dir, true};
   }
+  if (fs::is_regular_file(options.resume)) {
+    throw DataError(fmt::format("{} is a file of weights, without the state of a training to go on with: optimizer, "
+                                "schedule and place in the data",
+                                options.resume),
+                    fmt::format("start a new run from its weights: --init-from {}, in short -t", options.resume));
+  }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
   if (options.run_dir.empty()) return {own.empty() ? RunFolder::default_path(options.recipe) : own, !own.empty()};
   return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};

@@ -39,6 +39,11 @@ void largest_first(std::vector<Holder>& found) {
 
 /// Returns the first line, as far as a message can use it.
 std::string advice(const OutOfMemory& what) {
+  if (what.setting_up) {
+    return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "
+           "else "
+           "holds memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
+  }
   if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
   const std::int64_t half = (what.batch_size + 1) / 2;

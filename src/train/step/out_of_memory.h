@@ -36,6 +36,7 @@ struct Holder {
 struct OutOfMemory {
   std::string when;             ///< "step 12"
   std::string cause;            ///< the allocator's message
+  bool setting_up = false;      ///< no batch has been computed yet
   std::int64_t batch_size = 0;  ///< 0: not known yet
   std::int64_t accumulate_steps = 1;
   MemoryUse use;
