@@ -163,7 +163,7 @@ TEST(CaptioningModel, ALaterWordChangesNothingBeforeIt) {
 TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   at::manual_seed(5);
   ModelOptions options = tiny(ModelType::kXLinear);
-  options.x_linear = {.middle_dim = 3, .attention_dropout = 0};
+  options.x_linear = {.middle_dim = 3, .attention_dropout = 0, .middle_dropout = 0};
   BilinearAttention attention(options);
   const at::NoGradGuard guard;
   std::map<std::string, at::Tensor> w;
