@@ -177,6 +177,7 @@ void DetectionTask::prepare_inference(torch::nn::Module& model) {
 std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Module& model) {
   auto& detector = dynamic_cast<DetectionNetwork&>(model);
   nn::NetworkFunction function{.inputs = {"images"}, .outputs = {"logits", "boxes"}};
+  function.is_set = true;
   function.example = [size = config_.image_size](std::int64_t batch) -> std::vector<at::Tensor> {
     return {at::rand({batch, 3, size, size})};
   };

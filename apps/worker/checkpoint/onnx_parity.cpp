@@ -2,14 +2,18 @@
 #include "worker/checkpoint/onnx_parity.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cdist.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/child.h"
@@ -17,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 extern const char* const onnx_runtime_py;
@@ -31,6 +36,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kBatches[] = {1, 3, 5};
 constexpr double kTolerance = 1e-4;  // of the largest value
+constexpr double kSmallest = 1e-3;   // a largest value that counts
 constexpr auto kProbeLimit = std::chrono::seconds(30);
 constexpr auto kRunLimit = std::chrono::minutes(10);
 
@@ -107,6 +113,38 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
+/// The same for results whose rows have no order: each row beside the nearest one of the other side.
+Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
+  const at::Tensor one = at::cat(wanted, 2).to(at::kDouble);
+  const at::Tensor apart = at::cdist(one, at::cat(found, 2).to(at::kDouble), std::numeric_limits<double>::infinity());
+  return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), one.abs().max().item<double>()};
+}
+
+/// What the results are called, and how far they are from the network's; sets are one result.
+std::map<std::string, Difference> differences(const nn::NetworkFunction& function,
+                                              const std::vector<at::Tensor>& wanted,
+                                              const std::vector<at::Tensor>& found) {
+  if (function.is_set) return {{text::join(function.outputs), difference_of_sets(wanted, found)}};
+  std::map<std::string, Difference> all;
+  for (std::size_t i = 0; i < wanted.size(); ++i) all[function.outputs[i]] = difference(wanted[i], found.at(i));
+  return all;
+}
+
+/// A line for each result. Throws: DataError.
+std::string judged(const std::map<std::string, Difference>& worst, const std::string& runtime) {
+  std::string text;
+  for (const auto& [name, difference] : worst) {
+    const std::string line = fmt::format("{}: differs by at most {:.1e}, of values up to {:.3g}", name,
+                                         difference.largest, difference.value);
+    if (!(difference.largest <= kTolerance * std::max(difference.value, kSmallest))) {
+      throw DataError(fmt::format("{} computes something else from the file than the network: {}", runtime, line),
+                      "the file is not kept; --no-check writes it without a comparison");
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
 /// What the network itself computes, and how long it takes.
 struct Own {
   std::vector<at::Tensor> results;
@@ -150,37 +188,29 @@ std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen) {
 }
 
 std::string compare_onnx(const OnnxRuntime& runtime, const fs::path& model, const nn::NetworkFunction& function) {
-  const apps::TemporaryFolder folder("lockstep-onnx");
+  const apps::TemporaryFolder temporary("lockstep-onnx");
+  const fs::path folder = temporary.path();
   json order = {
       {"model", fs::absolute(model).string()}, {"threads", at::get_num_threads()}, {"batches", json::array()}};
   std::vector<Own> own;
   for (const std::int64_t batch : kBatches) {
     const std::vector<at::Tensor> arguments = function.example(batch);
-    order["batches"].push_back(written(folder.path(), batch, function, arguments));
+    order["batches"].push_back(written(folder, batch, function, arguments));
     own.push_back(computed(function, arguments));
   }
-  write_file_atomically(FileSystem::system(), fs::path(folder.path()) / "run.json", order.dump());
-  const json said = run(runtime, folder.path());
-  std::string text;
-  for (std::size_t name = 0; name < function.outputs.size(); ++name) {
-    Difference worst;
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      const Difference here =
-          difference(own[i].results[name], read_result(folder.path(), said.at("batches")[i].at("results")[name]));
-      worst = {std::max(worst.largest, here.largest), std::max(worst.value, here.value)};
+  write_file_atomically(FileSystem::system(), folder / "run.json", order.dump());
+  const json said = run(runtime, folder);
+  std::map<std::string, Difference> worst;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    std::vector<at::Tensor> found;
+    for (const json& result : said.at("batches").at(i).at("results")) found.push_back(read_result(folder, result));
+    for (const auto& [name, here] : differences(function, own[i].results, found)) {
+      worst[name] = {std::max(worst[name].largest, here.largest), std::max(worst[name].value, here.value)};
     }
-    const std::string line = fmt::format("{}: differs by at most {:.1e}, of values up to {:.3g}",
-                                         function.outputs[name], worst.largest, worst.value);
-    if (!(worst.largest <= kTolerance * std::max(worst.value, 1e-3))) {
-      throw DataError(fmt::format("{} computes something else from the file than the network: {}",
-                                  said.at("runtime").get<std::string>(), line),
-                      "the file is not kept; --no-check writes it without a comparison");
-    }
-    text += line + "\n";
   }
-  return text + fmt::format("{}: {:.2f} ms for a picture, beside {:.2f} ms here\n",
-                            said.at("runtime").get<std::string>(), said.at("batches")[0].at("ms").get<double>(),
-                            own[0].ms);
+  const std::string name = said.at("runtime");
+  return judged(worst, name) + fmt::format("{}: {:.2f} ms for a picture, beside {:.2f} ms here\n", name,
+                                           said.at("batches").at(0).at("ms").get<double>(), own[0].ms);
 }
 
 }  // namespace lockstep::worker
