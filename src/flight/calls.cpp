@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/flight/calls.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "flight/words.h"
 #include "lockstep/base/text.h"
+#include "lockstep/flight/verdict.h"
 
 namespace lockstep::flight {
 namespace {

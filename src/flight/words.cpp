@@ -10,8 +10,6 @@
 namespace lockstep::flight {
 namespace {
 
-constexpr double kBusyShare = 0.5;
-
 const Lane* lane_of(const RankFacts& facts, int group) {
   if (!facts.ring) return nullptr;
   for (const Lane& lane : facts.ring->lanes) {
@@ -84,7 +82,7 @@ Cause cause_of(const RankFacts& facts) {
   if (process.swapped > process.resident && process.swapped > (64U << 20U)) return Cause::kSwapped;
   const bool has_section = facts.ring && !facts.ring->sections.empty();
   if (has_section && facts.ring->sections.back().name == "DataLoader::next") return Cause::kSlowData;
-  if (process.state == 'R' || process.cpu_share > kBusyShare) return Cause::kBusy;
+  if (process.state == 'R') return Cause::kBusy;
   return Cause::kWaits;
 }
 

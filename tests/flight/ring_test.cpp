@@ -21,10 +21,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/flight/calls.h"
 #include "lockstep/flight/recorder.h"
 #include "lockstep/flight/ring.h"
 #include "lockstep/flight/snapshot.h"
+#include "lockstep/flight/verdict.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::flight {

@@ -253,6 +253,7 @@ TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
       read(R"({"message": {"message": "DataError: bad", "extraInfo": {"type": "DataError", "timestamp": "1"}}})");
   ASSERT_TRUE(ours);
   EXPECT_EQ(ours->type, "DataError");
+  EXPECT_EQ(ours->message, "bad");
   EXPECT_EQ(words_of(*ours), "DataError: bad");
   const auto pythons =
       read(R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "...", "timestamp": "1"}}})");

@@ -17,12 +17,10 @@ namespace lockstep::flight {
 /// A process as the kernel sees it.
 struct ProcessState {
   bool has_ended = false;      ///< the process is gone
-  int wait_status = 0;         ///< of one that has ended
   char state = '?';            ///< of /proc/PID/stat: R runs, S sleeps, D cannot be interrupted, T stopped, t traced
   std::string waits_in = {};   ///< the kernel's function in which it sleeps; empty: unknown
   std::uint64_t resident = 0;  ///< bytes in memory
   std::uint64_t swapped = 0;   ///< bytes on the swap disk
-  double cpu_share = -1;       ///< of one core, of late; below 0: unknown
 };
 
 /// What is known of one rank.
@@ -51,6 +49,12 @@ inline constexpr const char* kLeftHint =
 /// one. None: nobody waits for one of these.
 [[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
                                                  const FailureRecord* waiter = nullptr);
+
+/// Compares what the ranks called as the operation that failed, by its name, else by its size. Returns the rank that
+/// called another collective than the rest, as a kHang and UsageError: "rank 2 called barrier as operation 12 of step
+/// 77, where ranks 0, 1 called all_reduce". None: no operation has failed, the ranks of this host called the same, or
+/// there is no majority (of two ranks nobody is odd).
+[[nodiscard]] std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts);
 
 }  // namespace lockstep::flight
 

@@ -9,7 +9,6 @@
 #include "launch/hangs/process_state.h"
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/log.h"
-#include "lockstep/flight/calls.h"
 #include "lockstep/flight/verdict.h"
 
 namespace lockstep::launch {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/text.h"
 #include "lockstep/flight/watch.h"
@@ -326,25 +327,8 @@ RunDiagnosis diagnose_now(const RunFacts& facts) {
 }  // namespace
 
 const char* name_of(RunState state) {
-  switch (state) {
-    case RunState::kRuns:
-      return "runs";
-    case RunState::kWaits:
-      return "waits";
-    case RunState::kFinished:
-      return "finished";
-    case RunState::kEnded:
-      return "ended";
-    case RunState::kStopped:
-      return "stopped";
-    case RunState::kFailed:
-      return "failed";
-    case RunState::kLost:
-      return "lost";
-    case RunState::kEmpty:
-      break;
-  }
-  return "empty";
+  constexpr std::array kNames = {"runs", "waits", "finished", "ended", "stopped", "failed", "lost", "empty"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 RunDiagnosis diagnose(const RunFacts& facts) {
