@@ -93,7 +93,7 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   std::vector<std::string> updates;  // have become --set; here for the help
-  app.add_option("-u,--update", updates, "settings as KEY=VALUE, as many as follow")->type_name("KEY=VALUE ...");
+  app.add_option("-u,--update", updates, "settings, as many as follow")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "
                  "(may differ between hosts), @tune (`lockstep tune` tries them)")

@@ -195,13 +195,24 @@ TEST_F(DetectionDfineWeights, OfTheOriginsLayoutFillTheWholeNetworkWithTheAverag
 }
 
 TEST_F(DetectionDfineWeights, OfThisNetworkHaveTheOriginsNamesAndShapes) {
-  dfine::Network net(preset("dfine_s").published_options());
-  const std::string file = (folder_.path() / "mine.pth").string();
-  TorchDict states;
-  states.emplace_back("model", to_torch_value(to_state_dict(entries_of(net))));
-  write_torch_file(FileSystem::system(), file, TorchValue{std::move(states)});
-  const auto checked = python("--names", file);
+  const DetectionConfig config = preset("dfine_s");
+  DetectionTask task(config);
+  const auto net = task.make_model();
+  const StateDict model = to_state_dict(entries_of(*net));
+  StateDict average = model;
+  average["backbone.stem.stem1.conv.weight"] = at::full({16, 3, 3, 3}, 0.5F);
+  const auto file = task.origin_file({.model = model, .average = average, .updates = 7, .epochs = 4});
+  ASSERT_TRUE(file);
+  EXPECT_EQ(std::get<std::int64_t>(file->find("last_epoch")->value), 3) << "the last that is done, counted from 0";
+  const std::string path = (folder_.path() / "mine.pth").string();
+  write_torch_file(FileSystem::system(), path, *file);
+  const auto checked = python("--names", path);
   EXPECT_EQ(checked.code, 0) << checked.text;
+  Weights back = load_weights(path);
+  EXPECT_EQ(back.origin, path + ", ema.module");
+  EXPECT_TRUE(std::get<at::Tensor>(back.tensors.at("backbone.stem.stem1.conv.weight"))
+                  .equal(std::get<at::Tensor>(average.at("backbone.stem.stem1.conv.weight"))));
+  EXPECT_FALSE(DetectionTask(DetectionConfig{}).origin_file({.model = model})) << "the small detector";
 }
 
 TEST(DetectionDfine, HeadsOfObjects365BecomeThoseOfCocoClassByClass) {
