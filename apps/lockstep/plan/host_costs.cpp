@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/json.h"
-#include "lockstep/doctor/child.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep::apps {
 namespace {

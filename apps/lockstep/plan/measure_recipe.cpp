@@ -15,8 +15,8 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/doctor/child.h"
 #include "lockstep/flight/snapshot.h"
+#include "lockstep/launch/child.h"
 #include "lockstep/launch/measured_run.h"
 
 namespace lockstep::apps {
