@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lockstep/base/split.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::cli {
@@ -17,16 +18,6 @@ constexpr std::size_t kWidestLeft = 26;   // what is longer has its description 
 constexpr std::size_t kTiedDefault = 32;  // a default of up to so many letters stays on one line
 constexpr std::size_t kIndent = 2;
 constexpr char kTie = '\x1f';  // a space at which no line ends
-
-std::vector<std::string> split_words(std::string_view text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) words.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
 
 /// Of a command line: what stands in quotes is one word, and so is an option with its value.
 std::vector<std::string> split_command(std::string_view command) {
@@ -69,7 +60,8 @@ std::string paragraphs(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find("\n\n", at), text.size());
     if (!out.empty()) out += "\n";
-    for (const std::string& line : wrapped(split_words(text.substr(at, end - at)), kHelpWidth)) out += line + "\n";
+    for (const std::string& line : wrapped(text::split_words(text.substr(at, end - at)), kHelpWidth))
+      out += line + "\n";
     at = end + 2;
   }
   return out;
@@ -85,7 +77,8 @@ std::string row_text(const std::string& left, const std::string& right, std::siz
   std::vector<std::string> lines;
   for (std::size_t at = 0; at <= right.size();) {
     const std::size_t end = std::min(right.find('\n', at), right.size());
-    for (std::string& line : wrapped(split_words(std::string_view(right).substr(at, end - at)), kHelpWidth - column)) {
+    for (std::string& line :
+         wrapped(text::split_words(std::string_view(right).substr(at, end - at)), kHelpWidth - column)) {
       lines.push_back(std::move(line));
     }
     at = end + 1;

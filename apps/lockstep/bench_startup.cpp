@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_verbs.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
-#include "lockstep/base/resources.h"
-#include "lockstep/base/signal_guard.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/launch/child.h"
 #include "worker_verbs.h"
 
 namespace lockstep::apps {
@@ -28,50 +21,19 @@ namespace {
 
 // What rank 0 prints when every rank has finished the step: a time of the clock that all processes of a host share.
 constexpr std::string_view kStepWord = "first step at ";
+constexpr auto kTimeToStart = std::chrono::minutes(30);
 
 std::int64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-std::string read_all(int fd) {
-  std::string text;
-  char bytes[4096];
-  for (ssize_t count = 0; (count = ::read(fd, bytes, sizeof bytes)) != 0;) {
-    if (count > 0) text.append(bytes, static_cast<std::size_t>(count));
-    if (count < 0 && errno != EINTR) break;
-  }
-  return text;
-}
-
 // Runs it to its end and returns what it printed.
-std::string output_of(std::vector<std::string> command) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_cannot("make a pipe", errno);
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
-  words.push_back(nullptr);
-  pid_t pid = 0;
-  const int problem = ::posix_spawn(&pid, words[0], &actions, ChildSignals().attributes(), words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (problem != 0) throw_cannot(fmt::format("start {}", command[0]), problem);
-  writer = UniqueFd();
-  std::string text = read_all(reader.get());
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status != 0) {
-    const std::string end = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
-                                                : fmt::format("exit code {}", WEXITSTATUS(status));
-    throw PeerError(fmt::format("the ranks of a start ended with {}", end),
-                    fmt::format("run them alone: {}", text::join(command, " ")));
-  }
-  return text;
+std::string output_of(const std::vector<std::string>& command) {
+  const ChildResult result = run_child(command, kTimeToStart);
+  if (result.code == 0) return result.out;
+  throw PeerError(fmt::format("the ranks of a start ended with exit code {}\n{}", result.code, result.err),
+                  fmt::format("run them alone: {}", text::join(command, " ")));
 }
 
 double milliseconds_of_one(const std::vector<std::string>& command) {

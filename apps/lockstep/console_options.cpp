@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/split.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 
@@ -17,16 +18,6 @@ namespace {
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 std::string name_of(int number) { return fmt::format("SIG{}", ::sigabbrev_np(number)); }
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 }  // namespace
 
@@ -41,7 +32,7 @@ StreamsByRank streams_of(const std::string& option, const std::string& text) {
     streams.of_all = static_cast<int>(bits ? *bits : fail());
     return streams;
   }
-  for (const std::string& part : parts_of(text)) {
+  for (const std::string& part : text::split(text, ',')) {
     const auto colon = part.find(':');
     const auto rank = parse_whole(part.substr(0, colon), {});
     const auto bits = colon == std::string::npos ? std::nullopt : parse_whole(part.substr(colon + 1), {.most = 3});
@@ -53,7 +44,7 @@ StreamsByRank streams_of(const std::string& option, const std::string& text) {
 
 std::vector<int> local_ranks_of(const std::string& text) {
   std::vector<int> ranks;
-  for (const std::string& part : text.empty() ? std::vector<std::string>() : parts_of(text)) {
+  for (const std::string& part : text.empty() ? std::vector<std::string>() : text::split(text, ',')) {
     const auto rank = parse_whole(part, {});
     if (!rank) {
       throw UsageError(fmt::format("--local-ranks-filter is '{}'", text), "give local ranks, from 0: 0,2");
@@ -67,7 +58,7 @@ std::vector<int> signals_of(const std::string& text) {
   std::vector<std::string> known;
   for (const int number : kSignals) known.push_back(name_of(number));
   std::vector<int> numbers;
-  for (const std::string& part : parts_of(text)) {
+  for (const std::string& part : text::split(text, ',')) {
     const auto found = std::find(known.begin(), known.end(), part);
     if (found == known.end()) {
       throw UsageError(fmt::format("--signals-to-handle has '{}'", part),

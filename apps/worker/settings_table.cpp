@@ -13,23 +13,27 @@
 namespace lockstep::worker {
 namespace {
 
-/// For the tables' column "at resume".
-std::string resume_text(OnResume resume) {
+struct ResumeWords {
+  const char* word;
+  const char* text;  ///< for the tables' column "at resume"
+};
+
+ResumeWords words_of(OnResume resume) {
   switch (resume) {
     case OnResume::kFree:
-      return "free";
+      return {"free", "free"};
     case OnResume::kFreeLength:
-      return "free, unless the learning rate depends on the length of the run";
+      return {"free_length", "free, unless the learning rate depends on the length of the run"};
     case OnResume::kFreeEvaluations:
-      return "free, unless plateau or a second stage follows the evaluations";
+      return {"free_evaluations", "free, unless plateau or a second stage follows the evaluations"};
     case OnResume::kFreeToBegin:
-      return "free where the checkpoint has no moving average yet";
+      return {"free_to_begin", "free where the checkpoint has no moving average yet"};
     case OnResume::kCheckpoint:
-      return "the checkpoint's";
+      return {"checkpoint", "the checkpoint's"};
     case OnResume::kError:
       break;
   }
-  return "error";
+  return {"error", "error"};
 }
 
 bool fits(const ConfigFields::Field& field, const std::string& wanted) {
@@ -81,23 +85,7 @@ std::string help_of(const ConfigFields::Field& field) {
 
 }  // namespace
 
-std::string resume_word(OnResume resume) {
-  switch (resume) {
-    case OnResume::kFree:
-      return "free";
-    case OnResume::kFreeLength:
-      return "free_length";
-    case OnResume::kFreeEvaluations:
-      return "free_evaluations";
-    case OnResume::kFreeToBegin:
-      return "free_to_begin";
-    case OnResume::kCheckpoint:
-      return "checkpoint";
-    case OnResume::kError:
-      break;
-  }
-  return "error";
-}
+std::string resume_word(OnResume resume) { return words_of(resume).word; }
 
 std::string meaning_of(const ConfigFields::Field& field) {
   const bool says_more = field.range.has_value() || !field.choices.empty();
@@ -133,7 +121,7 @@ std::string markdown_of(const SettingRows& rows, bool rules) {
                             : "| key | default | values | meaning |\n|---|---|---|---|\n";
   for (const auto& field : rows) {
     table +=
-        rules ? row_of(code(field.key), resume_text(field.resume), field.host ? "may differ" : "equal",
+        rules ? row_of(code(field.key), words_of(field.resume).text, field.host ? "may differ" : "equal",
                        field.tune ? "tries it" : "")
               : row_of(code(field.key), code(ConfigFields::value_text(field.target)), values_of(field), help_of(field));
   }

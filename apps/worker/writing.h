@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/progress.h"
@@ -17,6 +18,18 @@ inline constexpr const char* kSeedHelp = "the seed; the same seed gives the same
 inline constexpr const char* kSeedOfSetHelp =
     "the seed; the same seed gives the same bytes, so a test set needs another one";
 inline constexpr const char* kNewFolderHelp = "the folder to write, which must be new or empty";
+
+/// Adds --out, --count and --seed, which every verb that draws pictures has.
+template <class Options>
+void add_set_options(CLI::App& app, Options& options, std::string& out, const char* folder_help,
+                     const char* seed_help) {
+  app.add_option("--out", out, folder_help)->required()->type_name("FOLDER");
+  app.add_option("--count", options.count, "how many images to draw")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, seed_help)->required()->type_name("N");
+}
 
 /// A bar on stderr from its construction to done(). Lifetime: outlives what progress() gives.
 class Writing {

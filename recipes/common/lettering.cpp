@@ -9,6 +9,7 @@
 #include FT_FREETYPE_H
 
 #include "lockstep/base/fonts.h"
+#include "lockstep/base/split.h"
 
 namespace lockstep::common {
 namespace {
@@ -30,16 +31,6 @@ Letter letter_at(const std::string& text, std::size_t at) {
     code = code << 6 | (next & 0x3FU);
   }
   return {code, bytes};
-}
-
-std::vector<std::string> split_at_blanks(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
 }
 
 void blend(std::uint8_t* pixel, const std::array<std::uint8_t, 3>& ink, unsigned cover) {
@@ -97,7 +88,7 @@ std::vector<std::string> Lettering::lines(const std::string& text, std::int64_t 
   if (!has_font()) return lines;
   const std::int64_t blank = this->width(" ");
   std::int64_t used = 0;
-  for (const std::string& word : split_at_blanks(text)) {
+  for (const std::string& word : text::split_words(text)) {
     const std::int64_t wide = this->width(word);
     if (!lines.empty() && used + blank + wide <= width) {
       lines.back() += ' ' + word;

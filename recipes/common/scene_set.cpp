@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <ranges>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/split.h"
 
 namespace lockstep::common {
 namespace {
@@ -33,11 +33,8 @@ Number number_of(const std::string& text, const std::string& path) {
 bool names_scenes(std::string_view path) noexcept { return path.starts_with(kPrefix); }
 
 SceneSet parse_scene_set(const std::string& path) {
-  std::vector<std::string> parts;
-  for (const auto& part : std::views::split(std::string_view(path).substr(kPrefix.size()), ':')) {
-    parts.emplace_back(part.begin(), part.end());
-  }
-  SceneSet set{.count = number_of<std::int64_t>(parts.empty() ? "" : parts[0], path)};
+  const std::vector<std::string> parts = text::split(std::string_view(path).substr(kPrefix.size()), ':');
+  SceneSet set{.count = number_of<std::int64_t>(parts[0], path)};
   if (parts.size() > 1) set.seed = number_of<std::uint64_t>(parts[1], path);
   if (parts.size() > 2) set.few = parts[2] == "few";
   if (parts.size() > 3 || (parts.size() == 3 && !set.few))

@@ -12,9 +12,10 @@
 #include "dashboard/api_path.h"
 #include "dashboard/assets.h"
 #include "dashboard/process.h"
-#include "dashboard/verify.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -25,6 +26,7 @@ using Json = nlohmann::json;
 
 constexpr int kMostStreams = 12;
 constexpr auto kMoment = std::chrono::milliseconds(300);
+constexpr auto kTimeToVerify = std::chrono::hours(24);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Lockstep</title>
 <main><h1>This lockstep was built without npm</h1>
@@ -115,6 +117,18 @@ const std::map<std::string, Answer, std::less<>>& run_answers() {
       {"log", &log_part},
       {"picture", &picture}};
   return answers;
+}
+
+/// What `lockstep checkpoint verify` says: lockstep-worker can read one.
+Json verify_checkpoint(const std::filesystem::path& checkpoint) {
+  const auto program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker").string();
+  try {
+    const ChildResult result =
+        run_child({program, "checkpoint", "verify", std::filesystem::absolute(checkpoint).string()}, kTimeToVerify);
+    return {{"whole", result.code == 0}, {"text", text::printable(result.out + result.err)}};
+  } catch (const Error& error) {
+    return {{"whole", false}, {"text", error.message()}};
+  }
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/split.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -31,13 +31,6 @@ std::string describe(const char* what, const NamedTensors& items) {
     lines += '\n';
   }
   return lines;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
 }
 
 /// Returns the `text` of every rank.
@@ -60,19 +53,19 @@ std::vector<std::string> gather_text(const std::string& text, ProcessGroup& grou
 }
 
 [[noreturn]] void throw_difference(const std::string& rank_zero, const std::string& other, std::size_t rank) {
-  const std::vector<std::string> left = split(rank_zero, '\n');
-  const std::vector<std::string> right = split(other, '\n');
+  const std::vector<std::string> left = text::split_words(rank_zero, '\n');
+  const std::vector<std::string> right = text::split_words(other, '\n');
   std::size_t at = 0;
   while (at < left.size() && at < right.size() && left[at] == right[at]) ++at;
   const char* hint = "build the same model on every rank";
   if (at == left.size() || at == right.size()) {
-    const std::vector<std::string> extra = split(at == left.size() ? right[at] : left[at], '\t');
+    const std::vector<std::string> extra = text::split(at == left.size() ? right[at] : left[at], '\t');
     throw UsageError(fmt::format("{} '{}' ({}) is on rank {} but not on rank {}", extra[0], extra[1], extra[2],
                                  at == left.size() ? rank : 0, at == left.size() ? 0 : rank),
                      hint);
   }
-  const std::vector<std::string> a = split(left[at], '\t');
-  const std::vector<std::string> b = split(right[at], '\t');
+  const std::vector<std::string> a = text::split(left[at], '\t');
+  const std::vector<std::string> b = text::split(right[at], '\t');
   if (a[1] != b[1]) {
     throw UsageError(fmt::format("{} '{}' on rank 0 is {} '{}' on rank {}", a[0], a[1], b[0], b[1], rank), hint);
   }

@@ -16,6 +16,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/split.h"
 
 namespace lockstep::store {
 namespace {
@@ -38,22 +39,12 @@ struct Filter {
   }
 };
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 Filter nccl_filter(std::string_view text) {
   Filter filter;
   for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {
     (text[0] == '^' ? filter.excludes : filter.is_exact) = true;
   }
-  filter.names = split(text);
+  filter.names = text::split_words(text, ',');
   return filter;
 }
 
@@ -93,7 +84,7 @@ struct Named {
 InterfaceChoice first_named(const Named& wish, const std::vector<Interface>& interfaces,
                             const InterfaceWishes& wishes) {
   const std::string reason = fmt::format("{} names it", wish.variable);
-  for (const std::string& name : split(wish.value)) {
+  for (const std::string& name : text::split_words(wish.value, ',')) {
     const auto is_it = [&](const std::string& each) { return each == name; };
     if (auto choice = first_of(interfaces, wishes, reason, is_it)) return *choice;
   }

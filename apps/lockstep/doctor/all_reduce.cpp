@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
-#include "common/child.h"
+#include "lockstep/launch/child.h"
 #include "lockstep/launch/processes.h"
 
 namespace lockstep::apps {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "common/child.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep::apps {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/json.h"
-#include "common/child.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep::apps {
 namespace {

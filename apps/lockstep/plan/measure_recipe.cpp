@@ -11,13 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "common/child.h"
 #include "common/temporary_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/flight/snapshot.h"
+#include "lockstep/launch/child.h"
 #include "lockstep/launch/measured_run.h"
 
 namespace lockstep::apps {

@@ -16,12 +16,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "common/child.h"
 #include "common/temporary_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep {
 extern const char* const onnx_runtime_py;
@@ -163,7 +163,7 @@ Own computed(const nn::NetworkFunction& function, const std::vector<at::Tensor>&
 json run(const OnnxRuntime& runtime, const fs::path& folder) {
   std::vector<std::string> command = runtime.command;
   command.push_back(folder.string());
-  const apps::ChildResult result = apps::run_child(std::move(command), kRunLimit);
+  const ChildResult result = run_child(std::move(command), kRunLimit);
   const json said = json_or_null(result.out);
   if (result.code == 0 && said.is_object()) return said;
   const std::size_t last = result.err.find_last_not_of('\n');
@@ -179,7 +179,7 @@ std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen) {
   const std::vector<std::string> candidates =
       chosen.empty() ? std::vector<std::string>{"python3", "node"} : std::vector{chosen};
   for (const std::string& program : candidates) {
-    if (apps::run_child(command_of(program, true), kProbeLimit).code == 0)
+    if (run_child(command_of(program, true), kProbeLimit).code == 0)
       return OnnxRuntime{command_of(program, false)};
   }
   if (chosen.empty()) return std::nullopt;

@@ -22,14 +22,7 @@ int generate_captcha(const Arguments& arguments) {
   cli::prepare(app, {.name = "lockstep generate captcha",
                      .description = "Draw captcha images as LABEL_INDEX.png, half of them in each of two styles.",
                      .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"}});
-  app.add_option("--out", out, "the folder to write, which must hold no PNG files yet")
-      ->required()
-      ->type_name("FOLDER");
-  app.add_option("--count", options.count, "how many images to draw")
-      ->required()
-      ->check(cli::whole({1, 1'000'000'000}))
-      ->type_name("N");
-  app.add_option("--seed", options.seed, kSeedHelp)->required()->type_name("N");
+  add_set_options(app, options, out, "the folder to write, which must hold no PNG files yet", kSeedHelp);
   app.add_option("--charset", charset, "the characters to use, as ranges and single characters")
       ->type_name("CHARACTERS");
   app.add_option("--length", options.length, "characters in an image")->check(cli::whole({1, 1000}))->type_name("N");
@@ -46,8 +39,7 @@ int generate_captcha(const Arguments& arguments) {
   options.style = captcha::parse_style(style);
   Writing writing("drawing");
   captcha::generate_captchas(options, writing.progress());
-  const std::string time = writing.done();
-  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, writing.done());
   return 0;
 }
 
@@ -63,12 +55,7 @@ int generate_detection(const Arguments& arguments) {
        .description = "Draw scenes with shapes of 8 classes, as images/INDEX.png with a COCO file, annotations.json.",
        .examples = {"lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192",
                     "lockstep inspect data data/train"}});
-  app.add_option("--out", out, "the folder to write, which must hold no data set yet")->required()->type_name("FOLDER");
-  app.add_option("--count", options.count, "how many images to draw")
-      ->required()
-      ->check(cli::whole({1, 1'000'000'000}))
-      ->type_name("N");
-  app.add_option("--seed", options.seed, kSeedOfSetHelp)->required()->type_name("N");
+  add_set_options(app, options, out, "the folder to write, which must hold no data set yet", kSeedOfSetHelp);
   app.add_option("--size", size, "pixels on each side, or a range such as 128-192")->type_name("N|MIN-MAX");
   app.add_option("--objects", objects, "many: 5 to 30, some of them small or half hidden; few: 1 to 3 large ones")
       ->type_name("many|few");
@@ -78,8 +65,7 @@ int generate_detection(const Arguments& arguments) {
   options.objects = detection::parse_scene_objects(objects);
   Writing writing("drawing");
   detection::generate_scenes(options, writing.progress());
-  const std::string time = writing.done();
-  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, writing.done());
   return 0;
 }
 

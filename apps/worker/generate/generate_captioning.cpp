@@ -21,12 +21,7 @@ int generate_captioning(const Arguments& arguments) {
                                     "are images/INDEX.png; the captions are in captions.txt, or with --format coco in "
                                     "captions.json.",
                      .examples = {"lockstep generate captioning --out data/scenes --count 2000 --seed 1"}});
-  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
-  app.add_option("--count", options.count, "how many images to draw")
-      ->required()
-      ->check(cli::whole({1, 1'000'000'000}))
-      ->type_name("N");
-  app.add_option("--seed", options.seed, kSeedOfSetHelp)->required()->type_name("N");
+  add_set_options(app, options, out, kNewFolderHelp, kSeedOfSetHelp);
   app.add_option("--size", options.size, "pixels on each side")->check(cli::whole({1, 8192}))->type_name("N");
   app.add_option("--format", format, "the format of the captions")->type_name("text|coco");
   if (!cli::parse(app, arguments)) return 0;
@@ -34,8 +29,7 @@ int generate_captioning(const Arguments& arguments) {
   options.format = captioning::parse_caption_format(format);
   Writing writing("drawing");
   captioning::generate_captioned_scenes(options, writing.progress());
-  const std::string time = writing.done();
-  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, writing.done());
   return 0;
 }
 

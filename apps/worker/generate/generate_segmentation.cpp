@@ -54,12 +54,7 @@ int generate_segmentation(const Arguments& arguments) {
                 .description = "Draw scenes with shapes of 4 classes and write a data set in VOC's layout.\n\nIt has "
                                "images, masks, scribbles, pseudo-labels, distance maps, and the lists train and val.",
                 .examples = {"lockstep generate segmentation --out data/shapes --count 400 --seed 1 --size 96-128"}});
-  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
-  app.add_option("--count", options.count, "how many images to draw")
-      ->required()
-      ->check(cli::whole({1, 1'000'000'000}))
-      ->type_name("N");
-  app.add_option("--seed", options.seed, kSeedHelp)->required()->type_name("N");
+  add_set_options(app, options, out, kNewFolderHelp, kSeedHelp);
   app.add_option("--size", size, "pixels on each side, or a range such as 96-128")->type_name("N|MIN-MAX");
   app.add_option("--val-share", options.val_share, "the share of the images, taken from the end, for the list val")
       ->type_name("SHARE");

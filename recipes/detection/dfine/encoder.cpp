@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/dfine/encoder.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/outer.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/upsample_nearest2d.h>
 #include <torch/nn/modules/container/modulelist.h>
@@ -13,9 +10,18 @@
 #include <cmath>
 
 #include "detection/dfine/fuse.h"
+#include "detection/model/encoder.h"
 
 namespace lockstep::detection::dfine {
 namespace {
+
+/// Sines and cosines of a position's row and column, [height * width, hidden].
+at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden) {
+  // The origin numbers positions column by column here and row by row everywhere else. For square pictures, all that it
+  // trains on, a row's number is then in the first half; trained weights expect that for any picture.
+  const std::vector<at::Tensor> halves = sine_positions(width, height, hidden).chunk(2, 1);
+  return at::cat({halves[1], halves[0]}, 1);
+}
 
 /// 1x1, then each channel by itself at half the size.
 Chain scale_down(std::int64_t hidden) {
@@ -94,22 +100,6 @@ EncoderLayer::EncoderLayer(const Options& options)
 at::Tensor EncoderLayer::forward(at::Tensor x_BNH, const at::Tensor& positions_NH) {
   x_BNH = norm1_->forward(x_BNH + self_attn_->forward(x_BNH, positions_NH));
   return norm2_->forward(x_BNH + linear2_->forward(at::gelu(linear1_->forward(x_BNH))));
-}
-
-at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden) {
-  constexpr double kTemperature = 10000;
-  const std::int64_t quarter = hidden / 4;
-  const at::Tensor frequencies =
-      at::pow(kTemperature, at::arange(quarter, at::kDouble) / -static_cast<double>(quarter));
-  const auto waves = [&](std::int64_t count) {
-    const at::Tensor angles = at::outer(at::arange(count, at::kDouble), frequencies);
-    return at::cat({angles.sin(), angles.cos()}, 1);
-  };
-  // The origin numbers positions column by column here and row by row everywhere else. For square pictures, all that it
-  // trains on, a row's number is then in the first half; trained weights expect that for any picture.
-  const at::Tensor slow = waves(width).unsqueeze(1).expand({width, height, 2 * quarter});
-  const at::Tensor fast = waves(height).unsqueeze(0).expand({width, height, 2 * quarter});
-  return at::cat({slow, fast}, 2).reshape({height * width, hidden});
 }
 
 HybridEncoder::HybridEncoder(const Options& options) : hidden_(options.encoder_hidden) {

@@ -79,9 +79,6 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Sines and cosines of a position's row and column, [height * width, hidden].
-[[nodiscard]] at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden);
-
 /// Thread-safe: no; it keeps the positions of the last size.
 class HybridEncoder final : public torch::nn::Module {
  public:

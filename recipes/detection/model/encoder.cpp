@@ -24,7 +24,7 @@ at::Tensor sine_positions(std::int64_t height, std::int64_t width, std::int64_t 
   };
   const at::Tensor columns = waves(width).unsqueeze(0).expand({height, width, 2 * quarter});
   const at::Tensor rows = waves(height).unsqueeze(1).expand({height, width, 2 * quarter});
-  return at::cat({columns, rows}, 2).reshape({height * width, hidden}).to(at::kFloat);
+  return at::cat({columns, rows}, 2).reshape({height * width, hidden});
 }
 
 EncoderLayer::EncoderLayer(const ModelOptions& options)
@@ -83,7 +83,7 @@ at::Tensor Encoder::attend(const at::Tensor& coarsest) {
   const std::int64_t height = coarsest.size(2);
   const std::int64_t width = coarsest.size(3);
   if (!positions_.defined() || height != height_ || width != width_ || positions_.device() != coarsest.device()) {
-    positions_ = sine_positions(height, width, hidden_).to(coarsest.device());
+    positions_ = sine_positions(height, width, hidden_).to(coarsest.device(), at::kFloat);
     height_ = height;
     width_ = width;
   }

@@ -2,36 +2,28 @@
 #include "train/loop/requeue.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <chrono>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/option_words.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/launch/child.h"
 
 namespace lockstep::train {
 namespace {
 
-/// Returns the exit code of scontrol, or why it has none.
+/// Returns why scontrol did not take it; "" where it did.
 std::string run_scontrol(const std::string& job) {
-  std::string program = "scontrol";
-  std::string verb = "requeue";
-  std::string which = job;
-  char* words[] = {program.data(), verb.data(), which.data(), nullptr};
-  pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, ChildSignals().attributes(), words, environ);
-  if (failed != 0) return std::strerror(failed);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return std::strerror(errno);  // SIGCHLD is ignored: its status is lost
+  constexpr auto kPatience = std::chrono::minutes(10);
+  try {
+    const ChildResult result = run_child({"scontrol", "requeue", job}, kPatience);
+    return result.code == 0 ? "" : fmt::format("exit code {}: {}", result.code, text::printable(result.err));
+  } catch (const Error& error) {
+    return error.message();
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
-  return WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status)) : "it was killed";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/child.h"
+#include "lockstep/launch/child.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include "lockstep/base/resources.h"
 #include "lockstep/base/signal_guard.h"
 
-namespace lockstep::apps {
+namespace lockstep {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
@@ -46,7 +46,7 @@ pid_t spawn_child(std::vector<std::string>& command, const Pipe& out, const Pipe
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   pid_t pid = 0;
-  const int problem = ::posix_spawn(&pid, words[0], &actions, ChildSignals().attributes(), words.data(), environ);
+  const int problem = ::posix_spawnp(&pid, words[0], &actions, ChildSignals().attributes(), words.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) throw_cannot(fmt::format("start {}", command[0]), problem);
   return pid;
@@ -94,10 +94,10 @@ ChildResult run_child(std::vector<std::string> command, std::chrono::millisecond
     if (!read_until(std::chrono::steady_clock::now() + kTimeToEnd, out, err, result)) ::kill(pid, SIGKILL);
   }
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (is_in_time) result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;
+  if (is_in_time && ended == pid) result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }
 
-}  // namespace lockstep::apps
+}  // namespace lockstep
