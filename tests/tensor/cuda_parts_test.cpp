@@ -35,8 +35,9 @@ TEST(CudaParts, ThatAreNotLoadedAreAnErrorOfWhoeverAsksForThem) {
   if (::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "the system has a driver";
   const std::string text = said("");
   EXPECT_THAT(text, StartsWith("main\ngraph: false\n"));
-  for (const char* wanted : {"memory: UsageError: the memory of GPU 1 cannot be read, since no NVIDIA driver was found",
-                             "forgotten: UsageError: ", "stream: UsageError: ", "address: UsageError: ", "name: GPU\n"}) {
+  for (const char* wanted :
+       {"memory: UsageError: the memory of GPU 1 cannot be read, since no NVIDIA driver was found",
+        "forgotten: UsageError: ", "stream: UsageError: ", "address: UsageError: ", "name: GPU\n"}) {
     EXPECT_THAT(text, HasSubstr(wanted));
   }
 }

@@ -13,6 +13,7 @@
 
 namespace lockstep::nn {
 
+/// How a network is written.
 struct OnnxOptions {
   std::int64_t opset = 17;                           ///< 16 or 17
   bool half = false;                                 ///< weights take 16 bits in the file; it computes in float32
@@ -23,7 +24,7 @@ struct OnnxOptions {
 
 /// The bytes of a model, and of the file beside it where its weights do not fit.
 struct OnnxFile {
-  std::string model;
+  std::string model;    ///< the file itself
   std::string tensors;  ///< empty: there is no second file
 };
 

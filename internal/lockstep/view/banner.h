@@ -11,7 +11,8 @@
 
 namespace lockstep::view {
 
-/// The device of a rank. Hosts are shown where there are several; of more than 16 devices, equal neighbours share a line.
+/// The device of a rank. Hosts are shown where there are several; of more than 16 devices, equal neighbours share a
+/// line.
 struct BannerDevice {
   int rank = 0;      ///< whose device it is
   std::string host;  ///< "node1"

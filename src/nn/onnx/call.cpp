@@ -101,11 +101,11 @@ std::vector<std::string> OnnxValues::list(const Value* value) {
 
 // Arguments -----------------------------------------------------------------------------------------------------------
 
-bool OnnxCall::none(std::size_t i) const {
+bool OnnxTensors::none(std::size_t i) const {
   return i >= count() || node_.input(i)->type()->kind() == c10::TypeKind::NoneType;
 }
 
-std::string OnnxCall::as(std::size_t i, at::ScalarType wanted) const {
+std::string OnnxTensors::as(std::size_t i, at::ScalarType wanted) const {
   const auto constant = onnx_constant(node_.input(i));
   if (constant && !constant->isTensor()) {
     return this->constant(
@@ -114,10 +114,10 @@ std::string OnnxCall::as(std::size_t i, at::ScalarType wanted) const {
   return type(i) == wanted ? in(i) : cast(in(i), wanted);
 }
 
-std::vector<std::int64_t> OnnxCall::sizes(std::size_t i) const { return sizes_of(node_.input(i)); }
-at::ScalarType OnnxCall::type(std::size_t i) const { return type_of(node_.input(i)); }
+std::vector<std::int64_t> OnnxTensors::sizes(std::size_t i) const { return sizes_of(node_.input(i)); }
+at::ScalarType OnnxTensors::type(std::size_t i) const { return type_of(node_.input(i)); }
 
-std::vector<at::ScalarType> OnnxCall::kinds(std::size_t i) const {
+std::vector<at::ScalarType> OnnxTensors::kinds(std::size_t i) const {
   std::vector<at::ScalarType> all;
   for (const Value* each : node_.input(i)->node()->inputs()) {
     const bool is_none = each->type()->kind() == c10::TypeKind::NoneType;
@@ -126,7 +126,7 @@ std::vector<at::ScalarType> OnnxCall::kinds(std::size_t i) const {
   return all;
 }
 
-at::ScalarType OnnxCall::common_type(std::size_t i, std::size_t j) const {
+at::ScalarType OnnxTensors::common_type(std::size_t i, std::size_t j) const {
   const Value* one = node_.input(i);
   const Value* other = node_.input(j);
   if (is_number(one) == is_number(other)) return c10::promoteTypes(type_of(one), type_of(other));
@@ -136,55 +136,53 @@ at::ScalarType OnnxCall::common_type(std::size_t i, std::size_t j) const {
   return widens ? at::kFloat : type_of(tensor);
 }
 
-std::optional<std::int64_t> OnnxCall::maybe_integer(std::size_t i) const {
+std::optional<std::int64_t> OnnxConstants::maybe_integer(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   return constant && constant->isInt() ? std::optional(constant->toInt()) : std::nullopt;
 }
 
-std::int64_t OnnxCall::integer(std::size_t i) const {
+std::int64_t OnnxConstants::integer(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   if (!constant || !constant->isInt()) refuse(fmt::format("its argument {} follows the size of the batch", i + 1));
   return constant->toInt();
 }
 
-std::vector<std::int64_t> OnnxCall::integers(std::size_t i) const {
+std::vector<std::int64_t> OnnxConstants::integers(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   if (constant && constant->isIntList()) return constant->toIntVector();
   return {integer(i)};
 }
 
-double OnnxCall::number(std::size_t i) const {
+double OnnxConstants::number(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   if (!constant || !constant->isScalar()) refuse(fmt::format("its argument {} is no constant number", i + 1));
   return constant->toScalar().toDouble();
 }
 
-bool OnnxCall::flag(std::size_t i) const {
+bool OnnxConstants::flag(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   if (!constant) refuse(fmt::format("its argument {} is no constant", i + 1));
   return constant->isBool() ? constant->toBool() : constant->toInt() != 0;
 }
 
-std::string OnnxCall::text(std::size_t i) const {
+std::string OnnxConstants::text(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
   if (!constant || !constant->isString()) refuse(fmt::format("its argument {} is no constant text", i + 1));
   return constant->toStringRef();
 }
 
-std::int64_t OnnxCall::dim(std::size_t i, std::size_t of) const {
+std::int64_t OnnxConstants::dim(std::size_t i, std::size_t of) const {
   const std::int64_t given = integer(i);
   return given < 0 ? given + rank(of) : given;
 }
 
-std::vector<std::int64_t> OnnxCall::dims(std::size_t i, std::size_t of) const {
+std::vector<std::int64_t> OnnxConstants::dims(std::size_t i, std::size_t of) const {
   std::vector<std::int64_t> all = integers(i);
   for (std::int64_t& each : all) each += each < 0 ? rank(of) : 0;
   return all;
 }
 
-std::string OnnxCall::shape(std::size_t i) const { return shape(i, -1, -1); }
-
-std::string OnnxCall::shape(std::size_t i, std::int64_t from, std::int64_t to) const {
+std::string OnnxConstants::shape(std::size_t i, std::int64_t from, std::int64_t to) const {
   const Value* value = node_.input(i);
   const auto replaced = [&](std::int64_t number) { return number == from ? to : number; };
   if (const auto constant = onnx_constant(value)) {
@@ -217,7 +215,7 @@ std::vector<std::int64_t> OnnxCall::unpacked_sizes(std::int64_t dim) const {
   return all;
 }
 
-std::string OnnxCall::constant(double value, at::ScalarType type) const {
+std::string OnnxTensors::constant(double value, at::ScalarType type) const {
   return values_.model().store(at::full({}, value, type));
 }
 
@@ -225,11 +223,11 @@ std::string OnnxCall::filled(std::int64_t count, double value) const {
   return values_.model().store(at::full({count}, value, result_type()));
 }
 
-std::string OnnxCall::cast(const std::string& name, at::ScalarType type) const {
+std::string OnnxTensors::cast(const std::string& name, at::ScalarType type) const {
   return values_.model().add("Cast", {name}, {{"to", std::int64_t{onnx_type(type)}}}).front();
 }
 
-void OnnxCall::refuse(const std::string& why) const {
+void OnnxTensors::refuse(const std::string& why) const {
   const std::string place = values_.last_name().empty() ? "" : fmt::format(", behind {}", values_.last_name());
   throw UsageError(fmt::format("the operator {}{} cannot be written as ONNX: {}", name(), place, why),
                    "write it with other operators, or export TorchScript: --to model.pt");

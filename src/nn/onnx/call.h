@@ -44,14 +44,14 @@ class OnnxValues {
   std::string last_name_;
 };
 
-class OnnxCall {
+/// An operator's arguments as tensors.
+class OnnxTensors {
  public:
-  OnnxCall(const torch::jit::Node& node, OnnxValues& values) : node_(node), values_(values) {}
+  OnnxTensors(const torch::jit::Node& node, OnnxValues& values) : node_(node), values_(values) {}
 
+  [[nodiscard]] std::string name() const { return node_.kind().toUnqualString(); }
   [[nodiscard]] std::size_t count() const { return node_.inputs().size(); }
   [[nodiscard]] bool none(std::size_t i) const;
-
-  // Arguments that are tensors.
   [[nodiscard]] std::string in(std::size_t i) const { return values_.tensor(node_.input(i)); }
   [[nodiscard]] std::vector<std::string> list(std::size_t i) const { return values_.list(node_.input(i)); }
   /// Argument `i`, a tensor or a number, as a tensor of `type`.
@@ -64,8 +64,23 @@ class OnnxCall {
   [[nodiscard]] at::ScalarType type(std::size_t i) const;
   [[nodiscard]] at::ScalarType common_type(std::size_t i, std::size_t j) const;
 
-  // Arguments that are constants. Throws: UsageError where they follow the batch.
+  [[nodiscard]] std::string constant(double value, at::ScalarType type) const;
+  [[nodiscard]] std::string cast(const std::string& name, at::ScalarType type) const;
+  /// Says what cannot be written, and where. Throws: UsageError.
+  [[noreturn]] void refuse(const std::string& why) const;
+
+ protected:
+  const torch::jit::Node& node_;
+  OnnxValues& values_;
+};
+
+/// An operator's arguments as the constants that they are. Throws: UsageError where they follow the batch.
+class OnnxConstants : public OnnxTensors {
+ public:
+  using OnnxTensors::OnnxTensors;
+
   [[nodiscard]] std::int64_t integer(std::size_t i) const;
+  [[nodiscard]] std::optional<std::int64_t> maybe_integer(std::size_t i) const;
   [[nodiscard]] std::vector<std::int64_t> integers(std::size_t i) const;
   [[nodiscard]] double number(std::size_t i) const;
   [[nodiscard]] bool flag(std::size_t i) const;
@@ -73,14 +88,17 @@ class OnnxCall {
   /// A dimension of argument `of`, from 0.
   [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t of = 0) const;
   [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t of = 0) const;
-
-  /// A whole number or a list of them that may follow the batch, as a list.
-  [[nodiscard]] std::string shape(std::size_t i) const;
-  /// Replaces numbers of a list: -1 of an expansion.
+  /// A whole number or a list of them that may follow the batch, as a tensor that is a list.
+  [[nodiscard]] std::string shape(std::size_t i) const { return shape(i, -1, -1); }
+  /// Replaces a number of the list: -1 of an expansion.
   [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
-  [[nodiscard]] std::optional<std::int64_t> maybe_integer(std::size_t i) const;
+};
 
-  // Results.
+/// An operator, its results, and the nodes that compute them.
+class OnnxCall : public OnnxConstants {
+ public:
+  using OnnxConstants::OnnxConstants;
+
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
   void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }
@@ -88,7 +106,6 @@ class OnnxCall {
   /// The sizes of a list's tensors along a dimension, as they are unpacked.
   [[nodiscard]] std::vector<std::int64_t> unpacked_sizes(std::int64_t dim) const;
 
-  // Nodes.
   std::string add(const std::string& op, const std::vector<std::string>& inputs,
                   const OnnxAttributes& attributes = {}) {
     return values_.model().add(op, inputs, attributes).front();
@@ -98,18 +115,8 @@ class OnnxCall {
     return values_.model().add(op, inputs, attributes, static_cast<int>(results));
   }
   std::string integers_of(const std::vector<std::int64_t>& numbers) { return values_.model().store_integers(numbers); }
-  std::string constant(double value, at::ScalarType type) const;
-  std::string cast(const std::string& name, at::ScalarType type) const;
   /// `count` equal elements of the result's type.
   std::string filled(std::int64_t count, double value) const;
-
-  [[nodiscard]] std::string name() const { return node_.kind().toUnqualString(); }
-  /// Says what cannot be written, and where. Throws: UsageError.
-  [[noreturn]] void refuse(const std::string& why) const;
-
- private:
-  const torch::jit::Node& node_;
-  OnnxValues& values_;
 };
 
 /// Returns what a value is where it is a constant, or a list of constants.

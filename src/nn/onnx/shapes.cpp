@@ -17,10 +17,14 @@ constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
 std::string shape_of(OnnxCall& call, std::size_t i) { return call.add("Shape", {call.in(i)}); }
 
-std::string sliced(OnnxCall& call, const std::string& name, std::int64_t begin, std::int64_t end, std::int64_t axis,
-                   std::int64_t step = 1) {
-  return call.add("Slice", {name, call.integers_of({begin}), call.integers_of({end}), call.integers_of({axis}),
-                            call.integers_of({step})});
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = kEnd;
+};
+
+std::string sliced(OnnxCall& call, const std::string& name, const Range& range, std::int64_t axis) {
+  return call.add("Slice",
+                  {name, call.integers_of({range.begin}), call.integers_of({range.end}), call.integers_of({axis})});
 }
 
 std::vector<std::int64_t> axes(std::int64_t rank) {
@@ -54,9 +58,9 @@ void flatten(OnnxCall& call, const char* /*op*/) {
   const std::int64_t last = call.dim(2);
   const std::string shape = shape_of(call, 0);
   std::vector<std::string> parts;
-  if (first > 0) parts.push_back(sliced(call, shape, 0, first, 0));
+  if (first > 0) parts.push_back(sliced(call, shape, {.end = first}, 0));
   parts.push_back(call.integers_of({-1}));
-  if (last + 1 < call.rank(0)) parts.push_back(sliced(call, shape, last + 1, kEnd, 0));
+  if (last + 1 < call.rank(0)) parts.push_back(sliced(call, shape, {.begin = last + 1}, 0));
   call.give(call.add("Reshape", {call.in(0), call.add("Concat", parts, {{"axis", std::int64_t{0}}})}));
 }
 
@@ -224,8 +228,9 @@ void roll(OnnxCall& call, const char* /*op*/) {
     const std::int64_t whole = call.sizes(0).at(static_cast<std::size_t>(along[i]));
     const std::int64_t cut = ((whole - shifts.at(i)) % whole + whole) % whole;
     if (cut == 0) continue;
-    name = call.add("Concat", {sliced(call, name, cut, kEnd, along[i]), sliced(call, name, 0, cut, along[i])},
-                    {{"axis", along[i]}});
+    name =
+        call.add("Concat", {sliced(call, name, {.begin = cut}, along[i]), sliced(call, name, {.end = cut}, along[i])},
+                 {{"axis", along[i]}});
   }
   call.give(name);
 }
