@@ -86,7 +86,7 @@ void on_pictures(Layers& layers) {
 void on_vectors(Layers& layers) {
   using namespace torch::nn;
   const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
-  layers.with("linear", Linear(8, 5), vectors);
+  layers.with("linear", Linear(8, 64), vectors);  // 2 KiB: small tensors stay as they are
   layers.with("linear_of_rows", Linear(8, 5), [](auto& layer, const Tensors& in) { return layer(in[1].select(1, 0)); });
   layers.with("layer_norm", LayerNorm(LayerNormOptions({8})), vectors);
   layers.with("conv1d", Conv1d(Conv1dOptions(6, 4, 3)), vectors);

@@ -33,8 +33,8 @@ struct NetworkFunction {
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& arguments)> run;
   /// What the numbers in a result mean, such as classes by label; may be empty.
   std::vector<std::string> names = {};
-  /// The rows of the results' second dimension have no order among themselves, but belong together over the results: the
-  /// queries of a detector.
+  /// The rows of the results' second dimension have no order among themselves, but belong together over the results:
+  /// the queries of a detector.
   bool is_set = false;
 };
 

@@ -19,7 +19,7 @@ Row unary, identity, binary, add, subtract_from, divide, comparison, logical, ne
 Row view, view_as, flatten, transpose, swap_axes, permute, squeeze, unsqueeze, expand, expand_as, repeat, narrow, slice,
     select;
 Row cat, stack, split, chunk, unbind, size, gather, embedding, index_select, index, pad, roll, filled, filled_as,
-    arange, pixel_shuffle, pad_edges;
+    arange, pixel_shuffle, pad_edges, pad_by_number;
 
 // layers.cpp
 Row convolution, batch_norm, layer_norm, group_norm, linear, addmm, matmul, max_pool, average_pool,

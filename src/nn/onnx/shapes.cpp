@@ -212,6 +212,14 @@ void pad(OnnxCall& call, const char* op) {
   give_padded(call, mode == "replicate" ? "edge" : mode == "reflect" ? "reflect" : "constant", 3);
 }
 
+/// _pad_enum(x, pads, mode, value).
+void pad_by_number(OnnxCall& call, const char* /*op*/) {
+  constexpr const char* kModes[] = {"reflect", "edge", "", "constant"};
+  const std::string mode = kModes[call.integer(2)];
+  if (mode.empty()) call.refuse("it pads in a circle");
+  give_padded(call, mode, 3);
+}
+
 /// reflection_padNd(x, pads), replication_padNd(x, pads).
 void pad_edges(OnnxCall& call, const char* op) { give_padded(call, op, 0); }
 

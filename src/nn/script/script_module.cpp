@@ -118,12 +118,12 @@ torch::jit::Module script_module(const torch::nn::Module& model, const std::shar
   torch::jit::Module module = root.finish();
   Value* self = graph->insertInput(0, "self");
   self->setType(module.type());
-  const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());
-  Reader reader(*graph, self);
-  for (const auto& [node, name] : names) {
-    node->output()->replaceAllUsesWith(reader.read(name));
-    node->destroy();
+  {
+    const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());  // which may be one of the nodes that go
+    Reader reader(*graph, self);
+    for (const auto& [node, name] : names) node->output()->replaceAllUsesWith(reader.read(name));
   }
+  for (const auto& [node, name] : names) node->destroy();
   const c10::QualifiedName forward(*module.type()->name(), "forward");
   module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(forward, graph));
   return module;
