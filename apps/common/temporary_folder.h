@@ -14,7 +14,7 @@ namespace lockstep::apps {
 
 class TemporaryFolder {
  public:
-  /// `name`: what its name begins with. Throws: IoError.
+  /// `name`: what its name begins with, or a whole path, beside which it is then. Throws: IoError.
   explicit TemporaryFolder(const std::string& name)
       : path_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw_cannot("make the folder " + path_, errno);

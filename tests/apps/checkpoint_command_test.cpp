@@ -306,8 +306,8 @@ TEST_F(ExportCommand, SaysWhatIsWrong) {
     const char* what;
   };
   const std::vector<Fault> faults = {
-      {{"run", "--to", "model.onnx"}, 64, "torch.onnx.export(torch.jit.load(\"model.pt\"), example, \"model.onnx\""},
-      {{"run", "--to", "model.bin"}, 64, "end it with .pth or .safetensors (weights) or .pt (TorchScript)"},
+      {{"run", "--to", "model.onnx", "--state", "ema"}, 64, "--state and --prefix are about weights, and model.onnx"},
+      {{"run", "--to", "model.bin"}, 64, "end it with .pth or .safetensors (weights), .pt (TorchScript) or .onnx"},
       {{"run", "--to", "model.pt", "--state", "ema"}, 64, "--state and --prefix are about weights"},
       {{"run", "--to", "weights.pth", "--set", "threads=1"},
        64,

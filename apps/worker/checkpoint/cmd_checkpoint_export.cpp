@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/cli.h"
+#include "common/temporary_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -134,37 +135,34 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
-/// Removes the file if a runtime computes something else from it.
-void compare(const ExportArguments& given, const nn::NetworkFunction& function) {
-  if (given.no_check) return;
-  try {
-    const auto runtime = find_onnx_runtime(given.runtime);
-    if (runtime) return print_to(stdout, "{}", compare_onnx(*runtime, given.to, function));
-  } catch (const Error&) {
-    fs::remove(given.to);
-    fs::remove(given.to + ".data");
-    throw;
+/// The runtime that the file is compared by; none: a note has said so.
+std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
+  if (given.no_check) return std::nullopt;
+  auto runtime = find_onnx_runtime(given.runtime);
+  if (!runtime) {
+    log::note(
+        "{} is not compared with the network: neither python3 nor node has ONNX Runtime (pip install onnxruntime)",
+        given.to);
   }
-  log::note("{} was not compared with the network: neither python3 nor node has ONNX Runtime (pip install onnxruntime)",
-            given.to);
+  return runtime;
 }
 
+/// A file takes its place once it was compared; until then it is in a folder beside it.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
+  const std::optional<OnnxRuntime> runtime = runtime_for(given);
+  const std::string name = fs::path(given.to).filename().string();
   nn::OnnxOptions options = given.onnx;
-  options.tensors_file = fs::path(given.to).filename().string() + ".data";
+  options.tensors_file = name + ".data";
   options.texts = {{"recipe", trained.recipe}, {"checkpoint", trained.path}, {"config.yml", trained.settings}};
   const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
-  if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), given.to + ".data", file.tensors);
-  write_file_atomically(FileSystem::system(), given.to, file.model);
-  compare(given, function);
+  const apps::TemporaryFolder folder(fs::absolute(given.to).string());
+  const fs::path made = fs::path(folder.path()) / name;
+  write_file_atomically(FileSystem::system(), made, file.model);
+  if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), made.string() + ".data", file.tensors);
+  if (runtime) print_to(stdout, "{}", compare_onnx(*runtime, made, function));
+  if (!file.tensors.empty()) fs::rename(made.string() + ".data", given.to + ".data");
+  fs::rename(made, given.to);
   return file.model.size() + file.tensors.size();
-}
-
-int write_as_origin(const ExportArguments& given) {
-  const TorchValue file = origin_file_of(given.where, given.says_state ? given.weights.state : "");
-  const std::int64_t tensors = export_torch_file(given.to, file);
-  print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
-  return 0;
 }
 
 int write_network(const ExportArguments& given) {

@@ -179,8 +179,7 @@ std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen) {
   const std::vector<std::string> candidates =
       chosen.empty() ? std::vector<std::string>{"python3", "node"} : std::vector{chosen};
   for (const std::string& program : candidates) {
-    if (run_child(command_of(program, true), kProbeLimit).code == 0)
-      return OnnxRuntime{command_of(program, false)};
+    if (run_child(command_of(program, true), kProbeLimit).code == 0) return OnnxRuntime{command_of(program, false)};
   }
   if (chosen.empty()) return std::nullopt;
   throw ResourceError(fmt::format("{} has no ONNX Runtime", chosen),
