@@ -148,7 +148,7 @@ RunPlace choose_place(const TrainerOptions& options) {
     throw DataError(fmt::format("{} is a file of weights, without the state of a training to go on with: optimizer, "
                                 "schedule and place in the data",
                                 options.resume),
-                    fmt::format("start a new run from its weights: --init-from {}, in short -t", options.resume));
+                    "start a new run from its weights: " + option_words("init-from", options.resume));
   }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
   if (options.run_dir.empty()) return {own.empty() ? RunFolder::default_path(options.recipe) : own, !own.empty()};
