@@ -18,18 +18,18 @@ struct NodeOptions {
   std::string endpoint = {};  ///< HOST:PORT, over master_addr and master_port
   std::string run_id = {};
   std::string take_in = "checkpoint";
-  std::string conf = {};        ///< --rdzv-conf
-  std::string token_file = {};  ///< holds the secret of a run over several nodes
+  std::string conf = {};           ///< --rdzv-conf
+  std::string token_file = {};     ///< holds the secret of a run over several nodes
   std::string trust_network = {};  ///< whose machines may join without one
-  std::string tls_cert = {};    ///< PEM files that encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
+  std::string tls_cert = {};       ///< PEM files that encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
   std::string tls_key = {};
   std::string tls_ca = {};
   std::string wire = {};  ///< LOCKSTEP_WIRE of the ranks; empty: as the environment has it
 };
 
 /// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
-/// --rdzv-conf, --take-in, --token-file, --trust-network, --tls-cert, --tls-key, --tls-ca and --wire out of `arguments`. Throws:
-/// UsageError where a value is missing or no number.
+/// --rdzv-conf, --take-in, --token-file, --trust-network, --tls-cert, --tls-key, --tls-ca and --wire out of
+/// `arguments`. Throws: UsageError where a value is missing or no number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
 /// Sets the agent's nodes, their meeting, its secret and the job's name; the files of TLS and the wire go into this

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::text {
 
 /// Returns what lies between the separators, whatever is empty too: "1,,2" has three parts, "" one.
@@ -28,3 +30,5 @@ namespace lockstep::text {
 }
 
 }  // namespace lockstep::text
+
+#pragma GCC visibility pop
