@@ -165,6 +165,13 @@ std::size_t write_onnx(const ExportArguments& given, const Trained& trained, con
   return file.model.size() + file.tensors.size();
 }
 
+int write_as_origin(const ExportArguments& given) {
+  const TorchValue file = origin_file_of(given.where, given.says_state ? given.weights.state : "");
+  const std::int64_t tensors = export_torch_file(given.to, file);
+  print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
+  return 0;
+}
+
 int write_network(const ExportArguments& given) {
   const Trained trained = load_trained(given.where, given.sets);
   const std::optional<nn::NetworkFunction> function = trained.task->network_function(*trained.model);
