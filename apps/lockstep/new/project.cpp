@@ -45,7 +45,7 @@ std::map<std::string, Kind> kinds() {
                             {"RECIPES", "OFF"},
                             {"TARGET", "lockstep::lockstep"},
                             {"FIXTURES", "fresh"},
-                            {"DEBUG_ARGS", R"("config.yml", "--set", "max_steps=10")"}};
+                            {"DEBUG_ARGS", R"("config.yml", "--set", "max_steps=10", "--run-dir=")"}};
   Replacements trainer = net;
   trainer["HEADERS"] = "<lockstep/trainer.h> <torch/nn/modules/linear.h>";
   trainer["TRY"] = kTryProgram;
