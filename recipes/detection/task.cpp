@@ -189,6 +189,22 @@ std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Mo
   return function;
 }
 
+std::optional<nn::NetworkFunction> DetectionTask::deployed_function(torch::nn::Module& model) {
+  nn::NetworkFunction function = *network_function(model);
+  function.inputs.emplace_back("orig_target_sizes");
+  function.outputs = {"labels", "boxes", "scores"};
+  function.example = [images = function.example](std::int64_t batch) {
+    std::vector<at::Tensor> arguments = images(batch);
+    arguments.push_back(at::randint(200, 800, {batch, 2}, at::kLong));
+    return arguments;
+  };
+  function.run = [network = function.run](const std::vector<at::Tensor>& arguments) {
+    const std::vector<at::Tensor> results = network({arguments[0]});
+    return decode_together(results[0], results[1], arguments[1]);
+  };
+  return function;
+}
+
 Outputs DetectionTask::run(torch::nn::Module& model, const Batch& batch) {
   auto& detector = dynamic_cast<DetectionNetwork&>(model);
   if (!model.is_training()) return detector.forward(batch.data, nullptr);

@@ -34,6 +34,8 @@ class DetectionTask final : public Task {
   void prepare_inference(torch::nn::Module& model) override;
   /// Images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
+  /// Images and orig_target_sizes [N, 2] (width, height) to labels, boxes and scores: decode_together().
+  std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& model) override;
   /// In training with denoising queries of the batch's own objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// The number of boxes is the mean over all replicas: one small all-reduce, in every batch.

@@ -7,6 +7,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand_like.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,6 +26,8 @@
 #include "captioning/model/search.h"
 #include "captioning/task.h"
 #include "detection/config.h"
+#include "detection/model/box.h"
+#include "detection/model/model.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/torch_file.h"
@@ -209,6 +212,30 @@ TEST_P(ExportedNetwork, OfOnnxComputesWhatTheRecipesOwnKernelsDo) {
   const test::TempDir folder;
   std::ofstream(folder / "network.onnx", std::ios::binary) << nn::to_onnx(*made.model, *function).model;
   EXPECT_THAT(worker::compare_onnx(*runtime, folder / "network.onnx", *function), HasSubstr("differs by at most"));
+}
+
+TEST(ExportedNetworks, OfADetectorHaveTheStepsBehindItIfAsked) {
+  const at::NoGradGuard no_grad;
+  const Ready made = networks().at("detection_small")();
+  const auto function = made.task->deployed_function(*made.model);
+  EXPECT_THAT(function->inputs, ElementsAre("images", "orig_target_sizes"));
+  EXPECT_THAT(function->outputs, ElementsAre("labels", "boxes", "scores"));
+  auto arguments = function->example(2);
+  arguments[1].copy_(at::tensor({200, 100, 400, 200}, at::kLong).view({2, 2}));
+  const auto results = function->run(arguments);
+  const auto network = made.task->network_function(*made.model)->run({arguments[0]});
+  const auto found = detection::decode({{"logits", network[0].unsqueeze(0)}, {"boxes", network[1].unsqueeze(0)}}, 300);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const at::Tensor scale = at::tensor({200.0F, 100.0F, 200.0F, 100.0F}) * (i + 1);
+    EXPECT_TRUE(results[0][i].equal(found.at(i).labels));
+    EXPECT_LT(difference(results[1][i], detection::to_corners(found.at(i).boxes) * scale), 1e-6);
+    EXPECT_LT(difference(results[2][i], found.at(i).scores), 1e-6);
+  }
+  const auto runtime = worker::find_onnx_runtime("");
+  if (!runtime) GTEST_SKIP() << "no ONNX Runtime in python3 or node";
+  const test::TempDir folder;
+  std::ofstream(folder / "network.onnx", std::ios::binary) << nn::to_onnx(*made.model, *function).model;
+  EXPECT_THAT(worker::compare_onnx(*runtime, folder / "network.onnx", *function), HasSubstr("labels, boxes, scores: "));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExportedNetwork, ::testing::ValuesIn([] {

@@ -36,6 +36,7 @@ struct ExportArguments {
   nn::OnnxOptions onnx;
   std::string runtime;
   bool no_check = false;
+  bool postprocess = false;
   bool as_origin = false;
   bool says_state = false;
 
@@ -70,6 +71,9 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
                           ->type_name("model|ema|optimizer|all|NAME");
   app.add_option("--prefix", given.weights.prefix, "put this in front of the name of every weight, such as module.")
       ->type_name("NAME");
+  app.add_flag("--postprocess", given.postprocess,
+               "for a .pt or .onnx file: with the steps behind a detector, as the origin deploys it: images and "
+               "orig_target_sizes to labels, boxes and scores");
   app.add_option("--opset", given.onnx.opset, "for an .onnx file: the version of ONNX's operators, 16 or 17")
       ->type_name("N");
   app.add_flag("--fp16", given.onnx.half, "for an .onnx file: store weights with 16 bits; it computes in float32");
@@ -174,8 +178,14 @@ int write_as_origin(const ExportArguments& given) {
 
 int write_network(const ExportArguments& given) {
   const Trained trained = load_trained(given.where, given.sets);
-  const std::optional<nn::NetworkFunction> function = trained.task->network_function(*trained.model);
-  if (!function) throw UsageError(fmt::format("the recipe {} exports no network", trained.recipe));
+  const std::optional<nn::NetworkFunction> function = given.postprocess
+                                                          ? trained.task->deployed_function(*trained.model)
+                                                          : trained.task->network_function(*trained.model);
+  if (!function) {
+    throw UsageError(fmt::format(
+        "the recipe {} {}", trained.recipe,
+        given.postprocess ? "has no steps behind its network: leave out --postprocess" : "exports no network"));
+  }
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const bool is_onnx = fs::path(given.to).extension() == ".onnx";
   const std::size_t bytes =

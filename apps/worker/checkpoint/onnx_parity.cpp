@@ -113,11 +113,19 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
-/// The same for results whose rows have no order: each row beside the nearest one of the other side.
+/// The same for results whose rows have no order: each row beside the nearest one of the other side. Each result counts
+/// in parts of its largest value.
 Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
-  const at::Tensor one = at::cat(wanted, 2).to(at::kDouble);
-  const at::Tensor apart = at::cdist(one, at::cat(found, 2).to(at::kDouble), std::numeric_limits<double>::infinity());
-  return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), one.abs().max().item<double>()};
+  std::vector<at::Tensor> both[2];
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const at::Tensor plain = wanted[i].to(at::kDouble);
+    const double largest = std::max(plain.abs().max().item<double>(), kSmallest);
+    const std::vector<std::int64_t> rows = {plain.size(0), plain.size(1), -1};
+    both[0].push_back((plain / largest).reshape(rows));
+    both[1].push_back((found.at(i).to(at::kDouble) / largest).reshape(rows));
+  }
+  const at::Tensor apart = at::cdist(at::cat(both[0], 2), at::cat(both[1], 2), std::numeric_limits<double>::infinity());
+  return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), 1};
 }
 
 /// What the results are called, and how far they are from the network's; sets are one result.

@@ -109,6 +109,11 @@ class Task {
   [[nodiscard]] virtual std::optional<nn::NetworkFunction> network_function(torch::nn::Module& /*model*/) {
     return std::nullopt;
   }
+  /// Returns the same with the steps behind the network (`--postprocess`), in the form in which programs of the
+  /// recipe's origin deploy it; empty: there are no such steps.
+  [[nodiscard]] virtual std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& /*model*/) {
+    return std::nullopt;
+  }
 
   /// Makes the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;

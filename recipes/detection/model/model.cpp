@@ -3,11 +3,13 @@
 
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/topk.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "detection/model/backbone.h"
+#include "detection/model/box.h"
 #include "detection/model/decoder.h"
 #include "detection/model/denoising.h"
 #include "detection/model/encoder.h"
@@ -97,6 +99,16 @@ std::vector<Found> decode(const Outputs& outputs, std::int64_t count) {
                      .boxes = boxes[i].index({best[i].div(classes, "floor")})});
   }
   return found;
+}
+
+std::vector<at::Tensor> decode_together(const at::Tensor& logits, const at::Tensor& boxes, const at::Tensor& sizes,
+                                        std::int64_t count) {
+  const std::int64_t classes = logits.size(2);
+  const auto [scores, best] =
+      at::topk(at::sigmoid(logits).flatten(1), std::min(count, logits.size(1) * classes), /*dim=*/1);
+  const at::Tensor queries = best.div(classes, "trunc");
+  const at::Tensor corners = to_corners(boxes) * sizes.to(boxes.scalar_type()).repeat({1, 2}).unsqueeze(1);
+  return {best - queries * classes, corners.gather(1, queries.unsqueeze(2).expand({-1, -1, 4})), scores};
 }
 
 }  // namespace lockstep::detection

@@ -118,4 +118,9 @@ struct Found {
 /// There is no suppression of boxes: the queries are trained to be one for an object. Equal scores: by query and class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
+/// The same for all images at once, as D-FINE deploys it: labels [N, K], boxes [N, K, 4] as corners in pixels, scores
+/// [N, K]. `sizes`: width and height of each image, int64 [N, 2]. Equal scores are in no order.
+[[nodiscard]] std::vector<at::Tensor> decode_together(const at::Tensor& logits, const at::Tensor& boxes,
+                                                      const at::Tensor& sizes, std::int64_t count = 300);
+
 }  // namespace lockstep::detection
