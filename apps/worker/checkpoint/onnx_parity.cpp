@@ -128,7 +128,7 @@ Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::
   return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), 1};
 }
 
-/// What the results are called, and how far they are from the network's; sets are one result.
+/// The difference of each result, by its name; a set is one result.
 std::map<std::string, Difference> differences(const nn::NetworkFunction& function,
                                               const std::vector<at::Tensor>& wanted,
                                               const std::vector<at::Tensor>& found) {
@@ -153,7 +153,7 @@ std::string judged(const std::map<std::string, Difference>& worst, const std::st
   return text;
 }
 
-/// What the network itself computes, and how long it takes.
+/// The network's own results, and their time.
 struct Own {
   std::vector<at::Tensor> results;
   double ms = 0;

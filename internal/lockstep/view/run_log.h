@@ -20,7 +20,7 @@ namespace lockstep::view {
 /// The log's name in a run folder.
 inline constexpr const char* kRunLog = "log.jsonl";
 
-/// What a line says.
+/// The content of a line.
 struct LogLine {
   std::string event = {};                 ///< "step", "epoch", "report", "stop", ...; empty: it has none
   std::optional<std::int64_t> step = {};  ///< none: it has none
@@ -43,7 +43,7 @@ void each_line(std::string_view text, const Use& use) {
   }
 }
 
-/// What a resumed run keeps of a log.
+/// The part of a log that a resumed run keeps.
 struct KeptLog {
   std::string text = {};     ///< its lines
   std::int64_t damaged = 0;  ///< number of lines that are not a JSON object

@@ -12,7 +12,7 @@
 
 namespace lockstep::launch {
 
-/// What speaks for and against a rank, or the ranks of a node, that failed.
+/// The evidence for and against a rank, or the ranks of a node, that failed.
 struct Suspect {
   int rank = -1;                ///< that failed; -1: unknown
   bool is_late = false;         ///< its launcher found that the others waited for it, whoever gave up first

@@ -17,7 +17,7 @@
 
 namespace lockstep::nn {
 
-/// What the graph's values are in the model.
+/// The names that the graph's values have in the model.
 class OnnxValues {
  public:
   /// `names`: of tensors that the network has under a name; others get numbers.
@@ -119,7 +119,7 @@ class OnnxCall : public OnnxConstants {
   std::string filled(std::int64_t count, double value) const;
 };
 
-/// Returns what a value is where it is a constant, or a list of constants.
+/// Returns the value of a constant, or of a list of constants; none for others.
 [[nodiscard]] std::optional<c10::IValue> onnx_constant(const torch::jit::Value* value);
 
 }  // namespace lockstep::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What exports to TorchScript and to ONNX share: the state in which a network is traced, what its description says, and
-// the comparison of the traced graph with the network.
+// Shared by the exports to TorchScript and ONNX: the state in which a network is traced, its description, and the
+// comparison of the traced graph with the network.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
