@@ -40,7 +40,7 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
 /// Throws: UsageError where `folder` is something else.
 void refuse_file(const std::filesystem::path& folder);
 
-/// Makes the folder. Throws: UsageError where it is not empty, or no folder.
+/// Makes the folder. Throws: UsageError if it holds files already, or if a file has its name.
 void make_empty_folder(const std::filesystem::path& folder);
 
 /// Sides that are drawn for each picture, both included. Units: pixels.
@@ -49,7 +49,7 @@ struct SideRange {
   std::int64_t most = 0;
 };
 
-/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of `limits`.
+/// Reads "160" or "128-192". Throws: UsageError for another text, and for a side outside of `limits`.
 [[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
 
 /// Throws: UsageError "generate captcha: count is 0, must be 1 .. 100".

@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<int> programs{0};
 
-bool is_placeholder(std::string_view value) {
+bool is_filled_in(std::string_view value) {
   return value.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
 }
 
@@ -19,7 +19,7 @@ bool is_placeholder(std::string_view value) {
 std::string option_words(NamedOption option, std::string_view value) {
   if (programs == 0) return fmt::format("--{}{}{}", option.name, value.empty() ? "" : " ", value);
   if (value.empty()) return std::string(option.field);
-  const char* quote = is_placeholder(value) ? "" : "\"";
+  const char* quote = is_filled_in(value) ? "" : "\"";
   return fmt::format("{} = {}{}{}", option.field, quote, value, quote);
 }
 

@@ -176,7 +176,7 @@ std::filesystem::path folder_of(const RoundFacts& facts, int rank) {
   return facts.logs.rank_folder(facts.attempt, rank);
 }
 
-// The rank's error file, or, where the disk was full, what it told the others.
+// Reads the rank's error file. If the disk was full, the error that the rank published takes its place.
 std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
   auto error = read_error_file(folder_of(facts, rank) / "error.json");
   const auto& claim = facts.result.claim;
@@ -185,15 +185,15 @@ std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
   return error;
 }
 
-// Every rank that sees a mismatch ends by it, and one of them told the others.
-bool tells_same(const FailureRecord& claim, const WorkerEnd& end) {
+// True if the rank ended because of the mismatch that another one has published.
+bool ended_by(const FailureRecord& claim, const WorkerEnd& end) {
   return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
 }
 
-// What the rank told the others, or the agent for it, with the words of its error file.
+// Puts the published cause together with the words of the rank's error file.
 FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   const auto& claim = facts.result.claim;
-  if (claim && tells_same(*claim, end)) return *claim;
+  if (claim && ended_by(*claim, end)) return *claim;
   FailureRecord cause = claim && claim->rank == end.rank ? *claim : record_of_end(end);
   if (const auto error = error_of_rank(facts, end.rank)) {
     cause.type = error->type;
@@ -211,7 +211,7 @@ bool is_headline(const FailureRecord& cause) {
 // An error file has the hint in the message.
 std::string headline(const FailureRecord& cause) { return cause.message.substr(0, cause.message.find("\n  next")); }
 
-// The end of the rank that the record blames; nullptr where it is of another node.
+// Returns the end of the rank that the record blames; nullptr if the rank belongs to another node.
 const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
   if (is_headline(cause)) return nullptr;
   const auto& ends = facts.result.ends;

@@ -36,7 +36,7 @@ struct WorkerEnd {
 /// Another's end came first: it exited with 75 (a peer died), 143 or 130, or the agent had told it to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
-/// The end of the rank to blame (nodes/blame.h); none where nobody failed.
+/// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.
 [[nodiscard]] std::optional<WorkerEnd> first_of(const std::vector<WorkerEnd>& ends,
                                                 const std::optional<FailureRecord>& claim);
 

@@ -33,7 +33,7 @@ struct NamedOption {
 };
 
 /// Returns "--resume auto", or within ProgramWords `TrainerOptions::resume = "auto"`. `value` may be empty; one in
-/// capital letters is a placeholder and gets no quotes. Thread-safe.
+/// capital letters (DIR) names what the user fills in and gets no quotes. Thread-safe.
 [[nodiscard]] std::string option_words(NamedOption option, std::string_view value = {});
 
 /// Returns "--set epochs=3", or within ProgramWords "TrainConfig::epochs = 3". Thread-safe.

@@ -20,7 +20,7 @@ using Notes = std::vector<std::string>;
 [[nodiscard]] std::map<int, std::filesystem::path> numbered_folders(const std::filesystem::path& parent,
                                                                     std::string_view prefix);
 
-/// Returns none where the file is missing, and where it is no such file, which is noted.
+/// Returns none if the file is missing or of another kind; `notes` gets a line about the latter.
 [[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
 
 /// Reads what a launcher says of an attempt; a file that is missing, or no such file, which is noted, changes nothing.
