@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "common/held_out.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -186,12 +187,7 @@ void DetectionConfig::describe(ConfigFields& fields) {
   fields.add("data.test_images", &sets.test_images, "COCO: folder of the pictures; empty: beside the JSON file");
   fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/Main");
   fields.add("data.test_split", &sets.test_split, "VOC: a list in ImageSets/Main");
-  fields
-      .add("data.val_fraction", &sets.val_fraction,
-           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
-      .in({.least = 0, .most = 1, .below = true});
-  fields.add("data.split_seed", &sets.split_seed, "which pictures data.val_fraction keeps, with their names")
-      .in({0, 1e15});
+  common::describe_held_out(fields, sets.val_fraction, sets.split_seed);
   fields.add("data.class_names", &sets.class_names,
              "the data's own names, by label; VOC: gives the order of the labels; empty: all of data.train, sorted");
   fields.add("data.remap", &sets.remap,

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "common/held_out.h"
 #include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
@@ -96,12 +97,7 @@ void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
   fields.add("data.distance_class", &sets.distance_class,
              "folder of distances to contours of pseudo-labels (0: on one)");
   fields.add("data.strict", &sets.strict, "false: pictures without a mask or map are left out and counted");
-  fields
-      .add("data.val_fraction", &sets.val_fraction,
-           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
-      .in({.least = 0, .most = 1, .below = true});
-  fields.add("data.split_seed", &sets.split_seed, "which pictures data.val_fraction keeps, with their names")
-      .in({0, 1e15});
+  common::describe_held_out(fields, sets.val_fraction, sets.split_seed);
 }
 
 void describe_losses(ConfigFields& fields, LossOptions& loss) {

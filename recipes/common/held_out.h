@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings by which a part of the training set becomes the test set.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/config.h"
+
+namespace lockstep::common {
+
+/// Adds data.val_fraction and data.split_seed to `fields`.
+inline void describe_held_out(ConfigFields& fields, double& fraction, std::int64_t& seed) {
+  fields
+      .add("data.val_fraction", &fraction,
+           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
+      .in({.least = 0, .most = 1, .below = true});
+  fields.add("data.split_seed", &seed, "which pictures data.val_fraction keeps, with their names").in({0, 1e15});
+}
+
+}  // namespace lockstep::common
