@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -32,7 +33,7 @@ bool holds_a_run(FileSystem& files, const fs::path& folder, bool experiment = fa
 }
 
 fs::path new_folder(const RunRequest& request) {
-  return request.runs / fmt::format("{}-{}", request.name, request.time);
+  return make_new_folder(request.runs / fmt::format("{}-{}", request.name, request.time));
 }
 
 bool is_digits(std::string_view text) {
@@ -41,10 +42,7 @@ bool is_digits(std::string_view text) {
 
 // Names that training itself gave: "captcha-20261121-093000", but not "captcha-digits-20261121-093000".
 bool is_default_name(std::string_view folder, std::string_view name) {
-  if (!folder.starts_with(name)) return false;
-  folder.remove_prefix(name.size());
-  return folder.size() == 16 && folder[0] == '-' && is_digits(folder.substr(1, 8)) && folder[9] == '-' &&
-         is_digits(folder.substr(10));
+  return folder != name && without_time_stamp(folder) == name;
 }
 
 RunChoice newest_or_new(const RunRequest& request, FileSystem& files) {

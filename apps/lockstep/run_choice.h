@@ -27,7 +27,7 @@ struct RunChoice {
 };
 
 /// With `auto` and no --run-dir the newest <runs>/<name>-<time> that holds a run, else a new one; with a path the run
-/// folder that it lies in. Only looks at the disk.
+/// folder that it lies in. It makes a folder that it names itself, so that runs which start at once get one each.
 /// Throws: UsageError where the folder holds another run (who trains in it is named) or --resume is a URL, DataError
 /// where the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);

@@ -13,6 +13,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
@@ -185,7 +186,10 @@ void take_log_folder(TrainArguments& train, Settings& settings) {
   const fs::path folder = settings.option("--logdir");
   if (folder.empty()) return;
   const std::string name = RunFolder::default_path(settings.recipe().name()).filename().string();
-  if (train.resume() == "none") train.given.try_emplace("--run-dir", (folder / name).string());
+  if (train.resume() == "none" && !train.has("--run-dir")) {
+    const bool writes = env::get("RANK").value_or("0") == "0";
+    train.given["--run-dir"] = (writes ? make_new_folder(folder / name) : folder / name).string();
+  }
   std::error_code problem;
   const fs::path run = fs::weakly_canonical(train.text("--run-dir"), problem);
   const bool is_inside = run.parent_path() == fs::weakly_canonical(folder / "", problem).parent_path();
@@ -235,9 +239,33 @@ int run(TrainArguments& train, Settings& settings) {
   });
 }
 
+/// Removes the folder that `lockstep train` made for a new run, where nothing was written into it.
+class UnusedFolder {
+ public:
+  explicit UnusedFolder(const Arguments& arguments) {
+    const auto find = [&](const char* word) { return std::find(arguments.begin(), arguments.end(), word); };
+    const auto option = find("--run-dir");
+    const bool runs = find("--count-replicas") == arguments.end();
+    if (runs && arguments.end() - option > 1) path_ = option[1];
+  }
+  UnusedFolder(const UnusedFolder&) = delete;
+  UnusedFolder& operator=(const UnusedFolder&) = delete;
+  ~UnusedFolder() {
+    const std::string name = path_.filename().string();
+    std::error_code ignored;
+    if (without_time_stamp(name) != name && std::filesystem::is_directory(path_, ignored)) {
+      std::filesystem::remove(path_, ignored);  // which keeps a folder with entries
+    }
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
 }  // namespace
 
 int cmd_train(const Arguments& arguments) {
+  const UnusedFolder unused(arguments);
   TrainArguments train;
   if (!parse(train, arguments)) return 0;
   const bool first = env::get("RANK").value_or("0") == "0";

@@ -322,4 +322,14 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   files.sync_folder(folder.empty() ? fs::path(".") : folder);
 }
 
+fs::path make_new_folder(const fs::path& path) {
+  if (path.has_parent_path()) FileSystem::system().make_folder(path.parent_path());
+  fs::path tried = path;
+  for (int number = 2; ::mkdir(tried.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) check({errno, std::generic_category()}, "make folder", tried);
+    tried = path.string() + fmt::format("-{}", number);
+  }
+  return tried;
+}
+
 }  // namespace lockstep

@@ -320,6 +320,7 @@ class ChooseRun : public ::testing::Test {
 
 TEST_F(ChooseRun, NoneIsANewFolderOrTheOneThatIsNamed) {
   EXPECT_EQ(choose("none").run_dir, new_run_);
+  EXPECT_EQ(choose("none").run_dir, new_run_.string() + "-2") << "a run that starts in the same second";
   EXPECT_EQ(choose("none").note, "");
   EXPECT_EQ(choose("none", root_ / "mine").run_dir, root_ / "mine");
 }
@@ -398,8 +399,9 @@ TEST_F(ChooseRun, AutoFindsTheNewestRunOfThatNameAndSaysSo) {
 }
 
 TEST_F(ChooseRun, AutoBeginsANewRunWhereThereIsNoneAndSaysSo) {
-  EXPECT_EQ(choose("auto").run_dir, new_run_);
-  EXPECT_THAT(choose("auto").note, EndsWith("starting a new one in " + new_run_.string()));
+  const RunChoice choice = choose("auto");
+  EXPECT_EQ(choice.run_dir, new_run_);
+  EXPECT_THAT(choice.note, EndsWith("starting a new one in " + new_run_.string()));
 }
 
 TEST_F(ChooseRun, APathGoesOnInTheRunFolderThatItLiesIn) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "apps/command.h"
@@ -91,6 +92,33 @@ TEST(Commands, NoMoreProcessesTrainThanHaveAReplica) {
   const ProcessResult train = lockstep(words);
   EXPECT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(FileSystem::system().read(folder / "run/summary.json"), HasSubstr("\"world_size\": 1"));
+}
+
+TEST(Commands, RunsThatStartAtOnceHaveAFolderEachAndOneThatFailsHasNone) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
+  const auto words = [&](const std::string& data) {
+    return std::vector<std::string>{
+        "train", "captcha:digits",     "--device",     "cpu",         "--nproc-per-node", "1",
+        "-u",    "data.train=" + data, "batch_size=2", "max_steps=1", "workers=1"};
+  };
+  std::vector<std::future<ProcessResult>> runs;
+  for (int run = 0; run < 3; ++run) {
+    runs.push_back(std::async(std::launch::async, [&] { return lockstep(words("train"), folder.path()); }));
+  }
+  for (auto& run : runs) {
+    const ProcessResult result = run.get();
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+  const auto made = FileSystem::system().list(folder / "runs");
+  EXPECT_EQ(made.size(), 3U);
+  for (const auto& name : made)
+    EXPECT_TRUE(FileSystem::system().exists(folder / "runs" / name / "summary.json")) << name;
+
+  EXPECT_EQ(lockstep({"train", "captcha:nosuch", "--nproc-per-node", "1"}, folder.path()).code, 64);
+  EXPECT_EQ(
+      lockstep({"train", "captcha:digits", "--nproc-per-node", "1", "--set", "batch_size=-3"}, folder.path()).code, 64);
+  EXPECT_EQ(FileSystem::system().list(folder / "runs"), made);
 }
 
 TEST(Commands, RanksThatAreStartedOneByOneMeetByAFile) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/base/wait_notice.h"
 
@@ -20,6 +21,16 @@ class FakeClock final : public Clock {
   [[nodiscard]] TimePoint now() const override { return time; }
   TimePoint time{hours(5)};
 };
+
+TEST(TimeStamp, IsTakenOffTheNameOfAFolder) {
+  EXPECT_EQ(without_time_stamp("captcha-" + time_stamp()), "captcha");
+  EXPECT_EQ(without_time_stamp("captcha-digits-20261121-093000"), "captcha-digits");
+  EXPECT_EQ(without_time_stamp("captcha-20261121-093000-12"), "captcha");
+  for (const char* other : {"", "captcha", "captcha-7", "captcha-20261121", "captcha-20261121-093000-",
+                            "a-2026112x-093000", "captcha-20261121-093000-x", "captcha-20261121-093000-1-2", "-"}) {
+    EXPECT_EQ(without_time_stamp(other), other);
+  }
+}
 
 TEST(AwakeClock, GoesWithItsSourceWhileItIsLookedAt) {
   FakeClock source;

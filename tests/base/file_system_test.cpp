@@ -12,6 +12,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <set>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_below.h"
@@ -229,6 +232,27 @@ TEST(FileSystem, WhereFoldersHaveNoFsyncItGoesOnAndOtherErrorsStayErrors) {
   fsync_error = EINVAL;  // of a file it is never fine
   EXPECT_THROW(files.create(folder / "a")->sync(), SyncError);
   fsync_error = 0;
+}
+
+TEST(NewFolder, HasTheFirstNameThatIsFreeAndItsParents) {
+  const test::TempDir folder;
+  const std::filesystem::path path = folder / "runs/captcha";
+  EXPECT_EQ(make_new_folder(path), path);
+  EXPECT_EQ(make_new_folder(path), path.string() + "-2");
+  std::ofstream(path.string() + "-3") << "a file";
+  EXPECT_EQ(make_new_folder(path), path.string() + "-4");
+  EXPECT_THROW((void)make_new_folder(path.string() + "-3/below"), IoError);
+}
+
+TEST(NewFolder, IsOnesOwnAmongManyWhoAskAtOnce) {
+  const test::TempDir folder;
+  std::vector<std::future<std::filesystem::path>> asked;
+  for (int i = 0; i < 8; ++i) {
+    asked.push_back(std::async(std::launch::async, [&] { return make_new_folder(folder / "run"); }));
+  }
+  std::set<std::filesystem::path> made;
+  for (auto& each : asked) made.insert(each.get());
+  EXPECT_EQ(made.size(), 8U);
 }
 
 TEST(FileLock, IsTakenOnceAndWhereThereAreNoLocksTheProgramGoesOn) {

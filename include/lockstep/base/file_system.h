@@ -133,6 +133,10 @@ class FileSystem {
 /// Throws: IoError; `path` is then as before.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
+/// Creates a folder that was not there, with its parents, and returns its path: `path`, or the first of "runs/a-2",
+/// "runs/a-3", ... at which nothing lies. Two processes never get the same one. Throws: IoError.
+[[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);
+
 }  // namespace lockstep
 
 #pragma GCC visibility pop

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
@@ -136,9 +137,8 @@ fs::path run_folder_of(const fs::path& step_folder) {
 }
 
 RunPlace choose_place(const TrainerOptions& options) {
-  if (options.resume == "none") {
-    return {options.run_dir.empty() ? RunFolder::default_path(options.recipe) : options.run_dir, false};
-  }
+  const auto new_folder = [&] { return make_new_folder(RunFolder::default_path(options.recipe)); };
+  if (options.resume == "none") return {options.run_dir.empty() ? new_folder() : options.run_dir, false};
   if (options.resume == "auto") {
     if (options.run_dir.empty())
       throw UsageError("resume: auto needs a run folder", "set " + option_words("run-dir", "DIR"));
@@ -151,7 +151,7 @@ RunPlace choose_place(const TrainerOptions& options) {
                     "start a new run from its weights: " + option_words("init-from", options.resume));
   }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
-  if (options.run_dir.empty()) return {own.empty() ? RunFolder::default_path(options.recipe) : own, !own.empty()};
+  if (options.run_dir.empty()) return {own.empty() ? new_folder() : own, !own.empty()};
   return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};
 }
 
