@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "common/cli.h"
-#include "common/snapshots.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/config.h"
@@ -33,6 +32,7 @@
 #include "node_options.h"
 #include "page_of_run.h"
 #include "run_choice.h"
+#include "start_folders.h"
 
 namespace lockstep::apps {
 namespace {
@@ -152,58 +152,16 @@ std::string run_name(const std::string& what) {
   return what.substr(0, what.find(':'));
 }
 
-// The last of --folder X, --set folder=X and -u folder=X: an experiment's folder, of recipes that have them.
-std::optional<std::string> experiment_folder(const Words& arguments) {
-  constexpr std::string_view kKey = "folder=";
-  std::optional<std::string> folder;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view word = arguments[i];
-    if (word == "--folder" && i + 1 < arguments.size()) folder = arguments[i + 1];
-    for (const std::string_view start : {"--", "--set=", ""}) {
-      if (!word.starts_with(start) || !word.substr(start.size()).starts_with(kKey)) continue;
-      folder = std::string(word.substr(start.size() + kKey.size()));
-    }
-  }
-  return folder && !folder->empty() ? folder : std::nullopt;
-}
-
-// What other programs call a folder, such as output_dir: typed last, or in the settings file.
-std::optional<std::string> folder_called(const std::string& key, const Words& arguments) {
-  const std::string start = key + "=";
-  Words copy = arguments;
-  std::optional<std::string> folder = take_option(copy, cli::with_dashes("--" + key).substr(2));
-  for (const std::string& word : copy) {
-    const std::string_view assignment = word.starts_with("--set=") ? std::string_view(word).substr(6) : word;
-    if (!folder && assignment.starts_with(start)) folder = std::string(assignment.substr(start.size()));
-  }
-  if (folder) return folder;
-  const std::string what = recipe_or_file(arguments);
-  const std::string file = config_file(arguments).empty() ? what : config_file(arguments);
-  if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return std::nullopt;
-  try {
-    const ConfigTree tree = ConfigTree::from_file(file);
-    const auto found = tree.values().find(key);
-    if (found != tree.values().end() && !found->second.yaml.empty()) return found->second.yaml;
-  } catch (const Error&) {  // a rank says what is wrong with the file
-  }
-  return std::nullopt;
-}
-
 // Settles folder and start for all ranks; returns the folder.
 fs::path choose_run_dir(Words& arguments) {
-  const std::optional<std::string> experiment = experiment_folder(arguments);
-  RunRequest request{.name = run_name(recipe_or_file(arguments)),
+  const std::string what = recipe_or_file(arguments);
+  RunRequest request{.name = run_name(what),
                      .time = time_stamp(),
                      .run_dir = take_option(arguments, "run-dir"),
                      .resume = take_option(arguments, "resume").value_or("none")};
-  if (!request.run_dir) request.run_dir = folder_called("output_dir", arguments);
-  if (const auto runs = folder_called("logdir", arguments)) request.runs = *runs;
-  // A folder that is mistyped is not made: whoever reads its config.yml says so.
-  const bool exists = experiment && FileSystem::system().exists(fs::path(*experiment) / "config.yml");
-  if (exists && !request.run_dir) request.run_dir = experiment;
-  request.experiment = exists && is_same_folder(*request.run_dir, *experiment);
   const std::string typed = request.resume;
-  if (exists && !cli::snapshot_of(*experiment, typed).empty()) request.resume = "none";  // a rank takes its weights
+  const std::string file = config_file(arguments).empty() ? what : config_file(arguments);
+  take_folders_of_recipes(arguments, file, request);
   const RunChoice choice = choose_run(request, FileSystem::system());
   if (!choice.note.empty()) cli::keep_start_note(choice.note);
   arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", typed});

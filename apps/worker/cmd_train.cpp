@@ -8,7 +8,6 @@
 
 #include "common/cli.h"
 #include "common/launch_options.h"
-#include "common/snapshots.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
@@ -146,10 +145,9 @@ bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
   return std::filesystem::weakly_canonical(run_dir, problem) == std::filesystem::weakly_canonical(folder, problem);
 }
 
-// --resume 27 of the origin: the weights that it kept after that epoch, in the experiment's folder.
+// --resume 27 may mean weights of the program that the recipe re-creates.
 void take_snapshot(TrainArguments& train, const Settings& settings) {
-  const std::filesystem::path folder = settings.recipe().experiment_folder(settings.config());
-  const std::filesystem::path weights = cli::snapshot_of(folder, train.resume());
+  const std::filesystem::path weights = settings.recipe().snapshot(settings.config(), train.resume());
   if (weights.empty()) return;
   log::note("--resume {}: {} has weights alone; the run begins with them, at epoch 0", train.resume(),
             weights.string());

@@ -11,6 +11,7 @@
 #include "captioning/data/collate.h"
 #include "captioning/model/search.h"
 #include "captioning/page.h"
+#include "captioning/start_words.h"
 #include "captioning/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/autocast.h"
@@ -64,6 +65,9 @@ class CaptioningRecipe final : public Recipe {
   }
   [[nodiscard]] std::filesystem::path experiment_folder(const TrainConfig& config) const override {
     return dynamic_cast<const CaptioningConfig&>(config).folder;
+  }
+  [[nodiscard]] std::filesystem::path snapshot(const TrainConfig& config, const std::string& resume) const override {
+    return common::snapshot_of(kStartWords, experiment_folder(config), resume);
   }
   [[nodiscard]] std::string getting_started() const override { return kGettingStarted; }
   [[nodiscard]] std::unique_ptr<TrainConfig> make_config() const override {

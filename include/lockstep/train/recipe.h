@@ -60,6 +60,11 @@ class Recipe {
   [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
   /// Returns the folder with the experiment's own config.yml, in which it runs unless --run-dir is given; empty: none.
   [[nodiscard]] virtual std::filesystem::path experiment_folder(const TrainConfig& /*config*/) const { return {}; }
+  /// Returns the weights that the re-created program kept in that folder, where `--resume 27` names them; empty: none.
+  [[nodiscard]] virtual std::filesystem::path snapshot(const TrainConfig& /*config*/,
+                                                       const std::string& /*resume*/) const {
+    return {};
+  }
   /// Returns the message for `lockstep train NAME` without arguments, which says how to start; empty: the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
   /// Makes the settings with their defaults.

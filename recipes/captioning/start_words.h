@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// An experiment's folder as the origins have it.
+#pragma once
+
+#include "common/start_words.h"
+
+namespace lockstep::captioning {
+
+inline constexpr common::StartWords kStartWords{.experiment = "folder", .snapshot = "snapshot/caption_model_{}.pth"};
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep train` must know of a recipe's settings before a rank reads them: in which folder the run is. A recipe
+// states it in its start_words.h. Free of libtorch, and without a library.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace lockstep::common {
+
+/// Keys of settings, which are typed or in the settings file; empty: the recipe has no such setting.
+struct StartWords {
+  std::string_view run_folder = {};      ///< the run's folder, as --run-dir
+  std::string_view folder_of_runs = {};  ///< the folder in which the run's folder is made, instead of runs
+  std::string_view experiment = {};      ///< a folder with a config.yml of the user's own, in which the run is
+  std::string_view snapshot = {};        ///< the file of the weights after an epoch, in that folder: {} is its number
+};
+
+/// Returns what `--resume 27` means in an experiment's folder: the weights that the origin kept after its epoch 27.
+/// Empty: `resume` is no number, or there is no such file.
+[[nodiscard]] inline std::filesystem::path snapshot_of(const StartWords& words, const std::filesystem::path& folder,
+                                                       const std::string& resume) {
+  const bool is_number = !resume.empty() && resume.size() < 10 &&
+                         std::all_of(resume.begin(), resume.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto place = words.snapshot.find("{}");
+  if (folder.empty() || !is_number || place == std::string_view::npos) return {};
+  std::filesystem::path file = folder / std::string(words.snapshot).replace(place, 2, resume);
+  std::error_code problem;
+  return std::filesystem::is_regular_file(file, problem) ? file : std::filesystem::path();
+}
+
+}  // namespace lockstep::common

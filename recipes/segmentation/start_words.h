@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// As the origin's options.
+#pragma once
+
+#include "common/start_words.h"
+
+namespace lockstep::segmentation {
+
+inline constexpr common::StartWords kStartWords{.folder_of_runs = "logdir"};
+
+}  // namespace lockstep::segmentation
