@@ -138,7 +138,7 @@ bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
 
 // Puts the run into an experiment's folder, whose config.yml is the user's.
 bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
-  const std::filesystem::path folder = settings.recipe().experiment_folder(settings.config());
+  const std::filesystem::path folder = settings.recipe().experiment(settings.config(), "none").folder;
   if (folder.empty()) return false;
   const std::string& run_dir = train.given.try_emplace("--run-dir", folder.string()).first->second;
   std::error_code problem;
@@ -147,7 +147,7 @@ bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
 
 // --resume 27 may mean weights of the program that the recipe re-creates.
 void take_snapshot(TrainArguments& train, const Settings& settings) {
-  const std::filesystem::path weights = settings.recipe().snapshot(settings.config(), train.resume());
+  const std::filesystem::path weights = settings.recipe().experiment(settings.config(), train.resume()).snapshot;
   if (weights.empty()) return;
   log::note("--resume {}: {} has weights alone; the run begins with them, at epoch 0", train.resume(),
             weights.string());

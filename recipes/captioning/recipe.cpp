@@ -63,11 +63,9 @@ class CaptioningRecipe final : public Recipe {
     }
     return read_experiment(std::filesystem::path(folder->second.yaml) / "config.yml");
   }
-  [[nodiscard]] std::filesystem::path experiment_folder(const TrainConfig& config) const override {
-    return dynamic_cast<const CaptioningConfig&>(config).folder;
-  }
-  [[nodiscard]] std::filesystem::path snapshot(const TrainConfig& config, const std::string& resume) const override {
-    return common::snapshot_of(kStartWords, experiment_folder(config), resume);
+  [[nodiscard]] Experiment experiment(const TrainConfig& config, const std::string& resume) const override {
+    const std::filesystem::path folder = dynamic_cast<const CaptioningConfig&>(config).folder;
+    return {folder, common::snapshot_of(kStartWords, folder, resume)};
   }
   [[nodiscard]] std::string getting_started() const override { return kGettingStarted; }
   [[nodiscard]] std::unique_ptr<TrainConfig> make_config() const override {

@@ -39,6 +39,12 @@ struct PredictOptions {
   bool pictures = false;                 ///< Prediction::picture
 };
 
+/// A folder with a config.yml of the user's own, in which the run is unless --run-dir is given; empty: none.
+struct Experiment {
+  std::filesystem::path folder = {};
+  std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
+};
+
 /// A problem that is ready to train. It has no state: everything that a run depends on is in its config.
 class Recipe {
  public:
@@ -58,11 +64,8 @@ class Recipe {
   /// Returns settings that the typed ones override, such as those of an experiment's folder that was typed.
   /// Throws: UsageError naming file and line, DataError for a missing file.
   [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
-  /// Returns the folder with the experiment's own config.yml, in which it runs unless --run-dir is given; empty: none.
-  [[nodiscard]] virtual std::filesystem::path experiment_folder(const TrainConfig& /*config*/) const { return {}; }
-  /// Returns the weights that the re-created program kept in that folder, where `--resume 27` names them; empty: none.
-  [[nodiscard]] virtual std::filesystem::path snapshot(const TrainConfig& /*config*/,
-                                                       const std::string& /*resume*/) const {
+  /// Returns the experiment that `config` names, and what `--resume 27` means in it.
+  [[nodiscard]] virtual Experiment experiment(const TrainConfig& /*config*/, const std::string& /*resume*/) const {
     return {};
   }
   /// Returns the message for `lockstep train NAME` without arguments, which says how to start; empty: the usual error.
