@@ -142,6 +142,7 @@ def segmentation(trial):
     answers = trial.demo(pictures, *looks, drawn=drawn)
     for answer in answers:
         expect(answer["answer"] and answer["equal"] > 0.999, f"{answer} has the mask of predict")
+    print(f"   at least {100 * min(answer['equal'] for answer in answers):.3f} % of the pixels are those of predict", flush=True)
     expect(any("," in answer["answer"]["text"] for answer in answers), "each picture is of one class")
 
 
