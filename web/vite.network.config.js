@@ -53,6 +53,7 @@ const pages = {
     const emit = (fileName, source) => this.emitFile({ type: 'asset', fileName, source });
     emit('demo.html', demoPage(body, script, style));
     emit('network.html', servedPage(body));
+    emit('licence.txt', kLicence);
     emit('runtime.wasm.gz', gzipSync(readFileSync(kRuntime), { level: 9 }));
   },
 };
