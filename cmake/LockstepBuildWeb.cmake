@@ -1,6 +1,6 @@
-# cmake -DSOURCE=web -DBUILD=folder -DNPM=npm -P LockstepBuildWeb.cmake
-# builds the page in BUILD and writes BUILD/assets.cpp. An empty NPM, or one that fails, gives no files: the build of
-# the command goes on, and says how to get the page.
+# cmake -DSOURCE=web -DBUILD=folder -DNETWORK=folder -DNPM=npm -P LockstepBuildWeb.cmake
+# builds the pages in BUILD, writes BUILD/assets.cpp, and fills NETWORK with the page on which a network answers. An empty
+# NPM, or one that fails, gives no files: the build of the command goes on, and says how to get the page.
 function(run result)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${BUILD} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
   set(${result} ${code} PARENT_SCOPE)
@@ -12,10 +12,10 @@ endfunction()
 function(build_page is_built)
   set(${is_built} OFF PARENT_SCOPE)
   file(MAKE_DIRECTORY ${BUILD})
-  foreach(name IN ITEMS package.json package-lock.json vite.config.js index.html)
+  foreach(name IN ITEMS package.json package-lock.json vite.config.js vite.network.config.js index.html)
     file(COPY_FILE ${SOURCE}/${name} ${BUILD}/${name} ONLY_IF_DIFFERENT)
   endforeach()
-  file(REMOVE_RECURSE ${BUILD}/src ${BUILD}/dist)
+  file(REMOVE_RECURSE ${BUILD}/src ${BUILD}/dist ${BUILD}/network ${NETWORK})
   file(COPY ${SOURCE}/src DESTINATION ${BUILD})
   file(SHA256 ${SOURCE}/package-lock.json hash)
   set(code 0)
@@ -39,6 +39,9 @@ if(NPM)
   build_page(page_is_built)
 endif()
 if(page_is_built)
+  file(MAKE_DIRECTORY ${NETWORK})
+  file(GLOB files ${BUILD}/network/*)
+  file(COPY ${files} DESTINATION ${NETWORK})
   file(GLOB_RECURSE names RELATIVE ${BUILD}/dist ${BUILD}/dist/*)
   foreach(name IN LISTS names)
     file(READ ${BUILD}/dist/${name} text)

@@ -80,6 +80,8 @@ install(FILES ${PROJECT_BINARY_DIR}/include/lockstep/base/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/base COMPONENT development)
 if(LOCKSTEP_APPS)
   install(TARGETS lockstep_command lockstep-dashboard lockstep-plot lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+  # Programs look for it beside their own folder. Without npm it is empty.
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/lockstep/network DESTINATION share/lockstep COMPONENT command OPTIONAL)
 endif()
 
 set(LOCKSTEP_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)

@@ -2,6 +2,7 @@
 # first time, the program serves a plain page that says so. `npm ci` runs when web/package-lock.json has changed, and
 # nothing else of a build needs a network.
 find_program(LOCKSTEP_NPM npm)
+set(LOCKSTEP_NETWORK_PAGE ${PROJECT_BINARY_DIR}/share/lockstep/network)  # where programs of ${PROJECT_BINARY_DIR}/bin look
 option(LOCKSTEP_WEB "Build the page of lockstep dashboard (needs npm)" ON)
 
 function(lockstep_embed_web target)
@@ -14,10 +15,10 @@ function(lockstep_embed_web target)
     message(STATUS "No page for lockstep dashboard: it needs npm (Debian: nodejs npm)")
   endif()
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${source}/src/*)
-  list(APPEND files ${source}/index.html ${source}/package.json ${source}/package-lock.json ${source}/vite.config.js)
+  list(APPEND files ${source}/index.html ${source}/package.json ${source}/package-lock.json ${source}/vite.config.js ${source}/vite.network.config.js)
   set(script ${PROJECT_SOURCE_DIR}/cmake/LockstepBuildWeb.cmake)
   add_custom_command(OUTPUT ${build}/assets.cpp
-    COMMAND ${CMAKE_COMMAND} -DSOURCE=${source} -DBUILD=${build} "-DNPM=${npm}" -P ${script}
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${source} -DBUILD=${build} -DNETWORK=${LOCKSTEP_NETWORK_PAGE} "-DNPM=${npm}" -P ${script}
     DEPENDS ${files} ${script} COMMENT "The page of lockstep dashboard" VERBATIM)
   target_sources(${target} PRIVATE ${build}/assets.cpp)
   set_source_files_properties(${build}/assets.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

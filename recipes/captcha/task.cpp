@@ -50,6 +50,7 @@ std::optional<lockstep::nn::NetworkFunction> CaptchaTask::network_function(torch
     return {logits.view({logits.size(0), labels.length, -1})};
   };
   for (const char character : characters_) function.names.emplace_back(1, character);
+  function.page = R"({"picture": "as_is", "answer": "text"})";
   return function;
 }
 

@@ -222,6 +222,7 @@ std::optional<nn::NetworkFunction> CaptioningTask::network_function(torch::nn::M
     const Said said = greedy_in_all_steps(captioner, captioner.encode(seen, {}), max_words);
     return {said.words, said.log_probs};
   };
+  if (!features) function.page = R"({"picture": "resized", "answer": "words"})";
   const auto words = vocabulary();
   for (std::int64_t id = 0; id < words->size(); ++id) function.names.push_back(words->word(id));
   return function;

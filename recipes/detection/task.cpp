@@ -3,9 +3,12 @@
 
 #include <ATen/ops/rand.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <any>
+#include <array>
+#include <cstdint>
 #include <utility>
 
 #include "detection/dfine/cost.h"
@@ -15,6 +18,7 @@
 #include "detection/tally.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/draw_boxes.h"
 #include "lockstep/parallel/replica_team.h"
 
 namespace lockstep::detection {
@@ -202,6 +206,10 @@ std::optional<nn::NetworkFunction> DetectionTask::deployed_function(torch::nn::M
     const std::vector<at::Tensor> results = network({arguments[0]});
     return decode_together(results[0], results[1], arguments[1]);
   };
+  std::vector<std::array<std::uint8_t, 3>> colors;
+  for (std::int64_t label = 0; label < config_.num_classes; ++label) colors.push_back(mark_ink(label));
+  function.page =
+      fmt::format(R"({{"picture": "resized", "answer": "boxes", "threshold": {}, "colors": {}}})", kConfident, colors);
   return function;
 }
 

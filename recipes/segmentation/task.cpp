@@ -8,6 +8,7 @@
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <any>
@@ -16,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
+#include "segmentation/metrics/overlay.h"
 #include "segmentation/model/origin_names.h"
 #include "segmentation/tally.h"
 
@@ -110,6 +112,12 @@ std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn:
     const at::Tensor logits = segmenter.forward((arguments[0] - mean) / deviation).at("logits");
     return {at::softmax(at::upsample_bilinear2d(logits, {side, side}, /*align_corners=*/true), 1)};
   };
+  std::vector<std::array<std::uint8_t, 3>> colors;
+  for (std::int64_t label = 0; label < config_.num_classes; ++label) colors.push_back(class_color(label));
+  const WindowOptions windows = config_.window_options();
+  function.page = fmt::format(
+      R"({{"picture": "windows", "answer": "mask", "colors": {}, "windows": {{"overlap": {}, "scales": {}, "flip": {}, "base_size": {}, "whole": {}}}}})",
+      colors, windows.overlap, windows.scales, windows.flip, windows.base_size, windows.window == 0);
   return function;
 }
 

@@ -6,10 +6,15 @@ namespace {
 
 constexpr std::string_view kRun = "/api/run/";
 constexpr std::string_view kAssets = "/assets/";
+constexpr std::string_view kNetworkPage = "/network/";
 constexpr std::size_t kMostDigits = 6;
 
 bool has_only(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
+}
+
+bool is_file_in(std::string_view folder, std::string_view path) {
+  return path.starts_with(folder) && has_only(path.substr(folder.size()), "abcdefghijklmnopqrstuvwxyz._-");
 }
 
 }  // namespace
@@ -26,8 +31,8 @@ std::optional<RunPath> parse_run_path(std::string_view path) {
   return out;
 }
 
-bool is_asset_path(std::string_view path) {
-  return path.starts_with(kAssets) && has_only(path.substr(kAssets.size()), "abcdefghijklmnopqrstuvwxyz._-");
-}
+bool is_asset_path(std::string_view path) { return is_file_in(kAssets, path); }
+
+bool is_network_path(std::string_view path) { return is_file_in(kNetworkPage, path); }
 
 }  // namespace lockstep::dashboard

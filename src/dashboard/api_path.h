@@ -17,5 +17,7 @@ struct RunPath {
 
 /// Returns whether the path is that of one of the page's files, which have small letters in their names, and dots.
 [[nodiscard]] bool is_asset_path(std::string_view path);
+/// Returns whether the path is that of a file of the page on which a network answers.
+[[nodiscard]] bool is_network_path(std::string_view path);
 
 }  // namespace lockstep::dashboard

@@ -13,6 +13,7 @@
 #include "dashboard/assets.h"
 #include "dashboard/process.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_below.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/launch/child.h"
@@ -25,6 +26,7 @@ using http::Response;
 using Json = nlohmann::json;
 
 constexpr int kMostStreams = 12;
+constexpr std::size_t kMostOfNetworkPage = 64 << 20;  // bytes of a file
 constexpr auto kMoment = std::chrono::milliseconds(300);
 constexpr auto kTimeToVerify = std::chrono::hours(24);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
@@ -66,6 +68,7 @@ const char* type_of(const std::string& path) {
   if (ends(".css")) return "text/css; charset=utf-8";
   if (ends(".svg")) return "image/svg+xml";
   if (ends(".png")) return "image/png";
+  if (ends(".gz")) return "application/octet-stream";
   return "image/jpeg";
 }
 
@@ -74,6 +77,19 @@ Response page(const std::string& path) {
   if (found != assets().end()) return {.type = type_of(path), .body = found->second};
   if (path == "index.html") return {.type = type_of(path), .body = kWithoutNpm};
   return refuse(404, "there is no such page");
+}
+
+/// A page within the page: it may compile WebAssembly, which the page itself may not.
+constexpr const char* kNetworkPolicy =
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; img-src 'self' "
+    "blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+/// The page on which a network answers lies in a folder, since its runtime is large. `web/` builds it.
+Response network_page(const std::string& path) {
+  const std::filesystem::path root = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  auto content = read_below(root / "share/lockstep", path, kMostOfNetworkPage);
+  if (!content) return refuse(404, "there is no such page: this lockstep was built without npm");
+  return {.type = type_of(path), .body = std::move(*content), .headers = {{"Content-Security-Policy", kNetworkPolicy}}};
 }
 
 double number(const Request& request, const char* name, double fallback) {
@@ -103,6 +119,12 @@ Response picture(RunFolder& run, const Request& request) {
   return {.type = type_of(request.value("name")), .body = std::move(*content)};
 }
 
+Response network(RunFolder& run, const Request& /*request*/) {
+  auto content = run.network();
+  if (!content) return refuse(404, "there is no model.onnx in the run's folder");
+  return {.type = "application/octet-stream", .body = std::move(*content)};
+}
+
 using Answer = std::function<Response(RunFolder&, const Request&)>;
 
 const std::map<std::string, Answer, std::less<>>& run_answers() {
@@ -115,6 +137,7 @@ const std::map<std::string, Answer, std::less<>>& run_answers() {
        }},
       {"curve", &curve},
       {"log", &log_part},
+      {"network", &network},
       {"picture", &picture}};
   return answers;
 }
@@ -149,6 +172,7 @@ Response Routes::answer(const Request& request) {
   const bool gets = request.method == "GET";
   if (gets && request.path == "/") return page("index.html");
   if (gets && is_asset_path(request.path)) return page(request.path.substr(1));
+  if (gets && is_network_path(request.path)) return network_page(request.path.substr(1));
   if (!is_known(request)) return refuse(403, "open the address that lockstep printed, with its token");
   return answer_api(request);
 }

@@ -168,6 +168,16 @@ Json list_attempts(const fs::path& run) {
 constexpr auto kFresh = std::chrono::milliseconds(100);
 constexpr std::int64_t kTail = 64 << 10;
 constexpr std::size_t kLargestPicture = 32 << 20;
+constexpr std::size_t kLargestNetwork = 1 << 30;
+constexpr const char* kNetworkFile = "model.onnx";
+
+/// When `lockstep checkpoint export` wrote the network into the folder; null: there is none.
+Json time_of_network(const fs::path& run) {
+  struct stat status {};
+  const UniqueFd file = open_below(run, kNetworkFile);
+  if (!file.valid() || ::fstat(file.get(), &status) != 0) return nullptr;
+  return status.st_mtim.tv_sec;
+}
 
 std::string name_of(const fs::path& folder) {
   const auto path = fs::absolute(folder).lexically_normal();
@@ -207,7 +217,8 @@ Json RunFolder::state() {
               {"checkpoints", list_checkpoints(folder_)},
               {"settings", list_settings(folder_)},
               {"summary", read_json(folder_, "summary.json")},
-              {"pictures", list_pictures(folder_)}};
+              {"pictures", list_pictures(folder_)},
+              {"network", time_of_network(folder_)}};
   const std::scoped_lock lock(mutex_);
   log_.update();
   out["curves"] = log_.names();
@@ -254,6 +265,8 @@ std::optional<std::string> RunFolder::picture(const std::string& name) const {
   if (std::find(names.begin(), names.end(), name) == names.end()) return std::nullopt;
   return read_below(folder_, name, kLargestPicture);
 }
+
+std::optional<std::string> RunFolder::network() const { return read_below(folder_, kNetworkFile, kLargestNetwork); }
 
 std::optional<fs::path> RunFolder::checkpoint(const std::string& name) const {
   for (const auto& each : list_checkpoints(folder_)) {

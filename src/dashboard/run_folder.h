@@ -31,7 +31,8 @@ class RunFolder {
 
   /// Returns what changes from moment to moment: ranks and how far the log is. Calls within 100 ms share one look.
   [[nodiscard]] nlohmann::json live();
-  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures and names of curves.
+  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, and when
+  /// its network was exported.
   [[nodiscard]] nlohmann::json state();
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
   [[nodiscard]] nlohmann::json timeline(double seconds);
@@ -39,6 +40,8 @@ class RunFolder {
   [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
   /// Returns the content of a picture that state() names; none: there is no such picture.
   [[nodiscard]] std::optional<std::string> picture(const std::string& name) const;
+  /// Returns the folder's model.onnx; none: there is none, or it has more than 1 GiB.
+  [[nodiscard]] std::optional<std::string> network() const;
   /// Returns the folder of a checkpoint that state() names; none: there is no such checkpoint.
   [[nodiscard]] std::optional<std::filesystem::path> checkpoint(const std::string& name) const;
 

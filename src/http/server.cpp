@@ -209,7 +209,8 @@ class Server::Impl {
             : MHD_create_response_from_buffer(response.body.size(), response.body.data(), MHD_RESPMEM_MUST_COPY);
     if (out == nullptr) return MHD_NO;
     MHD_add_response_header(out, "Content-Type", response.type.c_str());
-    for (const auto& [name, value] : options_.headers) MHD_add_response_header(out, name.c_str(), value.c_str());
+    for (const auto& [name, value] : options_.headers) response.headers.emplace(name, value);
+    for (const auto& [name, value] : response.headers) MHD_add_response_header(out, name.c_str(), value.c_str());
     const MHD_Result done = MHD_queue_response(connection, static_cast<unsigned>(response.status), out);
     MHD_destroy_response(out);
     return done;

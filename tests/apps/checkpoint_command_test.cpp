@@ -307,7 +307,10 @@ TEST_F(ExportCommand, SaysWhatIsWrong) {
   };
   const std::vector<Fault> faults = {
       {{"run", "--to", "model.onnx", "--state", "ema"}, 64, "--state and --prefix are about weights, and model.onnx"},
-      {{"run", "--to", "model.bin"}, 64, "end it with .pth or .safetensors (weights), .pt (TorchScript) or .onnx"},
+      {{"run", "--to", "demo.html", "--prefix", "a."}, 64, "--state and --prefix are about weights, and demo.html"},
+      {{"run", "--to", "model.bin"},
+       64,
+       "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html"},
       {{"run", "--to", "model.pt", "--state", "ema"}, 64, "--state and --prefix are about weights"},
       {{"run", "--to", "weights.pth", "--set", "threads=1"},
        64,

@@ -49,7 +49,8 @@ class Server : public testing::Test {
   std::optional<Dashboard> dashboard_;
 };
 
-constexpr const char* kPaths[] = {"/api/runs", "/api/run/0/state", "/api/run/0/log", "/nowhere", "/api/events"};
+constexpr const char* kPaths[] = {"/api/runs",          "/api/run/0/state", "/api/run/0/log",
+                                  "/api/run/0/network", "/nowhere",         "/api/events"};
 
 TEST_F(Server, ServesNothingOfARunWithoutTheToken) {
   for (const char* path : kPaths) {
@@ -90,6 +91,30 @@ TEST_F(Server, LetsThePageAskNobodyElse) {
   EXPECT_THAT(get("/").body, Not(HasSubstr("https://")));
 }
 
+TEST_F(Server, LetsOnlyThePageOfTheNetworkCompileWebAssembly) {
+  EXPECT_THAT(get("/").head, Not(HasSubstr("wasm")));
+  const auto page = get("/network/network.html");
+  if (page.status == 404) GTEST_SKIP() << "this build had no npm or no network";
+  EXPECT_THAT(page.head,
+              HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'self' 'wasm-unsafe-eval'"));
+  EXPECT_THAT(page.head, HasSubstr("frame-ancestors 'self'"));
+  EXPECT_THAT(page.head, Not(HasSubstr("default-src 'self'")));
+  EXPECT_THAT(page.head, HasSubstr("X-Content-Type-Options: nosniff"));
+}
+
+TEST_F(Server, GivesTheNetworkThatWasExportedIntoTheRunFolder) {
+  const auto run = folder_.path() / "run";
+  EXPECT_EQ(get("/api/run/0/network").status, 404);
+  EXPECT_TRUE(nlohmann::json::parse(get("/api/run/0/state").body)["network"].is_null());
+  std::filesystem::create_symlink(folder_.path() / "secret.png", run / "model.onnx");
+  EXPECT_EQ(get("/api/run/0/network").status, 404);
+  EXPECT_TRUE(nlohmann::json::parse(get("/api/run/0/state").body)["network"].is_null());
+  std::filesystem::remove(run / "model.onnx");
+  std::ofstream(run / "model.onnx") << "network";
+  EXPECT_EQ(get("/api/run/0/network").body, "network");
+  EXPECT_GT(nlohmann::json::parse(get("/api/run/0/state").body)["network"], 1'000'000'000);
+}
+
 TEST_F(Server, AnswersWithWhatTheRunSays) {
   const auto state = nlohmann::json::parse(get("/api/run/0/state").body);
   EXPECT_EQ(state["settings"][0]["key"], "seed");
@@ -103,9 +128,10 @@ TEST_F(Server, AnswersWithWhatTheRunSays) {
 }
 
 TEST_F(Server, LeavesTheRunFolderForNoFile) {
-  for (const char* path : {"/../secret.png", "/assets/../../secret.png", "/assets/%2e%2e%2fsecret.png",
-                           "/api/run/0/picture?name=../secret.png", "/api/run/0/picture?name=samples/link.png",
-                           "/api/run/0/picture?name=/etc/passwd", "/api/run/0/picture?name=config.yml"}) {
+  for (const char* path : {"/../secret.png", "/assets/../../secret.png", "/assets/%2e%2e%2fsecret.png", "/network/..",
+                           "/network/../../secret.png", "/api/run/0/picture?name=../secret.png",
+                           "/api/run/0/picture?name=samples/link.png", "/api/run/0/picture?name=/etc/passwd",
+                           "/api/run/0/picture?name=config.yml"}) {
     EXPECT_EQ(get(path).status, 404) << path;
   }
   EXPECT_EQ(get("/api/run/0/picture?name=samples/one.png").body, "picture");

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "captcha/config.h"
 #include "captcha/task.h"
@@ -30,6 +31,7 @@
 #include "detection/model/model.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/torch_file.h"
 #include "lockstep/nn/onnx.h"
 #include "lockstep/nn/plain_operators.h"
@@ -251,6 +253,28 @@ TEST(ExportedNetworks, NameWhatTheirNumbersMean) {
               ElementsAre(".", "a", "red", "circle", "above", "square"));
   const Ready detector = ready(*detection::make_recipe(), "", with(kSmallDetector, {"class_names=[cup, mug, jug]"}));
   EXPECT_THAT(detector.task->network_function(*detector.model)->names, ElementsAre("cup", "mug", "jug"));
+}
+
+TEST(ExportedNetworks, SayHowAPageShowsThem) {
+  const auto page_of = [](const Ready& made, bool deployed = false) {
+    const auto function =
+        deployed ? made.task->deployed_function(*made.model) : made.task->network_function(*made.model);
+    return function->page.empty() ? nlohmann::json() : parse_json(function->page);
+  };
+  const auto made = networks();
+  EXPECT_EQ(page_of(made.at("captcha_conv3")()), parse_json(R"({"picture": "as_is", "answer": "text"})"));
+  EXPECT_EQ(page_of(made.at("captioning_transformer")())["answer"], "words");
+  EXPECT_TRUE(page_of(made.at("captioning_x_linear")()).is_null());
+  const Ready detector = made.at("detection_small")();
+  EXPECT_TRUE(page_of(detector).is_null());
+  EXPECT_EQ(page_of(detector, true)["threshold"], 0.5);
+  EXPECT_EQ(page_of(detector, true)["colors"].size(), 3);
+  const auto windows = page_of(ready(*segmentation::make_recipe(), "",
+                                     with(kSegmenter, {"eval.window=65", "eval.scales=[1, 1.5]", "eval.flip=true"})));
+  EXPECT_EQ(windows["colors"], parse_json("[[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]]"));
+  EXPECT_EQ(windows["windows"]["scales"], parse_json("[1, 1.5]"));
+  EXPECT_EQ(windows["windows"]["flip"], true);
+  EXPECT_EQ(windows["windows"]["whole"], false);
 }
 
 TEST(ExportedNetworks, OfFeaturesNeedANumberOfRows) {

@@ -17,6 +17,7 @@ import './verdicts.js';
 import './checkpoints.js';
 import './settings.js';
 import './pictures.js';
+import './network.js';
 import './logs.js';
 
 const kStateEvery = 5000;

@@ -35,6 +35,8 @@ export const curve = (run, values) => answer(`/api/run/${run}/curve?${query(valu
 export const timeline = (run, seconds) => answer(`/api/run/${run}/timeline?${query({ seconds })}`);
 export const log = (run, values) => answer(`/api/run/${run}/log?${query(values)}`);
 export const verify = (run, name) => answer(`/api/run/${run}/verify?${query({ name })}`, { method: 'POST' });
+export const network = async (run) => (await ask(`/api/run/${run}/network`)).arrayBuffer();
+export const runtime = async () => (await ask('/network/runtime.wasm.gz')).body;
 export const picture = async (run, name) => (await ask(`/api/run/${run}/picture?${query({ name })}`)).blob();
 
 /// Calls `use` with the data of each event that comes, until the stream ends.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "common/cli.h"
 #include "common/temporary_folder.h"
@@ -18,6 +20,7 @@
 #include "lockstep/checkpoint/interop.h"
 #include "lockstep/nn/onnx.h"
 #include "lockstep/nn/torchscript.h"
+#include "worker/checkpoint/demo_page.h"
 #include "worker/checkpoint/onnx_parity.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -54,16 +57,20 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
                 ".pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth file.\n\n"
                 ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
                 "layers and batches of any size.\n\n"
-                ".onnx: the same network for ONNX Runtime, TensorRT and browsers.\n\n"
+                ".onnx: the same network for ONNX Runtime, TensorRT and browsers. The live page of a run (lockstep "
+                "dashboard) has a box for pictures where RUN/model.onnx is one; of a detector, with --postprocess.\n\n"
+                ".html: one page with that network, which answers in a browser where a picture is dropped, without a "
+                "server.\n\n"
                 "With --as-origin: the file that the program writes which the recipe re-creates, with its names, for "
                 "that program to load.",
             .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
                          "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
                          "lockstep checkpoint export runs/scenes:best --to model.pt",
                          "lockstep checkpoint export runs/scenes:best --to model.onnx",
+                         "lockstep checkpoint export runs/scenes:best --to demo.html",
                          "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
   app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
-  app.add_option("--to", given.to, "the file to write: .safetensors, .pth, .pt or .onnx")
+  app.add_option("--to", given.to, "the file to write: .safetensors, .pth, .pt, .onnx or .html")
       ->required()
       ->type_name("FILE");
   const auto* state = app.add_option("--state", given.weights.state,
@@ -74,15 +81,18 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
   app.add_flag("--postprocess", given.postprocess,
                "for a .pt or .onnx file: with the steps behind a detector, as the origin deploys it: images and "
                "orig_target_sizes to labels, boxes and scores");
-  app.add_option("--opset", given.onnx.opset, "for an .onnx file: the version of ONNX's operators, 16 or 17")
+  app.add_option("--opset", given.onnx.opset, "for an .onnx or .html file: the version of ONNX's operators, 16 or 17")
       ->type_name("N");
-  app.add_flag("--fp16", given.onnx.half, "for an .onnx file: store weights with 16 bits; it computes in float32");
-  app.add_option("--runtime", given.runtime,
-                 "for an .onnx file: the Python or Node whose ONNX Runtime computes the file, to compare it with the "
-                 "network (default: python3, else node, if it has one)")
+  app.add_flag("--fp16", given.onnx.half,
+               "for an .onnx or .html file: store weights with 16 bits; it computes in float32");
+  app.add_option(
+         "--runtime", given.runtime,
+         "for an .onnx or .html file: the Python or Node whose ONNX Runtime computes the file, to compare it with the "
+         "network (default: python3, else node, if it has one)")
       ->type_name("PROGRAM");
-  app.add_flag("--no-check", given.no_check, "for an .onnx file: do not compare");
-  app.add_option("--set", given.sets, "for a .pt or .onnx file: change a setting that the checkpoint was trained with")
+  app.add_flag("--no-check", given.no_check, "for an .onnx or .html file: do not compare");
+  app.add_option("--set", given.sets,
+                 "for a .pt, .onnx or .html file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   app.add_flag("--as-origin", given.as_origin,
@@ -108,10 +118,15 @@ void check_as_origin(const ExportArguments& given) {
                      "a checkpoint of `lockstep train`");
 }
 
+/// Whether the ending is that of a network: TorchScript, ONNX or a page.
+bool becomes_network(const std::string& to) {
+  const std::string ending = fs::path(to).extension().string();
+  return ending == ".pt" || ending == ".onnx" || ending == ".html";
+}
+
 /// Throws: UsageError for options that do not fit the ending.
 void check(const ExportArguments& given) {
-  const std::string ending = fs::path(given.to).extension().string();
-  if (ending == ".pt" || ending == ".onnx") {
+  if (becomes_network(given.to)) {
     if (given.says_weights()) {
       throw UsageError(fmt::format("--state and --prefix are about weights, and {} becomes a network", given.to),
                        "end it with .pth for the weights");
@@ -122,13 +137,14 @@ void check(const ExportArguments& given) {
     }
     return;
   }
+  const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".safetensors") {
     throw UsageError(fmt::format("{}: the ending says the format, and this one says none", given.to),
-                     "end it with .pth or .safetensors (weights), .pt (TorchScript) or .onnx");
+                     "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html");
   }
   if (!given.sets.empty()) {
     throw UsageError(fmt::format("--set changes a network, and {} holds weights", given.to),
-                     "end it with .pt or .onnx");
+                     "end it with .pt, .onnx or .html");
   }
 }
 
@@ -151,19 +167,43 @@ std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   return runtime;
 }
 
-/// A file takes its place once it was compared; until then it is in a folder beside it.
+/// What the file says of itself. A page is for others: neither settings nor paths of this machine are in it.
+std::map<std::string, std::string> texts_of(const Trained& trained, const nn::NetworkFunction& function, bool is_page) {
+  std::map<std::string, std::string> texts = {{"recipe", trained.recipe}};
+  if (!function.page.empty()) texts["page.json"] = function.page;
+  if (is_page) {
+    const fs::path step = trained.path;
+    texts["checkpoint"] = (step.parent_path().parent_path().filename() / step.filename()).string();
+  } else {
+    texts["checkpoint"] = trained.path;
+    texts["config.yml"] = trained.settings;
+  }
+  return texts;
+}
+
+/// A file takes its place once it was compared; until then it is in a folder beside it. A page has the ONNX file in it.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
+  const bool is_page = fs::path(given.to).extension() == ".html";
+  const std::optional<DemoParts> parts = is_page ? std::optional(read_demo_parts()) : std::nullopt;
   const std::optional<OnnxRuntime> runtime = runtime_for(given);
-  const std::string name = fs::path(given.to).filename().string();
+  const std::string name = is_page ? "model.onnx" : fs::path(given.to).filename().string();
   nn::OnnxOptions options = given.onnx;
   options.tensors_file = name + ".data";
-  options.texts = {{"recipe", trained.recipe}, {"checkpoint", trained.path}, {"config.yml", trained.settings}};
+  options.texts = texts_of(trained, function, is_page);
   const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
+  if (is_page && !file.tensors.empty()) {
+    throw UsageError(fmt::format("{}: a page holds networks of less than 2 GiB", given.to), "end it with .onnx");
+  }
   const apps::TemporaryFolder folder(fs::absolute(given.to).string());
   const fs::path made = fs::path(folder.path()) / name;
   write_file_atomically(FileSystem::system(), made, file.model);
   if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), made.string() + ".data", file.tensors);
   if (runtime) print_to(stdout, "{}", compare_onnx(*runtime, made, function));
+  if (parts) {
+    const std::string page = demo_page(*parts, file.model);
+    write_file_atomically(FileSystem::system(), given.to, page);
+    return page.size();
+  }
   if (!file.tensors.empty()) fs::rename(made.string() + ".data", given.to + ".data");
   fs::rename(made, given.to);
   return file.model.size() + file.tensors.size();
@@ -176,22 +216,37 @@ int write_as_origin(const ExportArguments& given) {
   return 0;
 }
 
+/// A page takes the function that it can show.
+std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, const Trained& trained) {
+  const bool is_page = fs::path(given.to).extension() == ".html";
+  std::optional<nn::NetworkFunction> function;
+  if (!given.postprocess) function = trained.task->network_function(*trained.model);
+  if (given.postprocess || (is_page && function && function->page.empty())) {
+    function = trained.task->deployed_function(*trained.model);
+  }
+  if (!is_page || (function && !function->page.empty())) return function;
+  throw UsageError(fmt::format("no page can show what this network of {} answers", trained.recipe),
+                   "end --to with .onnx or .pt");
+}
+
 int write_network(const ExportArguments& given) {
   const Trained trained = load_trained(given.where, given.sets);
-  const std::optional<nn::NetworkFunction> function = given.postprocess
-                                                          ? trained.task->deployed_function(*trained.model)
-                                                          : trained.task->network_function(*trained.model);
+  const std::optional<nn::NetworkFunction> function = function_for(given, trained);
   if (!function) {
     throw UsageError(fmt::format(
         "the recipe {} {}", trained.recipe,
         given.postprocess ? "has no steps behind its network: leave out --postprocess" : "exports no network"));
   }
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
-  const bool is_onnx = fs::path(given.to).extension() == ".onnx";
+  const std::string ending = fs::path(given.to).extension().string();
+  const bool is_onnx = ending != ".pt";
   const std::size_t bytes =
       is_onnx ? write_onnx(given, trained, *function) : write_torchscript(given, trained, *function);
-  print_to(stdout, "{}: {} of {}, {} -> {}, {}\n", given.to, is_onnx ? "ONNX" : "TorchScript", trained.recipe,
-           text::join(function->inputs), text::join(function->outputs), text::bytes(bytes));
+  print_to(stdout, "{}: {} of {}, {} -> {}, {}\n", given.to,
+           ending == ".html" ? "a page"
+           : is_onnx         ? "ONNX"
+                             : "TorchScript",
+           trained.recipe, text::join(function->inputs), text::join(function->outputs), text::bytes(bytes));
   return 0;
 }
 
@@ -202,8 +257,7 @@ int cmd_checkpoint_export(const Arguments& arguments) {
   if (!parse(given, arguments)) return 0;
   given.as_origin ? check_as_origin(given) : check(given);
   if (given.as_origin) return write_as_origin(given);
-  const std::string ending = fs::path(given.to).extension().string();
-  if (ending == ".pt" || ending == ".onnx") return write_network(given);
+  if (becomes_network(given.to)) return write_network(given);
   const std::int64_t tensors = export_weights(given.where, given.to, given.weights);
   print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
   return 0;

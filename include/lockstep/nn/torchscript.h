@@ -36,6 +36,9 @@ struct NetworkFunction {
   /// The rows of the results' second dimension have no order among themselves, but belong together over the results:
   /// the queries of a detector.
   bool is_set = false;
+  /// How a page turns a picture into the first argument, and which answer the results are, as JSON
+  /// (docs/design/export.md, "In a browser"); empty: no page can.
+  std::string page = {};
 };
 
 /// Traces the function and returns a TorchScript archive.

@@ -35,6 +35,7 @@ struct Response {
   std::string body = {};                           ///< all of it, where there is no `next`
   /// Returns the next piece of a body that goes on; an empty one ends it. It may wait, in a thread of its own.
   std::function<std::string()> next = {};
+  std::map<std::string, std::string> headers = {};  ///< instead of the server's of the same names, beside the others
 };
 
 /// Where to listen, and what to answer.

@@ -172,7 +172,7 @@ def no_request_without_the_token_sees_a_run(bench):
     pick = random.Random(52)
     paths = ["/api/runs", "/api/run/0/state", "/api/run/0/live", "/api/run/0/log?attempt=0&rank=0", "/api/events", "/api/run/0/curve",
              "/api//runs", "//api/runs", "/api/run/0/state%00", "/%61pi/runs", "/api/run/0/picture?name=a.png", "/api/run/-1/state",
-             "/assets/../api/runs", "/api/run/0/timeline"]
+             "/assets/../api/runs", "/api/run/0/timeline", "/api/run/0/network", "/network/../api/run/0/state"]
     with page(bench, make_run(bench)) as (process, port, token):
         wrong = [{}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {token[:-1]}"}, {"Authorization": f"Bearer {token}0"},
                  {"Authorization": f"Basic {token}"}, {"Cookie": f"lockstep_{port}={token[::-1]}"}, {"Cookie": f"lockstep_{port}={token}"},
@@ -192,7 +192,7 @@ def no_request_without_the_token_sees_a_run(bench):
 
 def a_link_in_a_run_folder_shows_nothing(bench):
     run = make_run(bench)
-    for name in ("logs/attempt_0/rank-0/stderr.log", "summary.json", "a.png"):
+    for name in ("logs/attempt_0/rank-0/stderr.log", "summary.json", "a.png", "model.onnx"):
         (run / name).symlink_to("/etc/passwd")
     (bench.folder / "else/rank-0").mkdir(parents=True)
     (bench.folder / "else/rank-0/stderr.log").write_text("root:x")
@@ -207,6 +207,7 @@ def a_link_in_a_run_folder_shows_nothing(bench):
             assert b"root:" not in body, f"attempt {attempt}, rank {rank}: {body[:200]!r}"
         state = alive(process, port, "/api/run/0/state", headers)
         assert b"root:" not in state and b"a.png" not in state
+        assert json.loads(state)["network"] is None and ask(port, "/api/run/0/network", headers)[0] == 404
         assert b"s3cret" not in state, "the user, password or query of a URL"
         assert json.loads(state)["settings"][0]["value"].startswith("https://***@h/a.pth")
 
