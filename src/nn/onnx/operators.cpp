@@ -38,10 +38,18 @@ constexpr std::array kTable = {
     Entry{"ne", comparison, "Not"}, Entry{"gt", comparison, "Greater"}, Entry{"ge", comparison, "GreaterOrEqual"},
     Entry{"lt", comparison, "Less"}, Entry{"le", comparison, "LessOrEqual"}, Entry{"logical_and", logical, "And"},
     Entry{"logical_or", logical, "Or"}, Entry{"logical_xor", logical, "Xor"}, Entry{"logical_not", negate_logical},
-    Entry{"where", where}, Entry{"masked_fill", masked_fill},
+    Entry{"where", where}, Entry{"masked_fill", masked_fill}, Entry{"hardshrink", shrink},
+    Entry{"softshrink", shrink, "soft"}, Entry{"rrelu", rrelu}, Entry{"square", square}, Entry{"trunc", trunc},
+    Entry{"fix", trunc}, Entry{"log2", other_base, "Log"}, Entry{"log10", other_base, "Log"},
+    Entry{"exp2", other_base, "Exp"}, Entry{"log1p", beside_one, "Log"}, Entry{"expm1", beside_one, "Exp"},
+    Entry{"acosh", unary, "Acosh"}, Entry{"asinh", unary, "Asinh"}, Entry{"atanh", unary, "Atanh"},
+    Entry{"floor_divide", divide}, Entry{"remainder", remainder}, Entry{"fmod", remainder, "fmod"}, Entry{"lerp", lerp},
+    Entry{"bitwise_and", bitwise, "And"}, Entry{"bitwise_or", bitwise, "Or"}, Entry{"bitwise_xor", bitwise, "Xor"},
+    Entry{"bitwise_not", bitwise, "Not"}, Entry{"__and__", bitwise, "And"}, Entry{"__or__", bitwise, "Or"},
     // the same elements, perhaps of another type
     Entry{"alias", identity}, Entry{"clone", identity}, Entry{"contiguous", identity}, Entry{"detach", identity},
-    Entry{"dropout", identity}, Entry{"feature_dropout", identity}, Entry{"to", identity}, Entry{"type_as", identity},
+    Entry{"dropout", dropout}, Entry{"feature_dropout", dropout}, Entry{"alpha_dropout", dropout},
+    Entry{"feature_alpha_dropout", dropout}, Entry{"to", identity}, Entry{"type_as", identity},
     // other shapes
     Entry{"view", view}, Entry{"reshape", view}, Entry{"_unsafe_view", view}, Entry{"view_as", view_as},
     Entry{"reshape_as", view_as}, Entry{"flatten", flatten}, Entry{"transpose", transpose}, Entry{"permute", permute},
@@ -57,7 +65,13 @@ constexpr std::array kTable = {
     Entry{"zeros", filled}, Entry{"ones", filled}, Entry{"new_zeros", filled}, Entry{"new_ones", filled},
     Entry{"full", filled, "value"}, Entry{"new_full", filled, "value"}, Entry{"empty_like", filled_as},
     Entry{"zeros_like", filled_as}, Entry{"ones_like", filled_as}, Entry{"full_like", filled_as, "value"},
-    Entry{"fill", filled_as, "value"},
+    Entry{"fill", filled_as, "value"}, Entry{"reflection_pad3d", pad_edges, "reflect"},
+    Entry{"replication_pad3d", pad_edges, "edge"}, Entry{"unflatten", unflatten}, Entry{"movedim", move_axes},
+    Entry{"moveaxis", move_axes}, Entry{"swapaxes", transpose}, Entry{"swapdims", transpose},
+    Entry{"pixel_unshuffle", pixel_unshuffle}, Entry{"channel_shuffle", channel_shuffle}, Entry{"flip", flip},
+    Entry{"tril", triangle}, Entry{"triu", triangle, "u"}, Entry{"scatter", scatter},
+    Entry{"repeat_interleave", repeat_each}, Entry{"unsafe_chunk", chunk}, Entry{"unsafe_split", split},
+    Entry{"unsafe_split_with_sizes", split},
     // many elements together
     Entry{"_convolution", convolution}, Entry{"batch_norm", batch_norm, "BatchNormalization"},
     Entry{"instance_norm", batch_norm, "InstanceNormalization"}, Entry{"layer_norm", layer_norm},
@@ -72,9 +86,26 @@ constexpr std::array kTable = {
     Entry{"logsumexp", reduce, "ReduceLogSumExp"}, Entry{"sum", reduce_sum, "ReduceSum"}, Entry{"norm", norm},
     Entry{"linalg_vector_norm", norm}, Entry{"frobenius_norm", norm}, Entry{"max", extremum, "max"},
     Entry{"min", extremum, "min"}, Entry{"argmax", arg_extremum, "ArgMax"}, Entry{"argmin", arg_extremum, "ArgMin"},
-    Entry{"topk", top_k}, Entry{"cumsum", cumsum}, Entry{"upsample_bilinear2d", upsample_bilinear},
-    Entry{"upsample_nearest2d", upsample_nearest}, Entry{"upsample_nearest1d", upsample_nearest},
-    Entry{"grid_sampler", grid_sampler}};
+    Entry{"topk", top_k}, Entry{"sort", sort}, Entry{"argsort", sort, "places"}, Entry{"cumsum", cumsum},
+    Entry{"var", variance}, Entry{"std", variance, "Sqrt"}, Entry{"any", truth, "ReduceMax"},
+    Entry{"all", truth, "ReduceMin"}, Entry{"bilinear", bilinear}, Entry{"einsum", einsum},
+    Entry{"embedding_bag", embedding_bag}, Entry{"pairwise_distance", pairwise_distance},
+    Entry{"cosine_similarity", cosine_similarity}, Entry{"grid_sampler", grid_sampler},
+    // windows
+    Entry{"_convolution_mode", convolution_by_name}, Entry{"max_pool1d_with_indices", max_pool},
+    Entry{"max_pool2d_with_indices", max_pool}, Entry{"max_pool3d_with_indices", max_pool},
+    Entry{"adaptive_max_pool1d", adaptive_max_pool}, Entry{"adaptive_max_pool2d", adaptive_max_pool},
+    Entry{"adaptive_max_pool3d", adaptive_max_pool}, Entry{"max_unpool2d", max_unpool},
+    Entry{"max_unpool3d", max_unpool}, Entry{"im2col", unfold}, Entry{"col2im", fold},
+    Entry{"upsample_linear1d", upsample_linear, "linear"}, Entry{"upsample_bilinear2d", upsample_linear, "linear"},
+    Entry{"upsample_trilinear3d", upsample_linear, "linear"}, Entry{"upsample_bicubic2d", upsample_linear, "cubic"},
+    Entry{"upsample_nearest1d", upsample_nearest}, Entry{"upsample_nearest2d", upsample_nearest},
+    Entry{"upsample_nearest3d", upsample_nearest}, Entry{"_upsample_nearest_exact1d", upsample_nearest, "exact"},
+    Entry{"_upsample_nearest_exact2d", upsample_nearest, "exact"},
+    Entry{"_upsample_nearest_exact3d", upsample_nearest, "exact"},
+    // in time
+    Entry{"lstm", recurrent, "LSTM"}, Entry{"gru", recurrent, "GRU"}, Entry{"rnn_tanh", recurrent, "Tanh"},
+    Entry{"rnn_relu", recurrent, "Relu"}};
 
 }  // namespace
 
