@@ -132,6 +132,7 @@ void operators(Layers& layers) {
   layers.add("comparisons", [](const Tensors& in) {
     return torch::where((in[1] > 0).logical_and(in[1].ne(1)), in[1], torch::zeros_like(in[1]));
   });
+  layers.add("questions", [](const Tensors& in) { return torch::where(in[1].isnan(), in[1], in[1] * 2); });
   layers.add("masked", [](const Tensors& in) { return in[1].masked_fill(in[1] < 0, 9); });
   layers.add("sums", [](const Tensors& in) { return in[0].sum({2, 3}) + in[0].mean({2, 3}) - in[0].amax({2, 3}); });
   layers.add("norms", [](const Tensors& in) { return in[1].norm(2, {-1}, true) + in[1].norm(1, {-1}, true); });
@@ -203,6 +204,8 @@ void more_poolings(Layers& layers) {
   const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
   const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
   layers.with("pool3d", MaxPool3d(MaxPool3dOptions({1, 2, 3}).padding({0, 1, 1}).dilation({1, 2, 1})), volume);
+  layers.with("pool_that_ends_in_nothing",
+              MaxPool2d(MaxPool2dOptions(2).stride(3).padding(1).dilation(2).ceil_mode(true)), picture);
   layers.with("average1d", AvgPool1d(AvgPool1dOptions(3).stride(2).padding(1)), vectors);
   layers.with("average3d", AvgPool3d(AvgPool3dOptions(2)), volume);
   layers.with("average_to_the_ceiling", AvgPool2d(AvgPool2dOptions(3).stride(2).padding(1).ceil_mode(true)), picture);
@@ -273,6 +276,13 @@ void other_sizes(Layers& layers) {
   layers.with("linear1d", Upsample(to({13}).mode(torch::kLinear).align_corners(false)), vectors);
   layers.with("linear_by_a_part", Upsample(by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
   layers.with("bilinear_by_a_part", Upsample(by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)), picture);
+  // 8 * 1.1 is 8 again, where libtorch copies in linear modes
+  layers.with("nearest_by_little", Upsample(by({1.1, 2.1}).mode(torch::kNearest)), picture);
+  layers.with("nearest_of_one_channel", Upsample(by({1.1, 2.1}).mode(torch::kNearest)),
+              [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });
+  layers.with("nearest_to_21", Upsample(to({21, 13}).mode(torch::kNearest)), picture);
+  layers.with("bilinear_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBilinear).align_corners(false)), picture);
+  layers.with("bicubic_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBicubic).align_corners(false)), picture);
   layers.with("bilinear_to_one", Upsample(to({1, 3}).mode(torch::kBilinear).align_corners(false)), picture);
   layers.with("trilinear", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(false)), volume);
   layers.with("trilinear_corners", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(true)), volume);

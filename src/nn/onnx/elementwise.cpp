@@ -29,6 +29,9 @@ std::string number(OnnxCall& call, double value) { return call.constant(value, c
 
 void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
 
+/// What is asked of each element: its type is not the result's.
+void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
+
 void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }
 
 void binary(OnnxCall& call, const char* op) {

@@ -11,9 +11,9 @@ namespace lockstep::nn::onnx {
 using Row = void(OnnxCall& call, const char* op);
 
 // elementwise.cpp
-Row unary, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt, gelu, silu,
-    mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where, masked_fill,
-    threshold, log_sigmoid;
+Row unary, question, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt,
+    gelu, silu, mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where,
+    masked_fill, threshold, log_sigmoid;
 Row shrink, rrelu, dropout, square, trunc, other_base, beside_one, remainder, lerp, bitwise;
 
 // shapes.cpp

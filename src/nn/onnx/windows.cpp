@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that look at windows of a picture: convolutions, poolings, other sizes.
+#include <ATen/ops/_upsample_nearest_exact1d.h>
+#include <ATen/ops/_upsample_nearest_exact2d.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/upsample_nearest1d.h>
+#include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 
@@ -48,12 +53,26 @@ struct Pool {
   [[nodiscard]] std::int64_t beyond(std::size_t i) const {
     return (out[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - in[i] - pads[i];
   }
+  [[nodiscard]] bool reaches_far() const {
+    for (std::size_t i = 0; i < dims(); ++i) {
+      if (beyond(i) >= kernel[i]) return true;
+    }
+    return false;
+  }
+  /// Before each dimension, then behind each.
   [[nodiscard]] Sizes all_pads() const {
     Sizes all = pads;
     for (std::size_t i = 0; i < dims(); ++i) all.push_back(std::max<std::int64_t>(beyond(i), 0));
     return all;
   }
 };
+
+/// Pads of the last dimensions as those of all: none at batch and channels.
+Sizes with_channels(Sizes pads) {
+  pads.insert(pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2), 2, 0);
+  pads.insert(pads.begin(), 2, 0);
+  return pads;
+}
 
 /// poolNd(x, kernel, stride, padding, ...); a pooling of averages has no dilation.
 Pool pool_of(const OnnxCall& call, bool has_dilation) {
@@ -131,15 +150,20 @@ double factor_to(std::int64_t in, std::int64_t out, double factor) {
   return given;
 }
 
+/// The factor that libtorch computes positions by: in linear modes it copies where the size stays.
+double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, double given) {
+  return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
+}
+
 /// `factors_at`: where the arguments have a factor for each dimension, by which positions are computed where it is
 /// given.
-void resize(OnnxCall& call, const OnnxAttributes& attributes, std::size_t factors_at) {
+void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attributes, std::size_t factors_at) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
   if (!call.none(factors_at)) {
     at::Tensor factors = at::ones({call.rank(0)}, at::kFloat);
     for (std::size_t i = 0; i < out.size(); ++i)
-      factors[static_cast<std::int64_t>(i) + 2] = factor_to(in[i], out[i], call.number(factors_at + i));
+      factors[static_cast<std::int64_t>(i) + 2] = factor_of(mode, in[i], out[i], call.number(factors_at + i));
     return call.give(call.add("Resize", {call.in(0), "", call.stored(factors)}, attributes));
   }
   const std::string head =
@@ -188,12 +212,17 @@ void convolution_by_name(OnnxCall& call, const char* /*op*/) {
 void max_pool(OnnxCall& call, const char* /*op*/) {
   const Pool pool = pool_of(call, true);
   const std::size_t results = call.results();
-  const auto made = call.add_all("MaxPool", {call.in(0)},
-                                 {{"kernel_shape", pool.kernel},
-                                  {"strides", pool.stride},
-                                  {"pads", pool.all_pads()},
-                                  {"dilations", pool.dilation}},
-                                 results);
+  std::string x = call.in(0);
+  Sizes pads = pool.all_pads();
+  if (pool.reaches_far()) {  // ONNX pads by less than a window
+    if (results > 1) call.refuse("its last window lies beyond the end, and positions are asked for");
+    const std::string least = call.constant(-std::numeric_limits<double>::infinity(), call.result_type());
+    x = call.add("Pad", {x, call.integers_of(with_channels(pads)), least});
+    pads.assign(pads.size(), 0);
+  }
+  const auto made = call.add_all(
+      "MaxPool", {x},
+      {{"kernel_shape", pool.kernel}, {"strides", pool.stride}, {"pads", pads}, {"dilations", pool.dilation}}, results);
   call.give(made[0]);
   if (results > 1) call.give(in_channel(call, made[1]), 1);
 }
@@ -208,14 +237,7 @@ void average_pool(OnnxCall& call, const char* /*op*/) {
                                {"pads", twice(pool.pads, pool.dims())},
                                {"count_include_pad", call.flag(5) ? 1 : std::int64_t{0}}}));
   }
-  Sizes pads(2, 0);  // of batch and channels
-  Sizes behind(2, 0);
-  for (std::size_t i = 0; i < pool.dims(); ++i) {
-    pads.push_back(pool.pads[i]);
-    behind.push_back(std::max<std::int64_t>(pool.beyond(i), 0));
-  }
-  pads.insert(pads.end(), behind.begin(), behind.end());
-  const std::string padded = call.add("Pad", {call.in(0), call.integers_of(pads)});
+  const std::string padded = call.add("Pad", {call.in(0), call.integers_of(with_channels(pool.all_pads()))});
   const std::string mean = call.add("AveragePool", {padded}, {{"kernel_shape", pool.kernel}, {"strides", pool.stride}});
   const auto count = static_cast<double>(product(pool.kernel));
   const at::Tensor factors =
@@ -317,18 +339,59 @@ void upsample_linear(OnnxCall& call, const char* op) {
       {"mode", std::string(op)},
       {"coordinate_transformation_mode", std::string(call.flag(2) ? "align_corners" : "half_pixel")}};
   if (std::string_view(op) == "cubic") attributes.emplace_back("cubic_coeff_a", -0.75);
-  if (call.flag(2)) return resize(call, attributes, call.count());  // corners leave nothing to a factor
-  resize(call, attributes, 3);
+  if (call.flag(2)) return resize(call, op, attributes, call.count());  // corners leave nothing to a factor
+  resize(call, op, attributes, 3);
 }
 
-/// upsample_nearestNd(x, size, factors ...), _upsample_nearest_exactNd alike.
+namespace {
+
+/// Which element each of the new ones is, by the rounding of libtorch's own operator. That of pictures rounds otherwise
+/// for a single channel, which lies in memory as if channels were last.
+at::Tensor nearest(const Sizes& input, std::size_t axis, std::int64_t out, c10::optional<double> factor,
+                   bool is_exact) {
+  const std::int64_t in = input.at(axis);
+  const at::Tensor line = at::arange(in, at::kFloat).expand({1, input.at(1), in}).contiguous();
+  at::Tensor found;
+  if (input.size() == 3) {
+    found = is_exact ? at::_upsample_nearest_exact1d(line, {out}, factor) : at::upsample_nearest1d(line, {out}, factor);
+  } else {
+    const at::Tensor column = line.unsqueeze(-1);
+    found = is_exact ? at::_upsample_nearest_exact2d(column, {out, 1}, factor)
+                     : at::upsample_nearest2d(column, {out, 1}, factor);
+  }
+  return found.select(1, 0).flatten().to(at::kLong);
+}
+
+bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
+  const std::int64_t out = chosen.numel();
+  return out % in == 0 && chosen.equal(at::arange(out, at::kLong).div(out / in, "floor"));
+}
+
+}  // namespace
+
+/// upsample_nearestNd(x, size, factors ...), _upsample_nearest_exactNd alike. Runtimes round as they like, unless each
+/// element comes several times.
 void upsample_nearest(OnnxCall& call, const char* op) {
-  const bool is_exact = std::string_view(op) == "exact";
-  resize(call,
-         {{"mode", std::string("nearest")},
-          {"coordinate_transformation_mode", std::string(is_exact ? "half_pixel" : "asymmetric")},
-          {"nearest_mode", std::string(is_exact ? "round_prefer_ceil" : "floor")}},
-         2);
+  const Sizes in = behind_channels(call.sizes(0));
+  const Sizes out = behind_channels(call.result_sizes());
+  std::vector<at::Tensor> chosen;
+  bool is_plain = true;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const auto factor = call.none(i + 2) ? c10::nullopt : c10::optional<double>(call.number(i + 2));
+    chosen.push_back(nearest(call.sizes(0), i + 2, out[i], factor, *op != 0));
+    is_plain = is_plain && is_each_several_times(chosen.back(), in[i]);
+  }
+  if (is_plain) {
+    return resize(call, "nearest",
+                  {{"mode", std::string("nearest")},
+                   {"coordinate_transformation_mode", std::string("asymmetric")},
+                   {"nearest_mode", std::string("floor")}},
+                  call.count());
+  }
+  std::string name = call.in(0);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    name = call.add("Gather", {name, call.stored(chosen[i])}, {{"axis", static_cast<std::int64_t>(i) + 2}});
+  call.give(name);
 }
 
 }  // namespace lockstep::nn::onnx
