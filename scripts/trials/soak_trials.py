@@ -82,6 +82,7 @@ def of_training() -> list[Trial]:
 def of_engine() -> list[Trial]:
     return [
         Trial("collectives", "programs", 10000, 700, trial("collective_programs"), [*COMMON, "src/comm", "src/wire"], "collective_programs.jsonl"),
+        Trial("onnx_networks", "networks", 10000, 700, trial("onnx_networks"), [*COMMON, "src/nn/onnx", "src/nn/script"], "onnx_networks.jsonl"),
         Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), ENGINE, "kill_rings.jsonl", 2),
         Trial("hangs", "runs", 4000, 100, trial("hangs"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, trial("node_faults"), ENGINE, "node_faults.jsonl", 5),

@@ -132,6 +132,7 @@ void operators(Layers& layers) {
   layers.add("comparisons", [](const Tensors& in) {
     return torch::where((in[1] > 0).logical_and(in[1].ne(1)), in[1], torch::zeros_like(in[1]));
   });
+  layers.add("questions", [](const Tensors& in) { return torch::where(in[1].isnan(), in[1], in[1] * 2); });
   layers.add("masked", [](const Tensors& in) { return in[1].masked_fill(in[1] < 0, 9); });
   layers.add("sums", [](const Tensors& in) { return in[0].sum({2, 3}) + in[0].mean({2, 3}) - in[0].amax({2, 3}); });
   layers.add("norms", [](const Tensors& in) { return in[1].norm(2, {-1}, true) + in[1].norm(1, {-1}, true); });
@@ -153,6 +154,260 @@ void operators(Layers& layers) {
   layers.add("products", [](const Tensors& in) { return torch::matmul(in[1], in[1].transpose(1, 2)).cumsum(1); });
 }
 
+void recurrent(Layers& layers) {
+  using namespace torch::nn;
+  const auto sequence = [](auto& layer, const Tensors& in) { return std::get<0>(layer(in[1])); };
+  layers.with("lstm", LSTM(LSTMOptions(8, 5).batch_first(true)), sequence);
+  layers.with("lstm_deep", LSTM(LSTMOptions(8, 5).batch_first(true).num_layers(3).bidirectional(true)), sequence);
+  layers.with("lstm_time_first", LSTM(LSTMOptions(8, 5).bias(false)), [](auto& layer, const Tensors& in) {
+    const auto [all, state] = layer(in[1].transpose(0, 1));
+    return all.transpose(0, 1) + std::get<0>(state).transpose(0, 1) * std::get<1>(state).transpose(0, 1);
+  });
+  layers.with("gru", GRU(GRUOptions(8, 5).batch_first(true)), sequence);
+  layers.with("gru_both_ways", GRU(GRUOptions(8, 5).bidirectional(true).num_layers(2).bias(false)),
+              [](auto& layer, const Tensors& in) {
+                const torch::Tensor x = in[1].transpose(0, 1);
+                const auto [all, last] = layer(x, torch::ones({4, x.size(1), 5}));
+                return torch::cat({all, last.view({2, -1, 10})}, 0).transpose(0, 1);
+              });
+  layers.with("rnn", RNN(RNNOptions(8, 5).batch_first(true)), sequence);
+  layers.with("rnn_relu", RNN(RNNOptions(8, 5).batch_first(true).nonlinearity(torch::kReLU).bidirectional(true)),
+              sequence);
+  layers.with("lstm_cell", LSTMCell(8, 5), [](auto& layer, const Tensors& in) {
+    const auto [h, c] = layer(in[1].select(1, 0));
+    return h + std::get<1>(layer(in[1].select(1, 1), std::make_tuple(h, c)));
+  });
+  layers.with("gru_cell", GRUCell(8, 5), [](auto& layer, const Tensors& in) { return layer(in[1].select(1, 0)); });
+  layers.with("rnn_cell", RNNCell(8, 5), [](auto& layer, const Tensors& in) { return layer(in[1].select(1, 0)); });
+}
+
+void distances(Layers& layers) {
+  using namespace torch::nn;
+  const auto halves = [](auto& layer, const Tensors& in) {
+    return layer(in[1].narrow(-1, 0, 4), in[1].narrow(-1, 4, 4));
+  };
+  layers.with("bilinear_layer", Bilinear(4, 4, 3), halves);
+  layers.with("bilinear_without_bias", Bilinear(BilinearOptions(4, 4, 3).bias(false)), halves);
+  layers.with("cosine_similarity", CosineSimilarity(CosineSimilarityOptions().dim(2)), halves);
+  layers.with("pairwise_distance", PairwiseDistance(), halves);
+  layers.with("distance_of_order_3", PairwiseDistance(PairwiseDistanceOptions().p(3).keepdim(true)), halves);
+  layers.with("bag", EmbeddingBag(EmbeddingBagOptions(10, 4).mode(torch::kSum)),
+              [](auto& layer, const Tensors& in) { return layer->forward(in[2], {}, in[1].select(2, 0)); });
+  layers.with("bag_of_means", EmbeddingBag(10, 4), [](auto& layer, const Tensors& in) { return layer(in[2]); });
+  layers.with("greatest_of_a_bag", EmbeddingBag(EmbeddingBagOptions(10, 4).mode(torch::kMax)),
+              [](auto& layer, const Tensors& in) { return layer(in[2]); });
+}
+
+void more_poolings(Layers& layers) {
+  using namespace torch::nn;
+  const auto picture = [](auto& layer, const Tensors& in) { return layer(in[0]); };
+  const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
+  const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
+  layers.with("pool3d", MaxPool3d(MaxPool3dOptions({1, 2, 3}).padding({0, 1, 1}).dilation({1, 2, 1})), volume);
+  layers.with("pool_that_ends_in_nothing",
+              MaxPool2d(MaxPool2dOptions(2).stride(3).padding(1).dilation(2).ceil_mode(true)), picture);
+  layers.with("average1d", AvgPool1d(AvgPool1dOptions(3).stride(2).padding(1)), vectors);
+  layers.with("average3d", AvgPool3d(AvgPool3dOptions(2)), volume);
+  layers.with("average_to_the_ceiling", AvgPool2d(AvgPool2dOptions(3).stride(2).padding(1).ceil_mode(true)), picture);
+  layers.with("average_of_what_is_inside",
+              AvgPool2d(AvgPool2dOptions(3).stride(3).padding(1).ceil_mode(true).count_include_pad(false)), picture);
+  layers.with("average_by_5", AvgPool2d(AvgPool2dOptions(3).divisor_override(5)), picture);
+  layers.with("power", LPPool2d(LPPool2dOptions(2, 2)), picture);
+  layers.with("power1d", LPPool1d(LPPool1dOptions(3, 2)),
+              [](auto& layer, const Tensors& in) { return layer(in[1].abs()); });
+  layers.with("adaptive_uneven", AdaptiveAvgPool2d(AdaptiveAvgPool2dOptions({3, 5})), picture);
+  layers.with("adaptive1d", AdaptiveAvgPool1d(AdaptiveAvgPool1dOptions(3)), vectors);
+  layers.with("adaptive3d", AdaptiveAvgPool3d(AdaptiveAvgPool3dOptions({1, 3, 5})), volume);
+  layers.with("adaptive_greatest", AdaptiveMaxPool2d(AdaptiveMaxPool2dOptions(4)), picture);
+  layers.with("adaptive_greatest_uneven", AdaptiveMaxPool2d(AdaptiveMaxPool2dOptions({3, 5})), picture);
+  layers.with("adaptive_greatest1d", AdaptiveMaxPool1d(AdaptiveMaxPool1dOptions(3)), vectors);
+  layers.with("adaptive_greatest3d", AdaptiveMaxPool3d(AdaptiveMaxPool3dOptions({1, 3, 4})), volume);
+  MaxPool2d pool(MaxPool2dOptions(2));
+  layers.with("unpool", MaxUnpool2d(MaxUnpool2dOptions(2)), [pool](auto& layer, const Tensors& in) mutable {
+    const auto [greatest, places] = pool->forward_with_indices(in[0]);
+    return layer(greatest, places);
+  });
+  MaxPool1d pool1d(MaxPool1dOptions(2));
+  layers.with("unpool1d", MaxUnpool1d(MaxUnpool1dOptions(2)), [pool1d](auto& layer, const Tensors& in) mutable {
+    const auto [greatest, places] = pool1d->forward_with_indices(in[1]);
+    return layer(greatest, places);
+  });
+  MaxPool3d pool3d(MaxPool3dOptions(2));
+  layers.with("unpool3d", MaxUnpool3d(MaxUnpool3dOptions(2)), [pool3d](auto& layer, const Tensors& in) mutable {
+    const auto [greatest, places] = pool3d->forward_with_indices(in[0].view({-1, 2, 2, 8, 8}));
+    return layer(greatest, places);
+  });
+}
+
+void more_windows(Layers& layers) {
+  using namespace torch::nn;
+  const auto picture = [](auto& layer, const Tensors& in) { return layer(in[0]); };
+  const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
+  const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
+  layers.with("conv3d", Conv3d(Conv3dOptions(2, 3, {1, 3, 3}).padding({0, 1, 1})), volume);
+  layers.with("same", Conv2d(Conv2dOptions(4, 3, {4, 3}).padding(torch::kSame).dilation({1, 2})), picture);
+  layers.with("circular", Conv2d(Conv2dOptions(4, 3, 3).padding(1).padding_mode(torch::kCircular)), picture);
+  layers.with("transposed1d", ConvTranspose1d(ConvTranspose1dOptions(6, 3, 3).stride(2)), vectors);
+  layers.with("transposed3d", ConvTranspose3d(ConvTranspose3dOptions(2, 3, 2).stride(2)), volume);
+  layers.with("unfold", Unfold(UnfoldOptions({2, 3}).padding(1).stride(2).dilation({1, 2})), picture);
+  layers.with("fold", Fold(FoldOptions({6, 5}, {2, 2}).stride({2, 3})),
+              [](auto& layer, const Tensors& in) { return layer(in[1].transpose(1, 2)); });
+  layers.with("pixel_unshuffle", PixelUnshuffle(PixelUnshuffleOptions(2)), picture);
+  layers.with("local_response", LocalResponseNorm(LocalResponseNormOptions(3)), picture);
+  layers.with("constant_pad1d", ConstantPad1d(ConstantPad1dOptions({1, 2}, 3)), vectors);
+  layers.with("constant_pad3d", ConstantPad3d(ConstantPad3dOptions({1, 0, 0, 2, 1, 1}, 3)), volume);
+  layers.with("zero_pad", ZeroPad2d(ZeroPad2dOptions({1, -2, 3, 0})), picture);
+  layers.with("reflection_pad1d", ReflectionPad1d(ReflectionPad1dOptions(2)), vectors);
+  layers.with("reflection_pad3d", ReflectionPad3d(ReflectionPad3dOptions(1)), volume);
+  layers.with("replication_pad1d", ReplicationPad1d(ReplicationPad1dOptions(2)), vectors);
+  layers.with("replication_pad3d", ReplicationPad3d(ReplicationPad3dOptions(1)), volume);
+}
+
+void other_sizes(Layers& layers) {
+  using namespace torch::nn;
+  const auto picture = [](auto& layer, const Tensors& in) { return layer(in[0]); };
+  const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
+  const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
+  const auto by = [](const std::vector<double>& factor) { return UpsampleOptions().scale_factor(factor); };
+  const auto to = [](const std::vector<std::int64_t>& size) { return UpsampleOptions().size(size); };
+  layers.with("nearest1d", Upsample(to({5}).mode(torch::kNearest)), vectors);
+  layers.with("nearest3d", Upsample(to({3, 5, 9}).mode(torch::kNearest)), volume);
+  layers.with("nearest_by_a_part", Upsample(by({1.7, 0.6}).mode(torch::kNearest)), picture);
+  layers.with("linear1d", Upsample(to({13}).mode(torch::kLinear).align_corners(false)), vectors);
+  layers.with("linear_by_a_part", Upsample(by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
+  layers.with("bilinear_by_a_part", Upsample(by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)), picture);
+  // 8 * 1.1 is 8 again, where libtorch copies in linear modes
+  layers.with("nearest_by_little", Upsample(by({1.1, 2.1}).mode(torch::kNearest)), picture);
+  layers.with("nearest_of_one_channel", Upsample(by({1.1, 2.1}).mode(torch::kNearest)),
+              [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });
+  layers.with("nearest_to_21", Upsample(to({21, 13}).mode(torch::kNearest)), picture);
+  layers.with("bilinear_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBilinear).align_corners(false)), picture);
+  layers.with("bicubic_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBicubic).align_corners(false)), picture);
+  layers.with("bilinear_to_one", Upsample(to({1, 3}).mode(torch::kBilinear).align_corners(false)), picture);
+  layers.with("trilinear", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(false)), volume);
+  layers.with("trilinear_corners", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(true)), volume);
+  layers.with("bicubic", Upsample(to({11, 5}).mode(torch::kBicubic).align_corners(false)), picture);
+  layers.with("bicubic_corners", Upsample(to({11, 5}).mode(torch::kBicubic).align_corners(true)), picture);
+  layers.add("nearest_exact", [](const Tensors& in) {
+    using namespace torch::nn::functional;
+    return interpolate(in[0],
+                       InterpolateFuncOptions().size(std::vector<std::int64_t>{11, 5}).mode(torch::kNearestExact));
+  });
+  layers.add("area", [](const Tensors& in) {
+    using namespace torch::nn::functional;
+    return interpolate(in[0], InterpolateFuncOptions().size(std::vector<std::int64_t>{3, 5}).mode(torch::kArea));
+  });
+}
+
+void more_norms(Layers& layers) {
+  using namespace torch::nn;
+  const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
+  const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
+  layers.with("batch_norm1d", BatchNorm1d(6), vectors);
+  layers.with("batch_norm_of_rows", BatchNorm1d(8),
+              [](auto& layer, const Tensors& in) { return layer(in[1].select(1, 0)); });
+  layers.with("batch_norm3d", BatchNorm3d(BatchNorm3dOptions(2).affine(false)), volume);
+  layers.with("instance_norm1d", InstanceNorm1d(6), vectors);
+  layers.with("instance_norm3d", InstanceNorm3d(2), volume);
+  layers.with("instance_norm_of_statistics", InstanceNorm2d(InstanceNorm2dOptions(4).track_running_stats(true)),
+              [](auto& layer, const Tensors& in) { return layer(in[0]); });
+  layers.with("group_norm_of_vectors", GroupNorm(GroupNormOptions(3, 6).affine(false)), vectors);
+  layers.with("layer_norm_of_all", LayerNorm(LayerNormOptions({6, 8}).elementwise_affine(false)), vectors);
+}
+
+void more_functions(Layers& layers) {
+  using namespace torch::nn;
+  const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
+  const auto picture = [](auto& layer, const Tensors& in) { return layer(in[0]); };
+  layers.with("hardshrink", Hardshrink(0.4), vectors);
+  layers.with("softshrink", Softshrink(0.4), vectors);
+  layers.with("tanhshrink", Tanhshrink(), vectors);
+  layers.with("softmin", Softmin(SoftminOptions(1)), vectors);
+  layers.with("softmax2d", Softmax2d(), picture);
+  layers.with("rrelu", RReLU(), vectors);
+  layers.with("softplus_steep", Softplus(SoftplusOptions().beta(3)), vectors);
+  layers.with("alpha_dropout", AlphaDropout(), vectors);
+  layers.with("feature_alpha_dropout", FeatureAlphaDropout(), picture);
+  layers.with("dropout3d", Dropout3d(), [](auto& layer, const Tensors& in) {
+    return layer(in[0].view({-1, 2, 2, 8, 8}));
+  });
+  layers.with("identity", Identity(), vectors);
+  layers.with("unflatten", Unflatten(UnflattenOptions(2, {2, 4})), vectors);
+  layers.with("prelu_of_one", PReLU(), vectors);
+}
+
+void transformers(Layers& layers) {
+  using namespace torch::nn;
+  const auto in_time = [](const Tensors& in) { return in[1].transpose(0, 1); };
+  layers.with("decoder_layer", TransformerDecoderLayer(TransformerDecoderLayerOptions(8, 2).dim_feedforward(16)),
+              [in_time](auto& layer, const Tensors& in) { return layer(in_time(in), in_time(in)).transpose(0, 1); });
+  layers.with("encoder_of_two",
+              TransformerEncoder(TransformerEncoderOptions(
+                  TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).activation(torch::kGELU), 2)),
+              [in_time](auto& layer, const Tensors& in) { return layer(in_time(in)).transpose(0, 1); });
+  layers.with(
+      "decoder_of_two",
+      TransformerDecoder(TransformerDecoderOptions(TransformerDecoderLayerOptions(8, 2).dim_feedforward(16), 2)),
+      [in_time](auto& layer, const Tensors& in) { return layer(in_time(in), in_time(in)).transpose(0, 1); });
+  layers.with("transformer", Transformer(TransformerOptions(8, 2, 1, 1).dim_feedforward(16)),
+              [in_time](auto& layer, const Tensors& in) {
+                const torch::Tensor mask = TransformerImpl::generate_square_subsequent_mask(6);
+                return layer(in_time(in), in_time(in), mask, mask).transpose(0, 1);
+              });
+  layers.with("attention_without", MultiheadAttention(MultiheadAttentionOptions(8, 2).bias(false).add_zero_attn(true)),
+              [in_time](auto& layer, const Tensors& in) {
+                return std::get<0>(layer(in_time(in), in_time(in), in_time(in), in[2] > 8)).transpose(0, 1);
+              });
+}
+
+void more_operators(Layers& layers) {
+  layers.add("logarithms", [](const Tensors& in) {
+    const torch::Tensor x = in[1].abs() + 0.1;
+    return x.log2() + x.log10() + x.log1p() + in[1].exp2() + in[1].expm1() + in[1].square() + in[1].asinh();
+  });
+  layers.add("whole_parts", [](const Tensors& in) {
+    return in[1].trunc() + in[1].remainder(0.7) + in[1].fmod(0.7) + torch::floor_divide(in[2], 3).unsqueeze(-1) +
+           (in[2] - 5).remainder(3).unsqueeze(-1) + torch::div(in[1], 0.3, "trunc") + torch::div(in[1], 0.3, "floor") +
+           torch::div(in[2] - 5, 3, "floor").unsqueeze(-1);
+  });
+  layers.add("spread", [](const Tensors& in) {
+    return in[0].var({2, 3}, true, true) + in[0].std({2, 3}, false, true) + in[0].sub(in[0].mean({2, 3}, true));
+  });
+  layers.add("sorted", [](const Tensors& in) {
+    const auto [values, places] = in[1].sort(-1, true);
+    return values + places + in[1].argsort(std::int64_t{1});
+  });
+  layers.add("true_or_false", [](const Tensors& in) {
+    return (((in[1] > 0).any(2) & ~(in[1] > 2).all(2)) | (in[1].select(2, 0) > 1)).to(torch::kFloat);
+  });
+  layers.add("turned", [](const Tensors& in) {
+    return in[0].flip({2, 3}) + in[0].movedim(2, 3) + in[0].swapaxes(2, 3);
+  });
+  layers.add("triangles", [](const Tensors& in) { return in[0].tril(1) + in[0].triu(-2); });
+  layers.add("einsum", [](const Tensors& in) { return torch::einsum("ntc, nsc -> nts", {in[1], in[1]}); });
+  layers.add("scattered", [](const Tensors& in) {
+    return torch::zeros({in[1].size(0), 10}).scatter(1, in[2].slice(1, 0, 1), in[1].select(2, 0)) +
+           torch::zeros({in[1].size(0), 10}).scatter(1, in[2], 2.5);
+  });
+  layers.add("repeated", [](const Tensors& in) {
+    return in[1].repeat_interleave(3, 1) + in[1].repeat({1, 3, 1}).lerp(torch::ones({18, 8}), 0.3);
+  });
+  layers.add("norm_of_order_3", [](const Tensors& in) {
+    return in[1].norm(3, {-1}, true) + torch::linalg_vector_norm(in[1], INFINITY, torch::IntArrayRef{-1}, true);
+  });
+  layers.add("shuffled", [](const Tensors& in) { return torch::channel_shuffle(in[0], 2); });
+}
+
+std::shared_ptr<Layers> rarer_layers() {
+  torch::manual_seed(1);
+  auto layers = std::make_shared<Layers>();
+  for (const auto add : {recurrent, distances, more_poolings, more_windows, other_sizes, more_norms, more_functions,
+                         transformers, more_operators})
+    add(*layers);
+  layers->eval();
+  return layers;
+}
+
 std::shared_ptr<Layers> usual_layers() {
   torch::manual_seed(1);
   auto layers = std::make_shared<Layers>();
@@ -171,13 +426,14 @@ void write(const std::filesystem::path& file, const std::string& bytes) {
 TEST(Onnx, UsualLayersComputeTheSameInOnnxRuntime) {
   const auto runtime = find_onnx_runtime("");
   if (!runtime) GTEST_SKIP() << "no ONNX Runtime in python3 or node";
-  const auto layers = usual_layers();
-  EXPECT_GE(layers->names.size(), 60U);
-  const nn::NetworkFunction function = function_of(layers);
   const test::TempDir folder;
-  for (const std::int64_t opset : {16, 17}) {
-    write(folder / "model.onnx", nn::to_onnx(*layers, function, {.opset = opset}).model);
-    EXPECT_THAT(compare_onnx(*runtime, folder / "model.onnx", function), HasSubstr("ONNX Runtime")) << opset;
+  for (const auto& layers : {usual_layers(), rarer_layers()}) {
+    EXPECT_GE(layers->names.size(), 60U);
+    const nn::NetworkFunction function = function_of(layers);
+    for (const std::int64_t opset : {16, 17}) {
+      write(folder / "model.onnx", nn::to_onnx(*layers, function, {.opset = opset}).model);
+      EXPECT_THAT(compare_onnx(*runtime, folder / "model.onnx", function), HasSubstr("ONNX Runtime")) << opset;
+    }
   }
 }
 
@@ -241,6 +497,72 @@ TEST(Onnx, AnOperatorWithoutARowIsNamedWithThePlaceInTheNetwork) {
   EXPECT_THAT(
       test::fault_of<UsageError>([&] { (void)nn::to_onnx(*net, one([](const torch::Tensor& x) { return x; })); }),
       HasSubstr("training mode"));
+}
+
+/// What an export of one function says.
+std::string refusal(const std::function<torch::Tensor(const torch::Tensor&)>& run) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 4));
+  net->eval();
+  return test::fault_of<UsageError>(
+      [&] { (void)nn::to_onnx(*net, one([&](const torch::Tensor& x) { return run(net->forward(x)); })); });
+}
+
+/// A layer of no network: its weights are constants.
+template <class Layer>
+Layer frozen(Layer layer) {
+  for (torch::Tensor& parameter : layer->parameters()) parameter.set_requires_grad(false);
+  layer->eval();
+  return layer;
+}
+
+TEST(Onnx, LayersThatCannotBeWrittenSayWhyAndWhere) {
+  using namespace torch::nn;
+  const auto refuses = [](const std::string& op, const std::string& why,
+                          const std::function<torch::Tensor(const torch::Tensor&)>& run) {
+    EXPECT_THAT(refusal(run), AllOf(HasSubstr("the operator " + op + ", behind 0."), HasSubstr(why),
+                                    HasSubstr("other operators, or export TorchScript")))
+        << op;
+  };
+  const auto picture = [](const torch::Tensor& x) { return x.view({-1, 1, 2, 2}).repeat({1, 2, 4, 4}); };
+  const auto sequence = [](const torch::Tensor& x) { return x.unsqueeze(1).repeat({1, 5, 1}); };
+  refuses("rand", "no row", [&](const torch::Tensor& x) {
+    return FractionalMaxPool2d(FractionalMaxPool2dOptions(2).output_size(3))->forward(picture(x));
+  });
+  LSTM projected = frozen(LSTM(LSTMOptions(4, 3).proj_size(2)));
+  refuses("lstm", "it projects its state",
+          [&](const torch::Tensor& x) { return std::get<0>(projected(sequence(x).transpose(0, 1))).transpose(0, 1); });
+  GRU dropping = frozen(GRU(GRUOptions(4, 3).num_layers(2).dropout(0.5)));
+  dropping->train();
+  refuses("gru", "it drops values", [&](const torch::Tensor& x) { return std::get<0>(dropping(sequence(x))); });
+  refuses("dropout", "it drops values", [](const torch::Tensor& x) { return torch::dropout(x, 0.5, true); });
+  refuses("rrelu", "it draws numbers", [](const torch::Tensor& x) { return torch::rrelu(x, 0.1, 0.3, true); });
+  BatchNorm2d of_batch = frozen(BatchNorm2d(BatchNorm2dOptions(2).track_running_stats(false)));
+  refuses("batch_norm", "statistics are those of the batch",
+          [&](const torch::Tensor& x) { return of_batch(picture(x)); });
+  refuses("index", "it indexes by a mask", [](const torch::Tensor& x) { return x.index({x > 0}).sum() + x; });
+  refuses("var", "that of the batch", [](const torch::Tensor& x) { return x - x.var(0); });
+  refuses("sort", "it sorts the batch", [](const torch::Tensor& x) { return std::get<0>(x.sort(0)); });
+  refuses("chunk", "it divides the batch", [](const torch::Tensor& x) { return x.repeat({2, 1}).chunk(2, 0)[1]; });
+  EmbeddingBag padded = frozen(EmbeddingBag(EmbeddingBagOptions(9, 4).padding_idx(0)));
+  refuses("embedding_bag", "leave an index out",
+          [&](const torch::Tensor& x) { return padded->forward(x.abs().clamp(0, 8).to(torch::kLong)); });
+  refuses("adaptive_max_pool2d", "windows have different sizes", [&](const torch::Tensor& x) {
+    return std::get<1>(torch::adaptive_max_pool2d(picture(x), {3, 5}));
+  });
+}
+
+TEST(Onnx, ALayerThatWritesIntoItselfIsFoundByTheComparisonBeforeAFileIsMade) {
+  torch::nn::CrossMapLRN2d layer(3);
+  const std::string said = refusal([&](const torch::Tensor& x) {
+    return layer(x.abs().view({-1, 4, 1, 1}).repeat({1, 1, 3, 3}));
+  });
+  EXPECT_THAT(said, HasSubstr("the network computes something else"));
+}
+
+TEST(Onnx, AParameterOfNoNetworkIsNamedAsWhatIsWrong) {
+  torch::nn::Linear stranger(4, 4);
+  EXPECT_THAT(refusal([&](const torch::Tensor& x) { return stranger(x); }),
+              AllOf(HasSubstr("a parameter that is not the model's"), HasSubstr("register_module")));
 }
 
 TEST(Onnx, RowsHaveDifferentNames) {

@@ -29,4 +29,7 @@ async function main(folder) {
   console.log(JSON.stringify({runtime: `ONNX Runtime ${require("onnxruntime-node/package.json").version} (Node)`, batches}));
 }
 
-main(process.argv[process.argv.length - 1]);
+main(process.argv[process.argv.length - 1]).catch((error) => {
+  console.error(error.message);
+  process.exit(1);
+});

@@ -126,6 +126,11 @@ std::vector<at::ScalarType> OnnxTensors::kinds(std::size_t i) const {
   return all;
 }
 
+std::size_t OnnxTensors::list_size(std::size_t i) const {
+  const torch::jit::Node* source = node_.input(i)->node();
+  return source->kind() == prim::ListConstruct ? source->inputs().size() : 0;
+}
+
 at::ScalarType OnnxTensors::common_type(std::size_t i, std::size_t j) const {
   const Value* one = node_.input(i);
   const Value* other = node_.input(j);

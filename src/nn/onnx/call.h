@@ -54,6 +54,8 @@ class OnnxTensors {
   [[nodiscard]] bool none(std::size_t i) const;
   [[nodiscard]] std::string in(std::size_t i) const { return values_.tensor(node_.input(i)); }
   [[nodiscard]] std::vector<std::string> list(std::size_t i) const { return values_.list(node_.input(i)); }
+  /// How many values a list has; 0 for what is none.
+  [[nodiscard]] std::size_t list_size(std::size_t i) const;
   /// Argument `i`, a tensor or a number, as a tensor of `type`.
   [[nodiscard]] std::string as(std::size_t i, at::ScalarType type) const;
   /// The types of a list's tensors; Undefined where one is left out.
@@ -85,6 +87,8 @@ class OnnxConstants : public OnnxTensors {
   [[nodiscard]] double number(std::size_t i) const;
   [[nodiscard]] bool flag(std::size_t i) const;
   [[nodiscard]] std::string text(std::size_t i) const;
+  /// The operator that computes argument `i`.
+  [[nodiscard]] std::string source(std::size_t i) const { return node_.input(i)->node()->kind().toUnqualString(); }
   /// A dimension of argument `of`, from 0.
   [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t of = 0) const;
   [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t of = 0) const;
@@ -101,6 +105,8 @@ class OnnxCall : public OnnxConstants {
 
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
+  [[nodiscard]] std::size_t results() const { return node_.outputs().size(); }
+  [[nodiscard]] bool used(std::size_t i) const { return node_.output(i)->hasUses(); }
   void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }
   void give_list(std::vector<std::string> names) { values_.set_list(node_.output(), std::move(names)); }
   /// The sizes of a list's tensors along a dimension, as they are unpacked.
@@ -115,6 +121,7 @@ class OnnxCall : public OnnxConstants {
     return values_.model().add(op, inputs, attributes, static_cast<int>(results));
   }
   std::string integers_of(const std::vector<std::int64_t>& numbers) { return values_.model().store_integers(numbers); }
+  std::string stored(const at::Tensor& tensor) { return values_.model().store(tensor); }
   /// `count` equal elements of the result's type.
   std::string filled(std::int64_t count, double value) const;
 };

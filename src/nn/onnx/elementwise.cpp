@@ -19,11 +19,18 @@ std::string scaled(OnnxCall& call, const std::string& name, std::size_t i) {
   return call.add("Mul", {name, call.constant(call.number(i), call.result_type())});
 }
 
+std::string truncated(OnnxCall& call, const std::string& name) {
+  return call.add("Mul", {call.add("Sign", {name}), call.add("Floor", {call.add("Abs", {name})})});
+}
+
 std::string number(OnnxCall& call, double value) { return call.constant(value, call.result_type()); }
 
 }  // namespace
 
 void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
+
+/// What is asked of each element: its type is not the result's.
+void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
 
 void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }
 
@@ -45,12 +52,13 @@ void subtract_from(OnnxCall& call, const char* /*op*/) {
 void divide(OnnxCall& call, const char* /*op*/) {
   const auto [one, other] = operands(call);
   const std::string quotient = call.add("Div", {one, other});
-  if (call.none(2)) return call.give(quotient);
+  const bool floors = call.name().starts_with("floor_");
+  if (call.none(2) && !floors) return call.give(quotient);
   const bool whole = !c10::isFloatingType(call.result_type());
-  const std::string mode = call.text(2);
-  if (mode == "trunc" && whole) return call.give(quotient);
-  if (mode != "floor" || whole) call.refuse("rounding by '" + mode + "' of this type");
-  call.give(call.add("Floor", {quotient}));
+  const std::string mode = floors ? "floor" : call.text(2);
+  if (mode == "trunc") return call.give(whole ? quotient : truncated(call, quotient));
+  if (!whole) return call.give(call.add("Floor", {quotient}));
+  call.give(call.add("Div", {call.add("Sub", {one, call.add("Mod", {one, other})}), other}));
 }
 
 void comparison(OnnxCall& call, const char* op) {
@@ -116,9 +124,72 @@ void prelu(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("PRelu", {call.in(0), slope}));
 }
 
+/// softplus(x, beta, ...).
 void softplus(OnnxCall& call, const char* /*op*/) {
-  if (call.number(1) != 1) call.refuse("beta is not 1");
-  call.give(call.add("Softplus", {call.in(0)}));
+  const double beta = call.number(1);
+  if (beta == 1) return call.give(call.add("Softplus", {call.in(0)}));
+  const std::string scaled = call.add("Mul", {call.in(0), number(call, beta)});
+  call.give(call.add("Div", {call.add("Softplus", {scaled}), number(call, beta)}));
+}
+
+/// hardshrink(x, lambda), softshrink alike: what is nearer to 0 becomes 0, and `soft` moves the rest there.
+void shrink(OnnxCall& call, const char* op) {
+  const double lambda = call.number(1);
+  call.give(call.add("Shrink", {call.in(0)}, {{"lambd", lambda}, {"bias", *op == 0 ? 0 : lambda}}));
+}
+
+/// rrelu(x, lower, upper, training, ...).
+void rrelu(OnnxCall& call, const char* /*op*/) {
+  if (call.flag(3)) call.refuse("it draws numbers");
+  call.give(call.add("LeakyRelu", {call.in(0)}, {{"alpha", (call.number(1) + call.number(2)) / 2}}));
+}
+
+/// dropout(x, p, train) and its kin.
+void dropout(OnnxCall& call, const char* /*op*/) {
+  if (call.flag(2) && call.number(1) != 0) call.refuse("it drops values as in training");
+  call.give(call.in(0));
+}
+
+void square(OnnxCall& call, const char* /*op*/) { call.give(call.add("Mul", {call.in(0), call.in(0)})); }
+
+void trunc(OnnxCall& call, const char* /*op*/) { call.give(truncated(call, call.in(0))); }
+
+/// Logarithms and powers of other bases than e: log2, log10, exp2.
+void other_base(OnnxCall& call, const char* op) {
+  const double base = std::log(call.name().ends_with("10") ? 10.0 : 2.0);
+  const std::string x = call.as(0, call.result_type());
+  if (std::string_view(op) == "Exp") return call.give(call.add(op, {call.add("Mul", {x, number(call, base)})}));
+  call.give(call.add("Div", {call.add(op, {x}), number(call, base)}));
+}
+
+/// log1p and expm1.
+void beside_one(OnnxCall& call, const char* op) {
+  const std::string x = call.as(0, call.result_type());
+  const bool is_log = std::string_view(op) == "Log";
+  call.give(is_log ? call.add(op, {call.add("Add", {x, number(call, 1)})})
+                   : call.add("Sub", {call.add(op, {x}), number(call, 1)}));
+}
+
+/// a - b * floor(a / b), which has the sign of b; for fmod that of a.
+void remainder(OnnxCall& call, const char* op) {
+  const auto [one, other] = operands(call);
+  const bool is_fmod = std::string_view(op) == "fmod";
+  if (is_fmod || !c10::isFloatingType(call.result_type()))
+    return call.give(call.add("Mod", {one, other}, {{"fmod", is_fmod ? 1 : std::int64_t{0}}}));
+  const std::string whole = call.add("Floor", {call.add("Div", {one, other})});
+  call.give(call.add("Sub", {one, call.add("Mul", {whole, other})}));
+}
+
+/// lerp(a, b, weight): a + weight * (b - a).
+void lerp(OnnxCall& call, const char* /*op*/) {
+  const std::string apart = call.add("Sub", {call.in(1), call.in(0)});
+  call.give(call.add("Add", {call.in(0), call.add("Mul", {call.as(2, call.result_type()), apart})}));
+}
+
+/// bitwise_and and its kin, of true and false.
+void bitwise(OnnxCall& call, const char* op) {
+  if (call.result_type() != at::kBool) call.refuse("its arguments are whole numbers");
+  std::string_view(op) == "Not" ? negate_logical(call, op) : logical(call, op);
 }
 
 void hard_tanh(OnnxCall& call, const char* op) {

@@ -82,9 +82,6 @@ OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function, cons
   const std::vector<at::Tensor> arguments = function.example(1);
   const std::vector<at::Tensor> results = function.run(arguments);
   const std::shared_ptr<Graph> graph = traced_graph(function, /*out_of_place=*/true);
-  torch::jit::Module module = script_module(model, graph->copy());
-  require_same_results(module, function);
-
   OnnxModel onnx;
   OnnxValues values(onnx, names_of(model));
   for (std::size_t i = 0; i < function.inputs.size(); ++i) values.set(graph->inputs().at(i), function.inputs[i]);
@@ -92,6 +89,10 @@ OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function, cons
   const std::vector<const Value*> found = results_of(*graph);
   for (std::size_t i = 0; i < found.size(); ++i)
     onnx.add_named("Identity", values.tensor(found[i]), function.outputs.at(i));
+
+  // only now: an operator that draws numbers is to be named
+  torch::jit::Module module = script_module(model, graph->copy());
+  require_same_results(module, function);
 
   OnnxModel::Head head{.opset = options.opset,
                        .half = options.half,

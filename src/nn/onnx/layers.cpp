@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string_view>
 
@@ -11,19 +12,6 @@
 
 namespace lockstep::nn::onnx {
 namespace {
-
-std::vector<std::int64_t> twice(std::vector<std::int64_t> pads, std::size_t dims) {
-  if (pads.size() == 1) pads.resize(dims, pads.front());
-  pads.insert(pads.end(), pads.begin(), pads.end());
-  return pads;
-}
-
-std::vector<std::int64_t> all_of(std::vector<std::int64_t> numbers, std::size_t dims) {
-  if (numbers.size() == 1) numbers.resize(dims, numbers.front());
-  return numbers;
-}
-
-std::size_t spatial(const OnnxCall& call) { return static_cast<std::size_t>(call.rank(0)) - 2; }
 
 std::string or_filled(OnnxCall& call, std::size_t i, double value) {
   if (!call.none(i)) return call.in(i);
@@ -44,38 +32,15 @@ std::vector<std::int64_t> reduced(const OnnxCall& call, std::size_t i) {
 
 std::int64_t kept(const OnnxCall& call, std::size_t i) { return !call.none(i) && call.flag(i) ? 1 : 0; }
 
-void resize(OnnxCall& call, const OnnxAttributes& attributes) {
-  std::vector<std::int64_t> sizes = call.result_sizes();
-  sizes.erase(sizes.begin(), sizes.begin() + 2);
-  const std::string head =
-      call.add("Slice", {call.add("Shape", {call.in(0)}), call.integers_of({0}), call.integers_of({2})});
-  const std::string target = call.add("Concat", {head, call.integers_of(sizes)}, {{"axis", std::int64_t{0}}});
-  call.give(call.add("Resize", {call.in(0), "", "", target}, attributes));
-}
-
 }  // namespace
-
-/// _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...).
-void convolution(OnnxCall& call, const char* /*op*/) {
-  const std::size_t dims = spatial(call);
-  OnnxAttributes attributes = {{"strides", all_of(call.integers(3), dims)},
-                               {"pads", twice(call.integers(4), dims)},
-                               {"dilations", all_of(call.integers(5), dims)},
-                               {"group", call.integer(8)}};
-  const bool transposed = call.flag(6);
-  if (transposed) attributes.emplace_back("output_padding", all_of(call.integers(7), dims));
-  std::vector<std::string> inputs = {call.in(0), call.in(1)};
-  if (!call.none(2)) inputs.push_back(call.in(2));
-  call.give(call.add(transposed ? "ConvTranspose" : "Conv", inputs, attributes));
-}
 
 /// batch_norm(x, weight, bias, mean, variance, training, momentum, eps, ...), instance_norm the same.
 void batch_norm(OnnxCall& call, const char* op) {
-  const bool is_instance = std::string_view(op) == "InstanceNormalization";
-  if (call.flag(5) && !is_instance) call.refuse("it is in training mode");
+  const bool is_instance = std::string_view(op) == "InstanceNormalization" && call.flag(5);
+  if (call.flag(5) && !is_instance) call.refuse("its statistics are those of the batch");
   std::vector<std::string> inputs = {call.in(0), or_filled(call, 1, 1), or_filled(call, 2, 0)};
   if (!is_instance) inputs.insert(inputs.end(), {call.in(3), call.in(4)});
-  call.give(call.add(op, inputs, {{"epsilon", call.number(7)}}));
+  call.give(call.add(is_instance ? op : "BatchNormalization", inputs, {{"epsilon", call.number(7)}}));
 }
 
 /// layer_norm(x, shape, weight, bias, eps, ...).
@@ -134,42 +99,6 @@ void addmm(OnnxCall& call, const char* /*op*/) {
 
 void matmul(OnnxCall& call, const char* /*op*/) { call.give(call.add("MatMul", {call.in(0), call.in(1)})); }
 
-/// max_poolNd(x, kernel, stride, padding, dilation, ceil_mode).
-void max_pool(OnnxCall& call, const char* /*op*/) {
-  const std::size_t dims = spatial(call);
-  const std::vector<std::int64_t> stride = call.integers(2);
-  call.give(call.add("MaxPool", {call.in(0)},
-                     {{"kernel_shape", all_of(call.integers(1), dims)},
-                      {"strides", all_of(stride.empty() ? call.integers(1) : stride, dims)},
-                      {"pads", twice(call.integers(3), dims)},
-                      {"dilations", all_of(call.integers(4), dims)},
-                      {"ceil_mode", kept(call, 5)}}));
-}
-
-/// avg_poolNd(x, kernel, stride, padding, ceil_mode, count_include_pad, ...).
-void average_pool(OnnxCall& call, const char* /*op*/) {
-  const std::size_t dims = spatial(call);
-  const std::vector<std::int64_t> stride = call.integers(2);
-  call.give(call.add("AveragePool", {call.in(0)},
-                     {{"kernel_shape", all_of(call.integers(1), dims)},
-                      {"strides", all_of(stride.empty() ? call.integers(1) : stride, dims)},
-                      {"pads", twice(call.integers(3), dims)},
-                      {"ceil_mode", kept(call, 4)},
-                      {"count_include_pad", kept(call, 5)}}));
-}
-
-/// Windows of one size, where the input is a multiple of the output.
-void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
-  const std::vector<std::int64_t> out = call.integers(1);
-  std::vector<std::int64_t> window;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::int64_t size = call.sizes(0).at(i + 2);
-    if (size % out[i] != 0) call.refuse("its windows have different sizes");
-    window.push_back(size / out[i]);
-  }
-  call.give(call.add("AveragePool", {call.in(0)}, {{"kernel_shape", window}, {"strides", window}}));
-}
-
 void softmax(OnnxCall& call, const char* op) {
   call.give(call.add(op, {call.as(0, call.result_type())}, {{"axis", call.dim(1)}}));
 }
@@ -189,12 +118,109 @@ void reduce_sum(OnnxCall& call, const char* op) {
                      {{"keepdims", has_dims ? kept(call, 2) : 0}}));
 }
 
+namespace {
+
+/// The norm of an order over some axes.
+std::string norm_of(OnnxCall& call, const std::string& x, double order, const OnnxAttributes& over) {
+  if (order == 1) return call.add("ReduceL1", {x}, over);
+  if (order == 2) return call.add("ReduceL2", {x}, over);
+  if (order == 0) call.refuse("its order is 0");
+  const std::string size = call.add("Abs", {x});
+  if (std::isinf(order)) return call.add(order > 0 ? "ReduceMax" : "ReduceMin", {size}, over);
+  const auto power = [&](const std::string& name, double exponent) {
+    return call.add("Pow", {name, call.constant(exponent, call.result_type())});
+  };
+  return power(call.add("ReduceL1", {power(size, order)}, over), 1 / order);  // of what is positive: a sum
+}
+
+}  // namespace
+
 /// norm(x, p, dims, keepdim), linalg_vector_norm alike.
 void norm(OnnxCall& call, const char* /*op*/) {
-  const double order = call.none(1) ? 2 : call.number(1);
-  if (order != 1 && order != 2) call.refuse("its order is neither 1 nor 2");
-  call.give(call.add(order == 1 ? "ReduceL1" : "ReduceL2", {call.in(0)},
-                     {{"axes", reduced(call, 2)}, {"keepdims", kept(call, 3)}}));
+  call.give(norm_of(call, call.in(0), call.none(1) ? 2 : call.number(1),
+                    {{"axes", reduced(call, 2)}, {"keepdims", kept(call, 3)}}));
+}
+
+/// pairwise_distance(a, b, p, eps, keepdim).
+void pairwise_distance(OnnxCall& call, const char* /*op*/) {
+  const std::string apart =
+      call.add("Add", {call.add("Sub", {call.in(0), call.in(1)}), call.constant(call.number(3), call.result_type())});
+  const std::int64_t last = std::max(call.rank(0), call.rank(1)) - 1;
+  call.give(
+      norm_of(call, apart, call.number(2), {{"axes", std::vector<std::int64_t>{last}}, {"keepdims", kept(call, 4)}}));
+}
+
+/// cosine_similarity(a, b, dim, eps).
+void cosine_similarity(OnnxCall& call, const char* /*op*/) {
+  const OnnxAttributes over = {{"axes", std::vector<std::int64_t>{call.dim(2)}}, {"keepdims", std::int64_t{0}}};
+  const auto length = [&](std::size_t i) {
+    const std::string least = call.constant(call.number(3), call.result_type());
+    return call.add("Max", {call.add("ReduceL2", {call.in(i)}, over), least});
+  };
+  if (call.rank(0) != call.rank(1)) call.refuse("its arguments have different numbers of dimensions");
+  const std::string product =
+      call.add("ReduceSum", {call.add("Mul", {call.in(0), call.in(1)}), call.integers_of({call.dim(2)})}, {over[1]});
+  call.give(call.add("Div", {product, call.add("Mul", {length(0), length(1)})}));
+}
+
+/// bilinear(a, b, weight, bias): a[., 1, 1, I] @ weight[O, I, J] @ b[., 1, J, 1].
+void bilinear(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t rank = call.rank(0);
+  const std::string a = call.add("Unsqueeze", {call.in(0), call.integers_of({rank - 1, rank})});
+  const std::string b = call.add("Unsqueeze", {call.in(1), call.integers_of({rank - 1, rank + 1})});
+  const std::string product = call.add("MatMul", {call.add("MatMul", {a, call.in(2)}), b});
+  const std::string result = call.add("Squeeze", {product, call.integers_of({rank, rank + 1})});
+  call.give(call.none(3) ? result : call.add("Add", {result, call.in(3)}));
+}
+
+void einsum(OnnxCall& call, const char* /*op*/) {
+  call.give(call.add("Einsum", call.list(1), {{"equation", call.text(0)}}));
+}
+
+/// embedding_bag(weight, ids, offsets, by_frequency, mode, sparse, factors, include_last_offset, padding): for bags of
+/// one size, whose offsets are an arange().
+void embedding_bag(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t bags = call.sizes(2).at(0);
+  if (call.source(2) != "arange" || call.sizes(1).at(0) % bags != 0 || call.flag(7))
+    call.refuse("its bags have different sizes");
+  if (!call.none(8) && call.integer(8) >= 0) call.refuse("its bags leave an index out");
+  const std::int64_t size = call.sizes(1).at(0) / bags;
+  const std::string ids = call.add("Reshape", {call.in(1), call.integers_of({-1, size})});
+  std::string words = call.add("Gather", {call.in(0), ids}, {{"axis", std::int64_t{0}}});
+  if (!call.none(6))
+    words = call.add("Mul", {words, call.add("Reshape", {call.in(6), call.integers_of({-1, size, 1})})});
+  const std::int64_t mode = call.integer(4);
+  const std::vector<std::int64_t> axes = {1};
+  const std::pair<std::string, OnnxAttribute> none_kept = {"keepdims", std::int64_t{0}};
+  if (mode == 0) return call.give(call.add("ReduceSum", {words, call.integers_of(axes)}, {none_kept}));
+  call.give(call.add(mode == 1 ? "ReduceMean" : "ReduceMax", {words}, {{"axes", axes}, none_kept}));
+}
+
+/// var(x, unbiased), var(x, dims, unbiased, keepdim), or with a correction for `unbiased`; `op`: Sqrt for std.
+void variance(OnnxCall& call, const char* op) {
+  const bool has_dims = call.count() > 2;
+  const std::size_t at = has_dims ? 2 : 1;
+  const std::vector<std::int64_t> axes = reduced(call, has_dims ? 1 : call.count());
+  double count = 1;
+  for (const std::int64_t axis : axes) {
+    if (axis == 0) call.refuse("it is that of the batch");
+    count *= static_cast<double>(call.sizes(0).at(static_cast<std::size_t>(axis)));
+  }
+  const double less = call.none(at) ? 1 : call.number(at);
+  const std::string mean = call.add("ReduceMean", {call.in(0)}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
+  const std::string apart = call.add("Sub", {call.in(0), mean});
+  const std::string spread =
+      call.add("ReduceMean", {call.add("Mul", {apart, apart})}, {{"axes", axes}, {"keepdims", kept(call, 3)}});
+  const std::string result = call.add("Mul", {spread, call.constant(count / (count - less), call.result_type())});
+  call.give(*op == 0 ? result : call.add(op, {result}));
+}
+
+/// any(x), any(x, dim, keepdim); all() alike.
+void truth(OnnxCall& call, const char* op) {
+  const bool has_dims = call.count() > 1;
+  const std::string number = call.cast(call.as(0, at::kBool), at::kFloat);
+  const std::vector<std::int64_t> axes = reduced(call, has_dims ? 1 : call.count());
+  call.give(call.cast(call.add(op, {number}, {{"axes", axes}, {"keepdims", has_dims ? kept(call, 2) : 0}}), at::kBool));
 }
 
 /// max(x), max(x, other), max(x, dim, keepdim): the values and where they are.
@@ -224,22 +250,22 @@ void top_k(OnnxCall& call, const char* /*op*/) {
   call.give(found[1], 1);
 }
 
+/// sort(x, dim, descending), argsort alike; their second form says before `dim` whether it is stable, which TopK is.
+void sort(OnnxCall& call, const char* op) {
+  const std::size_t at = call.count() - 2;
+  const std::int64_t axis = call.dim(at);
+  if (axis == 0) call.refuse("it sorts the batch");
+  const auto found =
+      call.add_all("TopK", {call.in(0), call.integers_of({call.sizes(0).at(static_cast<std::size_t>(axis))})},
+                   {{"axis", axis}, {"largest", kept(call, at + 1)}, {"sorted", std::int64_t{1}}}, 2);
+  if (*op != 0) return call.give(found[1]);
+  call.give(found[0], 0);
+  call.give(found[1], 1);
+}
+
 void cumsum(OnnxCall& call, const char* /*op*/) {
   call.give(
       call.add("CumSum", {call.as(0, call.result_type()), call.constant(static_cast<double>(call.dim(1)), at::kLong)}));
-}
-
-/// upsample_bilinear2d(x, size, align_corners, ...).
-void upsample_bilinear(OnnxCall& call, const char* /*op*/) {
-  resize(call,
-         {{"mode", std::string("linear")},
-          {"coordinate_transformation_mode", std::string(call.flag(2) ? "align_corners" : "pytorch_half_pixel")}});
-}
-
-void upsample_nearest(OnnxCall& call, const char* /*op*/) {
-  resize(call, {{"mode", std::string("nearest")},
-                {"coordinate_transformation_mode", std::string("asymmetric")},
-                {"nearest_mode", std::string("floor")}});
 }
 
 /// grid_sampler(x, grid, mode, padding, align_corners).

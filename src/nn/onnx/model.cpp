@@ -33,12 +33,28 @@ namespace node_field {
 enum : protozero::pbf_tag_type { kInput = 1, kOutput = 2, kName = 3, kOp = 4, kAttribute = 5 };
 }
 namespace attribute_field {
-enum : protozero::pbf_tag_type { kName = 1, kFloat = 2, kInt = 3, kText = 4, kTensor = 5, kInts = 8, kKind = 20 };
+enum : protozero::pbf_tag_type {
+  kName = 1,
+  kFloat = 2,
+  kInt = 3,
+  kText = 4,
+  kTensor = 5,
+  kInts = 8,
+  kTexts = 9,
+  kKind = 20
+};
 }
 namespace tensor_field {
 enum : protozero::pbf_tag_type { kSizes = 1, kType = 2, kName = 8, kBytes = 9, kOutside = 13, kPlace = 14 };
 }
-enum AttributeKind : std::int32_t { kFloatKind = 1, kIntKind = 2, kTextKind = 3, kTensorKind = 4, kIntsKind = 7 };
+enum AttributeKind : std::int32_t {
+  kFloatKind = 1,
+  kIntKind = 2,
+  kTextKind = 3,
+  kTensorKind = 4,
+  kIntsKind = 7,
+  kTextsKind = 8
+};
 
 constexpr std::int64_t kIrVersion = 8;  // of opsets 15 to 18
 constexpr std::size_t kSmall = 1024;    // bytes of a tensor that stays in the model
@@ -174,6 +190,9 @@ class OnnxWriter {
     } else if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) {
       kind = kIntsKind;
       for (const std::int64_t each : *numbers) attribute.add_int64(attribute_field::kInts, each);
+    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+      kind = kTextsKind;
+      for (const std::string& each : *texts) attribute.add_string(attribute_field::kTexts, each);
     } else {
       kind = kTensorKind;
       Writer tensor(attribute, attribute_field::kTensor);

@@ -15,7 +15,8 @@
 
 namespace lockstep::nn {
 
-using OnnxAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, at::Tensor>;
+using OnnxAttribute =
+    std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, at::Tensor, std::vector<std::string>>;
 using OnnxAttributes = std::vector<std::pair<std::string, OnnxAttribute>>;
 
 /// An argument or a result. Its first dimension is the batch, of any size.

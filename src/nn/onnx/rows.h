@@ -11,21 +11,29 @@ namespace lockstep::nn::onnx {
 using Row = void(OnnxCall& call, const char* op);
 
 // elementwise.cpp
-Row unary, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt, gelu, silu,
-    mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where, masked_fill,
-    threshold, log_sigmoid;
+Row unary, question, identity, binary, add, subtract_from, divide, comparison, logical, negate_logical, clamp, rsqrt,
+    gelu, silu, mish, celu, leaky, prelu, softplus, hard_tanh, hard_sigmoid, hard_swish, glu, addcmul, where,
+    masked_fill, threshold, log_sigmoid;
+Row shrink, rrelu, dropout, square, trunc, other_base, beside_one, remainder, lerp, bitwise;
 
 // shapes.cpp
 Row view, view_as, flatten, transpose, swap_axes, permute, squeeze, unsqueeze, expand, expand_as, repeat, narrow, slice,
     select;
 Row cat, stack, split, chunk, unbind, size, gather, embedding, index_select, index, pad, roll, filled, filled_as,
     arange, pixel_shuffle, pad_edges, pad_by_number;
+Row unflatten, move_axes, pixel_unshuffle, channel_shuffle, flip, triangle, scatter, repeat_each;
 
 // layers.cpp
-Row convolution, batch_norm, layer_norm, group_norm, linear, addmm, matmul, max_pool, average_pool,
-    adaptive_average_pool;
-Row softmax, reduce, reduce_sum, extremum, arg_extremum, top_k, upsample_bilinear, upsample_nearest, grid_sampler,
-    cumsum, norm;
+Row batch_norm, layer_norm, group_norm, linear, addmm, matmul, bilinear, einsum, embedding_bag;
+Row softmax, reduce, reduce_sum, extremum, arg_extremum, top_k, sort, grid_sampler, cumsum, norm, pairwise_distance,
+    cosine_similarity, variance, truth;
+
+// windows.cpp
+Row convolution, convolution_by_name, max_pool, average_pool, adaptive_average_pool, adaptive_max_pool, max_unpool,
+    unfold, fold, upsample_linear, upsample_nearest;
+
+// recurrent.cpp
+Row recurrent;
 
 /// Runs the row of an operator. Throws: UsageError where there is none.
 void run_row(OnnxCall& call);

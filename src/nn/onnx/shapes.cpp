@@ -64,6 +64,31 @@ void flatten(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Reshape", {call.in(0), call.add("Concat", parts, {{"axis", std::int64_t{0}}})}));
 }
 
+/// unflatten(x, dim, sizes, ...).
+void unflatten(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t axis = call.dim(1);
+  const std::string shape = shape_of(call, 0);
+  std::vector<std::string> parts;
+  if (axis > 0) parts.push_back(sliced(call, shape, {.end = axis}, 0));
+  parts.push_back(call.shape(2));
+  if (axis + 1 < call.rank(0)) parts.push_back(sliced(call, shape, {.begin = axis + 1}, 0));
+  call.give(call.add("Reshape", {call.in(0), call.add("Concat", parts, {{"axis", std::int64_t{0}}})}));
+}
+
+/// movedim(x, from, to).
+void move_axes(OnnxCall& call, const char* /*op*/) {
+  const std::vector<std::int64_t> from = call.dims(1), to = call.dims(2);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(call.rank(0)), -1);
+  for (std::size_t i = 0; i < from.size(); ++i) order.at(static_cast<std::size_t>(to.at(i))) = from[i];
+  std::int64_t next = 0;
+  for (std::int64_t& each : order) {
+    if (each >= 0) continue;
+    while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
+    each = next++;
+  }
+  call.give(call.add("Transpose", {call.in(0)}, {{"perm", order}}));
+}
+
 void permute(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Transpose", {call.in(0)}, {{"perm", call.dims(1)}}));
 }
@@ -195,6 +220,22 @@ std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   return call.integers_of(pads);
 }
 
+/// The end before the begin, and the begin behind the end.
+void give_circle(OnnxCall& call) {
+  const std::vector<std::int64_t> pads = call.integers(1);
+  std::string name = call.in(0);
+  for (std::size_t i = 0; 2 * i < pads.size(); ++i) {
+    const std::int64_t axis = call.rank(0) - 1 - static_cast<std::int64_t>(i);
+    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0) call.refuse("it cuts in a circle");
+    std::vector<std::string> parts;
+    if (pads[2 * i] > 0) parts.push_back(sliced(call, name, {.begin = -pads[2 * i]}, axis));
+    parts.push_back(name);
+    if (pads[2 * i + 1] > 0) parts.push_back(sliced(call, name, {.end = pads[2 * i + 1]}, axis));
+    if (parts.size() > 1) name = call.add("Concat", parts, {{"axis", axis}});
+  }
+  call.give(name);
+}
+
 void give_padded(OnnxCall& call, const std::string& mode, std::size_t value) {
   std::vector<std::string> inputs = {call.in(0), pads_of(call, call.integers(1))};
   if (mode == "constant")
@@ -208,7 +249,7 @@ void give_padded(OnnxCall& call, const std::string& mode, std::size_t value) {
 void pad(OnnxCall& call, const char* op) {
   if (std::string_view(op).empty()) return give_padded(call, "constant", 2);
   const std::string mode = call.text(2);
-  if (mode == "circular") call.refuse("it pads in a circle");
+  if (mode == "circular") return give_circle(call);
   give_padded(call, mode == "replicate" ? "edge" : mode == "reflect" ? "reflect" : "constant", 3);
 }
 
@@ -216,7 +257,7 @@ void pad(OnnxCall& call, const char* op) {
 void pad_by_number(OnnxCall& call, const char* /*op*/) {
   constexpr const char* kModes[] = {"reflect", "edge", "", "constant"};
   const std::string mode = kModes[call.integer(2)];
-  if (mode.empty()) call.refuse("it pads in a circle");
+  if (mode.empty()) return give_circle(call);
   give_padded(call, mode, 3);
 }
 
@@ -225,6 +266,63 @@ void pad_edges(OnnxCall& call, const char* op) { give_padded(call, op, 0); }
 
 void pixel_shuffle(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("DepthToSpace", {call.in(0)}, {{"blocksize", call.integer(1)}, {"mode", std::string("CRD")}}));
+}
+
+/// pixel_unshuffle(x, r): [N, C, H, r, W, r] -> [N, C, r, r, H, W].
+void pixel_unshuffle(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t r = call.integer(1);
+  const std::vector<std::int64_t> sizes = call.result_sizes();
+  const std::string parts =
+      call.add("Reshape", {call.in(0), call.integers_of({0, sizes.at(1) / (r * r), sizes.at(2), r, sizes.at(3), r})});
+  const std::string moved = call.add("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}}});
+  call.give(call.add("Reshape", {moved, call.integers_of({0, sizes.at(1), sizes.at(2), sizes.at(3)})}));
+}
+
+/// channel_shuffle(x, groups).
+void channel_shuffle(OnnxCall& call, const char* /*op*/) {
+  const std::int64_t groups = call.integer(1);
+  const std::int64_t channels = call.sizes(0).at(1);
+  const std::string parts = call.add("Reshape", {call.in(0), call.integers_of({0, groups, channels / groups, -1})});
+  const std::string moved = call.add("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+  call.give(call.add("Reshape", {moved, shape_of(call, 0)}));
+}
+
+void flip(OnnxCall& call, const char* /*op*/) {
+  const std::vector<std::int64_t> along = call.dims(1);
+  const std::vector<std::int64_t> last(along.size(), -1);
+  const std::vector<std::int64_t> first(along.size(), std::numeric_limits<std::int64_t>::min());
+  call.give(call.add("Slice", {call.in(0), call.integers_of(last), call.integers_of(first), call.integers_of(along),
+                               call.integers_of(last)}));
+}
+
+/// tril(x, diagonal), triu alike.
+void triangle(OnnxCall& call, const char* op) {
+  call.give(call.add("Trilu", {call.in(0), call.constant(static_cast<double>(call.integer(1)), at::kLong)},
+                     {{"upper", *op == 'u' ? 1 : std::int64_t{0}}}));
+}
+
+/// scatter(x, dim, places, values), where the values may be one number.
+void scatter(OnnxCall& call, const char* /*op*/) {
+  std::string values = call.as(3, call.result_type());
+  if (call.rank(3) == 0) {
+    values = call.add("Expand", {values, shape_of(call, 2)});
+  } else if (call.sizes(3) != call.sizes(2)) {  // what has no place is left out
+    const std::vector<std::int64_t> begin(static_cast<std::size_t>(call.rank(2)), 0);
+    values = call.add("Slice", {values, call.integers_of(begin), shape_of(call, 2)});
+  }
+  call.give(call.add("ScatterElements", {call.in(0), call.in(2), values}, {{"axis", call.dim(1)}}));
+}
+
+/// repeat_interleave(x, times, dim, ...): each element several times.
+void repeat_each(OnnxCall& call, const char* /*op*/) {
+  if (call.none(2)) call.refuse("it makes one line of all dimensions");
+  const std::int64_t axis = call.dim(2);
+  std::vector<std::int64_t> times(static_cast<std::size_t>(call.rank(0)) + 1, 1);
+  times.at(static_cast<std::size_t>(axis) + 1) = call.integer(1);
+  std::vector<std::int64_t> shape = call.result_sizes();
+  shape.front() = axis == 0 ? -1 : 0;
+  const std::string apart = call.add("Unsqueeze", {call.in(0), call.integers_of({axis + 1})});
+  call.give(call.add("Reshape", {call.add("Tile", {apart, call.integers_of(times)}), call.integers_of(shape)}));
 }
 
 void roll(OnnxCall& call, const char* /*op*/) {

@@ -7,6 +7,8 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <map>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,11 +38,17 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
     return {c10::ivalue::Tuple::create(std::vector<c10::IValue>(results.begin(), results.end()))};
   };
   const auto no_name = [](const at::Tensor& /*variable*/) { return std::string(); };
-  auto state = torch::jit::tracer::trace(std::move(arguments), run, no_name, /*strict=*/true,
-                                         /*force_outplace=*/out_of_place, /*self=*/nullptr, function.inputs)
-                   .first;
-  torch::jit::EliminateDeadCode(state->graph);
-  return state->graph;
+  try {
+    auto state = torch::jit::tracer::trace(std::move(arguments), run, no_name, /*strict=*/true,
+                                           /*force_outplace=*/out_of_place, /*self=*/nullptr, function.inputs)
+                     .first;
+    torch::jit::EliminateDeadCode(state->graph);
+    return state->graph;
+  } catch (const std::runtime_error& error) {  // parameters of the model are frozen, others are refused as constants
+    if (std::string_view(error.what()).find("requires grad as a constant") == std::string_view::npos) throw;
+    throw UsageError("the function uses a parameter that is not the model's",
+                     "register_module() or register_parameter() in the model, or detach() it");
+  }
 }
 
 [[noreturn]] void throw_depends(const std::string& what) {
