@@ -39,9 +39,9 @@ struct PredictOptions {
   bool pictures = false;                 ///< Prediction::picture
 };
 
-/// A folder with a config.yml of the user's own, in which the run is unless --run-dir is given; empty: none.
+/// An experiment that the settings name.
 struct Experiment {
-  std::filesystem::path folder = {};
+  std::filesystem::path folder = {};    ///< has a config.yml of the user's own; the run goes into it; empty: none
   std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
 };
 
