@@ -155,8 +155,8 @@ double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, dou
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
 
-/// `factors_at`: where the arguments have a factor for each dimension, by which positions are computed where it is
-/// given.
+/// The argument `factors_at` and those behind it are a factor for each dimension. If they are given, positions are
+/// computed by them.
 void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attributes, std::size_t factors_at) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
