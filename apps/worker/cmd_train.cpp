@@ -189,8 +189,10 @@ void take_log_folder(TrainArguments& train, Settings& settings) {
     train.given["--run-dir"] = (writes ? make_new_folder(folder / name) : folder / name).string();
   }
   std::error_code problem;
-  const fs::path run = fs::weakly_canonical(train.text("--run-dir"), problem);
-  const bool is_inside = run.parent_path() == fs::weakly_canonical(folder / "", problem).parent_path();
+  const auto parent = [&](const fs::path& path) {
+    return fs::weakly_canonical(fs::absolute(path, problem), problem).parent_path();
+  };
+  const bool is_inside = parent(train.text("--run-dir")) == parent(folder / name);
   if (!is_inside && settings.config().tensorboard == "auto") settings.config().tensorboard = folder.string();
 }
 
