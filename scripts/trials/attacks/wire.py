@@ -70,10 +70,11 @@ def digest(bench, run):
 
 def right_digest(bench, steps):
     if steps not in KNOWN:
-        words = [*words_of(bench, steps, "tls"), *planted(bench), "--run-dir", bench.folder / "right", "--nproc-per-node", "2"]
+        run = bench.folder / f"right-{steps}"
+        words = [*words_of(bench, steps, "tls"), *planted(bench), "--run-dir", run, "--nproc-per-node", "2"]
         done = bench.run(words, timeout=300, env={"OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.told()
-        KNOWN[steps] = digest(bench, bench.folder / "right")
+        KNOWN[steps] = digest(bench, run)
     return KNOWN[steps]
 
 
@@ -276,7 +277,8 @@ def answer_of(stranger, words):
 
 def wait_for_training(run, seconds):
     end_of_patience = time.monotonic() + seconds
-    while '"step"' not in (run / "log.jsonl").read_text():
+    log = run / "log.jsonl"
+    while not log.exists() or '"step"' not in log.read_text():
         assert time.monotonic() < end_of_patience, f"no step of training within {seconds} s"
         time.sleep(0.05)
 
