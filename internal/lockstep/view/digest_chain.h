@@ -34,6 +34,11 @@ struct DigestRecord {
 /// Returns `fold`, the number of all steps before, with one step more.
 [[nodiscard]] std::uint64_t fold_digest(std::uint64_t fold, const DigestRecord& record);
 
+/// Returns a fold as 16 hexadecimal digits, as a checkpoint's manifest has it.
+[[nodiscard]] std::string fold_text(std::uint64_t fold);
+/// Reads one; 0: it is none.
+[[nodiscard]] std::uint64_t fold_of(std::string_view text);
+
 /// Where a chain begins: behind which step, and that step's fold.
 struct DigestBegin {
   std::int64_t step = 0;

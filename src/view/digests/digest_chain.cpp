@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -71,6 +72,14 @@ std::uint64_t fold_digest(std::uint64_t fold, const DigestRecord& record) {
     fold = mix((fold ^ part) + 0x9E3779B97F4A7C15U);
   }
   return fold;
+}
+
+std::string fold_text(std::uint64_t fold) { return fmt::format("{:016x}", fold); }
+
+std::uint64_t fold_of(std::string_view text) {
+  std::uint64_t fold = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), fold, 16);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size() ? fold : 0;
 }
 
 DigestChain DigestChain::parse(std::string_view bytes, const std::string& name) {
