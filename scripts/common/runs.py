@@ -74,6 +74,12 @@ def digest(given, run_dir) -> str:
     return lockstep(given, "checkpoint", "inspect", str(run_dir), "--digest").stdout.strip().splitlines()[-1]
 
 
+def step_digests(run_dir) -> str:
+    """The digests of all steps that led to the newest checkpoint, folded into one number."""
+    newest = sorted(pathlib.Path(run_dir, "checkpoints").glob("step-*"))[-1]
+    return json.loads((newest / "manifest.json").read_text()).get("digest_fold", "none")
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below pid, itself first."""
     found = [pid]

@@ -1,4 +1,5 @@
-"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
+"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests: the
+checkpoint's, and the one of all steps that led to it.
 
 Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
@@ -169,7 +170,7 @@ class Trial(driver.Trial):
         family, same, way = self.cases[kind]
         run_dir = runs.fresh(self.given.work / "run")
         way(run_dir)
-        digest = runs.digest(self.given, run_dir)
+        digest = f"{runs.digest(self.given, run_dir)} {runs.step_digests(run_dir)}"
         return {"family": family, "digest": digest, "wrong": self.wrong(family, same, digest)}
 
     def wrong(self, family: str, same: bool, digest: str) -> list[str]:

@@ -7,6 +7,7 @@ rank, at random), resumed on 1 to 4 processes until it is done. Its digest must 
 example:
   scripts/trials/trial kill_resume --count 20 --small
 """
+import hashlib
 import math
 import random
 
@@ -24,7 +25,11 @@ class Trial(driver.Trial):
         self.settings = runs.settings(given.work, given.small, **{
             "max_steps": given.steps, "checkpoint.every_steps": 7, "accumulate_steps": 2, "ema.decay": 0.9,
             "grad_scaler.enabled": "true", "schedule.warmup_epochs": 1})
-        self.expected = runs.digest(given, broken_runs.unbroken(given, self.settings, 2))
+        self.expected = self.digests(broken_runs.unbroken(given, self.settings, 2))
+
+    def digests(self, run_dir) -> tuple:
+        """The checkpoint's, and the chain of all steps."""
+        return runs.digest(self.given, run_dir), hashlib.sha256((run_dir / "digests.bin").read_bytes()).hexdigest()
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         given, run_dir = self.given, runs.fresh(self.given.work / "killed")
@@ -35,6 +40,7 @@ class Trial(driver.Trial):
             killed = broken_runs.kill(process, draw.choice(["agent", "rank"]), draw)
         if process.wait() != 0 and killed != "ended first":
             runs.lockstep(given, *runs.train_words(self.settings, second, run_dir, "auto"))
-        digest = runs.digest(given, run_dir)
-        return {"killed": killed, "at_step": step, "worlds": f"{first}->{second}", "code": process.returncode, "digest": digest,
-                "wrong": [] if digest == self.expected else ["another digest than the unbroken run"]}
+        digests = self.digests(run_dir)
+        return {"killed": killed, "at_step": step, "worlds": f"{first}->{second}", "code": process.returncode, "digest": digests[0],
+                "wrong": [f"another {what} than the unbroken run's" for what, own, expected in
+                          zip(("digest", "digests.bin"), digests, self.expected) if own != expected]}

@@ -8,17 +8,29 @@
 
 namespace lockstep::optim {
 
+class DigestSums;
+
+/// Where a part's digest goes, and what its words are hashed with.
+struct DigestInto {
+  DigestSums* sums = nullptr;  ///< null: there is none
+  std::uint64_t seed = 0;
+  std::int64_t first = 0;  ///< number of the part's first element in the whole parameter
+};
+
 /// The memory of one parameter or of a part of it; the arrays do not overlap.
 struct Memory {
   float* parameter = nullptr;
   const float* grad = nullptr;
   std::array<float*, 3> state = {};  ///< in the order of Rule::state()
   std::int64_t count = 0;            ///< elements of each
+  DigestInto digest = {};
 };
 
 /// `whole`'s elements begin .. end - 1.
 [[nodiscard]] inline Memory part_of(const Memory& whole, std::int64_t begin, std::int64_t end) {
-  Memory part{.parameter = whole.parameter + begin, .grad = whole.grad + begin, .count = end - begin};
+  Memory part{
+      .parameter = whole.parameter + begin, .grad = whole.grad + begin, .count = end - begin, .digest = whole.digest};
+  part.digest.first += begin;
   for (std::size_t i = 0; i < part.state.size(); ++i) {
     if (whole.state[i] != nullptr) part.state[i] = whole.state[i] + begin;
   }

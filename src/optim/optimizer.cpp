@@ -8,6 +8,8 @@ namespace lockstep {
 
 void Optimizer::step_scaled_by(const at::Tensor& grad_scale) { step(grad_scale.item<double>()); }
 
+void Optimizer::digest_updates(const std::vector<std::int64_t>& /*begins*/) {}
+
 void Optimizer::zero_grad(bool set_to_none) {
   const at::NoGradGuard no_grad;
   for (const auto& item : parameters()) {

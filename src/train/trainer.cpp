@@ -25,6 +25,7 @@
 #include "train/plan/stop.h"
 #include "train/ranks/same_outcome.h"
 #include "train/report/console_sink.h"
+#include "train/report/digest_sink.h"
 #include "train/report/folder_sink.h"
 #include "train/report/metrics_sink.h"
 #include "train/report/run_sinks.h"
@@ -145,6 +146,9 @@ std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
       own.push_back(std::make_shared<train::TensorBoardSink>(*folder, config_));
     }
     if (!config_.metrics_address.empty()) own.push_back(std::make_shared<train::MetricsSink>(config_.metrics_address));
+    if (run_.learner->steps().weights().digest()) {
+      own.push_back(std::make_shared<train::DigestSink>(*run_.folder, run_.state.digest_fold));
+    }
     if (train::has_launcher()) own.push_back(std::make_shared<train::SaveCounter>(job_));
   }
   return own;

@@ -24,6 +24,8 @@ struct CheckpointMeta {
   std::int64_t replicas = 1;       ///< data-parallel width, on which the result depends
   std::int64_t threads = 1;        ///< libtorch threads per replica
   std::string configuration_hash;  ///< hash of the settings that change the result
+  std::string digest_fold = {};    ///< the run's digests up to the step in one number, 16 hexadecimal digits; empty:
+                                   ///< it has none
 
   bool operator==(const CheckpointMeta&) const = default;
 };

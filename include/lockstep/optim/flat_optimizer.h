@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -55,6 +56,9 @@ class FlatOptimizer : public Optimizer {
   [[nodiscard]] std::int64_t steps() const noexcept override;
   [[nodiscard]] const NamedTensors& parameters() const noexcept override;
   [[nodiscard]] bool elementwise() const noexcept override;
+
+  void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
+  [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
   /// Returns "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" where a parameter had fewer
   /// steps than the optimizer (it had no gradient). Learning rates belong to the schedule and are not saved.

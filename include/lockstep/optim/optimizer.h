@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "lockstep/optim/clip.h"
 #include "lockstep/tensor/named_tensors.h"
@@ -12,6 +14,15 @@
 #pragma GCC visibility push(default)
 
 namespace lockstep {
+
+/// Sums modulo 2^64 of a hash of each element and its place (docs/formats/digests.md). Equal bits give equal sums,
+/// whatever threads, parts or memory they are in; another bit or two elements in each other's place give others.
+struct UpdateDigest {
+  std::uint64_t gradients = 0;  ///< as they were reduced, before grad_scale
+  std::uint64_t weights = 0;    ///< after the update, also of parameters without a gradient
+
+  bool operator==(const UpdateDigest&) const = default;
+};
 
 /// Updates parameters from their gradients. For each parameter its state has entries "<parameter>.<kind>" with no dot
 /// in the kind; tensors among them have the parameter's shape. Other entries have no dot in their names.
@@ -45,6 +56,14 @@ class Optimizer : public Stateful {
   /// Returns the norm of all gradients, as lockstep::grad_norm().
   /// Collective: yes, where the optimizer is sharded.
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
+
+  /// Has each step() from now on digest what it reads and writes. `begins` says for each parameter which element of the
+  /// whole parameter its first one is; empty: it has all parameters whole.
+  virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
+  /// Returns the digest of the last step(), before the first one that of the weights at digest_updates(). A sharded
+  /// optimizer returns that of its part: the sums of all ranks add up to the whole's. None: there are no digests.
+  /// Blocks: where parameters are on a GPU, until it has computed them.
+  [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 
   /// Makes state_dict() on rank 0 return the state of the whole run; call it before state_dict(). It does nothing where
   /// each rank has the whole state.

@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/optim/adamw.h"
@@ -75,6 +77,10 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   [[nodiscard]] const NamedTensors& parameters() const override;
 
   [[nodiscard]] double grad_norm() override;
+
+  /// The digests are those of this rank's part. `begins` is not used: the optimizer knows its parts.
+  void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
+  [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
   /// Gathers the whole state in the host memory of rank 0, which needs its full size until the next step().
   /// Blocks: yes.

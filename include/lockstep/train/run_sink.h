@@ -37,6 +37,13 @@ struct RunStart {
   std::string banner;                ///< the lines that the console shows; on rank 0
 };
 
+/// A step's digests (docs/formats/digests.md): two runs whose digests are equal have the same bits.
+struct StepDigest {
+  std::uint64_t loss = 0;       ///< the bits of the loss
+  std::uint64_t gradients = 0;  ///< of the reduced gradients; 0: the step was left out
+  std::uint64_t weights = 0;    ///< of the weights after the step
+};
+
 /// One optimizer step. Its loss is combined over all replicas while the next step runs, so the event comes a step late.
 struct StepResult {
   std::int64_t epoch = 0;                                  ///< counted from 0
@@ -49,6 +56,7 @@ struct StepResult {
   std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, where there are several
   std::optional<double> loss_scale;                        ///< none: the loss is not scaled
   std::int64_t skipped = 0;                                ///< steps left out since the start of the run
+  std::optional<StepDigest> digest;                        ///< none: TrainConfig::digests is off
   std::optional<double> images_per_s;                      ///< speed over the last seconds; none until there is an
                                                            ///< interval
 };

@@ -82,6 +82,7 @@ Manifest fields_of(const nlohmann::json& json) {
   manifest.meta.replicas = integer_of(json.at("replicas"));
   manifest.meta.threads = integer_of(json.at("threads"));
   manifest.meta.configuration_hash = json.at("configuration_hash").get<std::string>();
+  manifest.meta.digest_fold = json.value("digest_fold", "");
   manifest.libtorch = json.at("libtorch").get<std::string>();
   manifest.instruction_set = json.at("instruction_set").get<std::string>();
   manifest.blas = json.value("blas", "");
@@ -117,7 +118,8 @@ std::string manifest_problem(const Manifest& manifest) {
   }
   for (const auto& [key, word] :
        {std::pair("libtorch", &manifest.libtorch), std::pair("instruction_set", &manifest.instruction_set),
-        std::pair("blas", &manifest.blas), std::pair("configuration_hash", &meta.configuration_hash)}) {
+        std::pair("blas", &manifest.blas), std::pair("configuration_hash", &meta.configuration_hash),
+        std::pair("digest_fold", &meta.digest_fold)}) {
     if (std::string why = check_word(key, *word); !why.empty()) return why;
   }
   for (const auto& [name, digest] : manifest.files) {
@@ -142,6 +144,7 @@ std::string manifest_to_json(const Manifest& manifest) {
   words("instruction_set", manifest.instruction_set);
   if (!manifest.blas.empty()) words("blas", manifest.blas);
   words("configuration_hash", manifest.meta.configuration_hash);
+  if (!manifest.meta.digest_fold.empty()) words("digest_fold", manifest.meta.digest_fold);
   text += "  \"files\": {";
   std::string_view separator = "\n";
   for (const auto& [name, digest] : manifest.files) {

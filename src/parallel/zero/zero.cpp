@@ -63,6 +63,12 @@ class ZeroRedundancyOptimizer::Impl {
     gather_parameters();
   }
 
+  void digest_updates() {
+    std::vector<std::int64_t> begins;
+    for (const parallel::ZeroPart& part : layout_.parts()) begins.push_back(part.begin);
+    local_->digest_updates(begins);
+  }
+
   void consolidate();
   [[nodiscard]] StateDict state_dict() const;
   [[nodiscard]] StatePart state_part() const;
@@ -259,6 +265,8 @@ double ZeroRedundancyOptimizer::lr() const { return impl_->local().lr(); }
 std::int64_t ZeroRedundancyOptimizer::steps() const { return impl_->local().steps(); }
 const NamedTensors& ZeroRedundancyOptimizer::parameters() const { return impl_->parameters(); }
 double ZeroRedundancyOptimizer::grad_norm() { return impl_->grad_norm(); }
+void ZeroRedundancyOptimizer::digest_updates(const std::vector<std::int64_t>& /*begins*/) { impl_->digest_updates(); }
+std::optional<UpdateDigest> ZeroRedundancyOptimizer::update_digest() const { return impl_->local().update_digest(); }
 void ZeroRedundancyOptimizer::consolidate_state_dict() { impl_->consolidate(); }
 StateDict ZeroRedundancyOptimizer::state_dict() const { return impl_->state_dict(); }
 StatePart ZeroRedundancyOptimizer::state_part(int /*rank*/, int /*world_size*/) const { return impl_->state_part(); }

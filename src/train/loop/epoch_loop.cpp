@@ -70,7 +70,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       trouble_(parts.trouble),
       reporter_(parts.reporter),
       profiler_(parts.profiler),
-      late_(learner_, sinks_),
+      late_(learner_, sinks_, state_),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
 

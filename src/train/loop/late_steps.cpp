@@ -7,12 +7,30 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/view/digest_chain.h"
+#include "train/report/digest_sink.h"
 #include "train/step/not_finite.h"
 
 namespace lockstep::train {
 
-LateSteps::LateSteps(Learner& learner, RunSinks& sinks)
-    : learner_(learner), sinks_(sinks), rate_(SystemClock::instance()) {}
+LateSteps::LateSteps(Learner& learner, RunSinks& sinks, RunState& run)
+    : learner_(learner),
+      sinks_(sinks),
+      run_(run),
+      digests_(learner.job().group(), learner.config().optimizer.zero),
+      rate_(SystemClock::instance()) {}
+
+void LateSteps::expect(StepResult step) {
+  digests_.add(learner_.steps().weights().digest());
+  waiting_ = std::move(step);
+}
+
+void LateSteps::take_digest(double loss, StepResult& step) {
+  const auto digest = digests_.take();
+  if (!digest) return;
+  step.digest = {.loss = loss_bits(loss), .gradients = digest->gradients, .weights = digest->weights};
+  run_.digest_fold = view::fold_digest(run_.digest_fold, digest_record(step));
+}
 
 void LateSteps::tell(const std::optional<LossReading>& reading) {
   if (reading && reading->stop != StopReason::kNone) stop_ = reading->stop;
@@ -23,6 +41,7 @@ void LateSteps::tell(const std::optional<LossReading>& reading) {
   for (std::size_t i = 0; i < reading->terms.size(); ++i) {
     step.terms.emplace_back(learner_.steps().loss_names().at(i), reading->terms[i]);
   }
+  take_digest(reading->loss, step);
   rate_.add(step.images);
   step.images_per_s = rate_.rate();
   sinks_.step(step);

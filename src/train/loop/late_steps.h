@@ -6,7 +6,9 @@
 
 #include "lockstep/view/progress.h"
 #include "train/loop/learner.h"
+#include "train/plan/run_state.h"
 #include "train/report/run_sinks.h"
+#include "train/step/digest_meter.h"
 #include "train/step/loss_meter.h"
 
 namespace lockstep::train {
@@ -14,10 +16,12 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: its arguments outlive it.
 class LateSteps {
  public:
-  LateSteps(Learner& learner, RunSinks& sinks);
+  /// `run`'s digest_fold takes in each step that is reported.
+  LateSteps(Learner& learner, RunSinks& sinks, RunState& run);
 
-  /// Takes the step that was just done, whose loss is being combined.
-  void expect(StepResult step) { waiting_ = std::move(step); }
+  /// Takes the step that was just done, whose loss is being combined, and starts to combine its digests where they are
+  /// in parts. Collective: yes.
+  void expect(StepResult step);
   /// Reports what the meter knows by now; nothing where there is nothing new.
   void tell(const std::optional<LossReading>& reading);
   /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError where the
@@ -31,8 +35,12 @@ class LateSteps {
   [[nodiscard]] StopReason stop() const { return stop_; }
 
  private:
+  void take_digest(double loss, StepResult& step);
+
   Learner& learner_;
   RunSinks& sinks_;
+  RunState& run_;
+  DigestMeter digests_;
   view::RateMeter rate_;
   std::optional<StepResult> waiting_;
   StopReason stop_ = StopReason::kNone;

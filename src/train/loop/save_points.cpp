@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "lockstep/view/digest_chain.h"
 #include "train/settings/configuration.h"
 
 namespace lockstep::train {
@@ -41,7 +42,8 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   const SaveOrder order{.meta = {.step = run.step,
                                  .replicas = plan_.config.replicas,
                                  .threads = plan_.config.threads,
-                                 .configuration_hash = configuration_hash(plan_.settings, plan_.config.rows())},
+                                 .configuration_hash = configuration_hash(plan_.settings, plan_.config.rows()),
+                                 .digest_fold = run.digest_fold == 0 ? "" : view::fold_text(run.digest_fold)},
                         .texts = {{"config.yml", plan_.settings}},
                         .names = reason.names,
                         .finite = {.required = plan_.config.checkpoint.require_finite, .learnt = learner_.learnt()}};

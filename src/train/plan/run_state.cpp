@@ -117,6 +117,9 @@ RunState run_state_of(const StateDict& state) {
     if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
   }
   run.stages = stages_of(state);
+  if (state.count("digest_fold") != 0) {
+    run.digest_fold = static_cast<std::uint64_t>(entry<std::int64_t>(state, "digest_fold"));
+  }
   if (state.count("begun.replicas") != 0) run.begun_replicas = count_entry(state, "begun.replicas");
   return run;
 }

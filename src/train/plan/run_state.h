@@ -33,6 +33,8 @@ struct RunState {
   std::optional<double> best_loss;  ///< of that evaluation, which decides between equal metrics; none: an older run's
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
+  std::uint64_t digest_fold = 0;  ///< the digests of all steps, folded into one number; 0: there are none. The
+                                  ///< checkpoint's manifest has it, not the state: weights do not depend on it
   /// Replicas with which the run began, by which lr_scaling goes on counting, where there are others now; 0: the same.
   std::int64_t begun_replicas = 0;
 };

@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/fetch_checkpoint.h"
 #include "lockstep/comm/agreement.h"
 #include "lockstep/data/decode.h"
+#include "lockstep/view/digest_chain.h"
 #include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
@@ -181,6 +182,7 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   told["threads"] = checkpoint.manifest().meta.threads;
   told["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
   told.merge(checkpoint.state("run"));
+  told["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
 /// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.

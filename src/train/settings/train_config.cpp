@@ -166,6 +166,11 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
            "end at the first gradient that is not finite, and name its parameter; say where the norm is unusual")
       .at_resume(OnResume::kFree);
   fields
+      .add("digests", &config.digests,
+           "keep a digest of every step's loss, gradients and weights in digests.bin; auto: on the CPU",
+           {"auto", "true", "false"})
+      .at_resume(OnResume::kFree);
+  fields
       .add("tensorboard_histograms", &config.tensorboard_histograms,
            "histograms of weights and gradients for TensorBoard every so many steps; 0: never")
       .in(kSteps, "steps")

@@ -38,6 +38,9 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
     optimizer_ = std::make_unique<ZeroRedundancyOptimizer>(named_parameters_of(model), job.group(), make,
                                                            model.shared_reducer());
   }
+  const bool by_itself = config_.digests == "auto" && job.device().is_cpu();
+  if (by_itself || config_.digests == "true") optimizer_->digest_updates();
+  digest_ = optimizer_->update_digest();
 }
 
 /// With a loss scale the scaler leaves such a step out.
@@ -95,6 +98,8 @@ bool WeightUpdate::update(double lr) {
   const trace::Span span({.name = "optimizer"});
   const bool stepped = std::visit([this](const auto& scale) { return scaler_.step(*optimizer_, scale); }, by);
   scaler_.update();
+  digest_ = optimizer_->update_digest();
+  if (digest_ && !stepped) digest_->gradients = 0;
   optimizer_->zero_grad();
   return stepped;
 }

@@ -36,6 +36,10 @@ class WeightUpdate {
   /// Looks at the gradients of the last update(), where that is still to be done. Throws: as update().
   void require_last_finite();
 
+  /// Returns the digest of the last update(), of this rank's part where the optimizer is sharded; its gradients are 0
+  /// where the step was left out. None: TrainConfig::digests is off.
+  [[nodiscard]] const std::optional<UpdateDigest>& digest() const { return digest_; }
+
   /// Valid after build().
   [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] bool has_optimizer() const { return optimizer_ != nullptr; }
@@ -57,6 +61,7 @@ class WeightUpdate {
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   std::optional<double> loss_scale_;
+  std::optional<UpdateDigest> digest_;
   NormWatch norms_;
   LateNorms late_norms_;
   std::string outlier_;

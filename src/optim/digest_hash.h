@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hash of one word and its place (docs/formats/digests.md).
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::optim {
+
+inline constexpr std::uint64_t kDigestStep = 0x9E3779B97F4A7C15U;
+inline constexpr int kDigestShift = 31;
+
+/// Two neighbouring words share a key, of which each takes one half as a mask and the other, made odd, as a factor.
+[[nodiscard]] constexpr std::uint64_t pair_key(std::uint64_t seed, std::uint64_t pair) {
+  return seed + pair * kDigestStep;
+}
+
+/// For one place different words have different hashes: each of its steps can be undone.
+[[nodiscard]] constexpr std::uint64_t hash_word(std::uint32_t word, std::uint64_t place, std::uint64_t seed) {
+  const std::uint64_t key = pair_key(seed, place / 2);
+  const auto low = static_cast<std::uint32_t>(key);
+  const auto high = static_cast<std::uint32_t>(key >> 32U);
+  const bool second = place % 2 == 1;
+  const std::uint64_t mixed = word ^ (second ? high : low);
+  const std::uint64_t product = mixed * ((second ? low : high) | 1U);
+  return product ^ (product >> static_cast<unsigned>(kDigestShift));
+}
+
+}  // namespace lockstep::optim

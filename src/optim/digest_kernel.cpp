@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/digest_kernel.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes before highway.h: Highway asks for it.
+#include <hwy/highway.h>
+
+#include "optim/digest.h"
+#include "optim/digest_hash.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::optim {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Hashes `pairs` pairs of words, the first of which has the key `first_key`, up to the last whole vector. A
+/// vector has a pair in each lane; every word is hashed by itself as hash_word() does. `done`: the pairs that it took.
+#if HWY_TARGET == HWY_SCALAR
+std::uint64_t hash_vectors(const std::uint32_t* /*words*/, std::int64_t /*pairs*/, std::uint64_t /*key*/,
+                           std::int64_t& done) {
+  done = 0;
+  return 0;
+}
+#else
+std::uint64_t hash_vectors(const std::uint32_t* words, std::int64_t pairs, std::uint64_t first_key,
+                           std::int64_t& done) {
+  const hn::ScalableTag<std::uint64_t> d;
+  const hn::Repartition<std::uint32_t, decltype(d)> d32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(d, (std::uint64_t{1} << 32U) | 1U);
+  HWY_ALIGN std::uint64_t each[hn::MaxLanes(d)];
+  for (std::int64_t lane = 0; lane < lanes; ++lane) each[lane] = pair_key(first_key, static_cast<std::uint64_t>(lane));
+  auto key = hn::Load(d, each);
+  const auto step = hn::Set(d, kDigestStep * static_cast<std::uint64_t>(lanes));
+  auto sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= pairs; i += lanes) {
+    const auto factors = hn::Or(key, one);  // in the low half the second word's, in the high half the first one's
+    const auto mixed = hn::Xor(hn::BitCast(d, hn::LoadU(d32, words + 2 * i)), key);
+    const auto low = hn::MulEven(hn::BitCast(d32, mixed), hn::BitCast(d32, hn::ShiftRight<32>(factors)));
+    const auto high = hn::MulEven(hn::BitCast(d32, hn::ShiftRight<32>(mixed)), hn::BitCast(d32, factors));
+    sum = hn::Add(sum, hn::Xor(low, hn::ShiftRight<kDigestShift>(low)));
+    sum = hn::Add(sum, hn::Xor(high, hn::ShiftRight<kDigestShift>(high)));
+    key = hn::Add(key, step);
+  }
+  done = i;
+  hn::Store(sum, d, each);
+  std::uint64_t total = 0;
+  for (std::int64_t lane = 0; lane < lanes; ++lane) total += each[lane];
+  return total;
+}
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::optim
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::optim {
+
+HWY_EXPORT(hash_vectors);
+
+std::uint64_t digest_words(const Words& words, std::uint64_t seed) {
+  const auto* data = static_cast<const std::uint32_t*>(words.data);
+  auto first = static_cast<std::uint64_t>(words.first);
+  std::int64_t count = words.count;
+  std::uint64_t total = 0;
+  if (count > 0 && first % 2 == 1) {  // the part begins within a pair
+    total += hash_word(*data, first, seed);
+    ++data, ++first, --count;
+  }
+  std::int64_t done = 0;
+  total += HWY_DYNAMIC_DISPATCH(hash_vectors)(data, count / 2, pair_key(seed, first / 2), done);
+  for (std::int64_t i = 2 * done; i < count; ++i)
+    total += hash_word(data[i], first + static_cast<std::uint64_t>(i), seed);
+  return total;
+}
+
+}  // namespace lockstep::optim
+#endif

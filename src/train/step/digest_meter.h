@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The digests of a step that each rank has a part of, added up while the next step runs.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::train {
+
+/// It belongs to the training thread.
+class DigestMeter {
+ public:
+  /// `in_parts`: each rank's digest is that of its part. Lifetime: `group` outlives the meter.
+  DigestMeter(ProcessGroup& group, bool in_parts) : group_(group), in_parts_(in_parts) {}
+
+  /// Takes this rank's digest of a step; none: there are no digests. Collective: yes, where they are in parts.
+  void add(const std::optional<UpdateDigest>& digest);
+  /// Returns the digest of the step that was added last, once. Blocks: only where it is not combined yet.
+  [[nodiscard]] std::optional<UpdateDigest> take();
+
+ private:
+  ProcessGroup& group_;
+  bool in_parts_;
+  std::optional<UpdateDigest> own_;
+  at::Tensor sums_;  ///< int64: gradients, weights
+  Work work_;
+};
+
+}  // namespace lockstep::train
