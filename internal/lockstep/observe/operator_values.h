@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// OperatorValues: what each operator of libtorch reads and writes while a step runs, as digests. Two recordings of a
+// step that should be equal name the first operator whose bits differ.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/tensor/named_tensors.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::observe {
+
+/// One event of an operator, a node of the backward or a layer of Lockstep: it begins, or it ends.
+struct OperatorValue {
+  std::string name;          ///< "aten::convolution", "lockstep::linear", "MaxPool2DWithIndicesBackward0"
+  std::string layer;         ///< the module whose weights it, or the operator that it belongs to, reads; "": none
+  int depth = 0;             ///< operators around it
+  bool backward = false;     ///< it runs in the backward
+  bool end = false;          ///< the digest is that of the outputs; false: of the inputs
+  std::uint64_t digest = 0;  ///< of the values in their logical order; 0: not looked at
+
+  bool operator==(const OperatorValue&) const = default;
+};
+
+/// Records the operators of the thread that made it, until it is destroyed. Memory that nobody has written yet is not
+/// looked at: what makes it, and views, have no digest.
+///
+/// Cost: reads every value once. Thread-safe: no; used in the thread that made it.
+class OperatorValues {
+ public:
+  /// `parameters` name the layers.
+  explicit OperatorValues(const NamedTensors& parameters);
+  ~OperatorValues();
+  OperatorValues(const OperatorValues&) = delete;
+  OperatorValues& operator=(const OperatorValues&) = delete;
+
+  /// Returns the events so far, in their order, and forgets them.
+  [[nodiscard]] std::vector<OperatorValue> take();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Returns the digest of a tensor's values in their logical order, whatever its strides; of one on a GPU after a copy.
+[[nodiscard]] std::uint64_t digest_of_values(const at::Tensor& tensor);
+
+}  // namespace lockstep::observe
+
+#pragma GCC visibility pop
