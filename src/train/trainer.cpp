@@ -110,14 +110,17 @@ TrainResult Trainer::Impl::run() {
                                  .wish = wish_,
                                  .trouble = trouble_,
                                  .reporter = *reporter_,
-                                 .profiler = profiler_ ? &*profiler_ : nullptr});
+                                 .profiler = profiler_ ? &*profiler_ : nullptr,
+                                 .watch = options_.watch.get(),
+                                 .until_step = options_.until_step});
   const bool has_summary = run_.folder && FileSystem::system().exists(run_.folder->path() / "summary.json");
   const bool was_complete = loop_->complete() && broadcast_object(job_.group(), has_summary, 0);
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
   // A program reads the figures of a run that it found complete; the command prints nothing more of it.
-  if (loop_->complete() && !(was_complete && options_.has_commands)) loop_->evaluations().make_up();
+  const bool said = was_complete && options_.has_commands;
+  if (loop_->complete() && !loop_->cut_short() && !said) loop_->evaluations().make_up();
   result_ = loop_->result();
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,
@@ -126,6 +129,8 @@ TrainResult Trainer::Impl::run() {
                    .step_report = reporter_->whole()};
   if (loop_->stopped_by() != StopReason::kNone) {
     leave(end);
+  } else if (loop_->cut_short()) {
+    result_.stopped_by = "until_step";
   } else if (was_complete) {
     if (job_.is_main()) log::note("the run is complete: nothing is left to do after step {}", run_.state.step);
   } else {

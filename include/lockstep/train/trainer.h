@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/job.h"
 #include "lockstep/train/run_sink.h"
+#include "lockstep/train/step_watch.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "lockstep/train/train_result.h"
@@ -45,6 +46,9 @@ struct TrainerOptions {
   /// Profiles so many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
   /// run_dir/trace/rank-R.json. 0: none. The result is the same (docs/guide/profile.md).
   std::int64_t profile = 0;
+  /// The run ends after this step, without an evaluation or a checkpoint of it: a replay. 0: at its end.
+  std::int64_t until_step = 0;
+  std::shared_ptr<StepWatch> watch;  ///< sees this rank's steps from inside; may be null
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the end of a run proposes them
 };
 

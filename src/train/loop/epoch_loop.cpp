@@ -33,13 +33,11 @@ void note_bad_samples(const Job& job, const ReplicaLoaders& data, std::set<std::
   for (const auto& found : all_gather_object(job.group(), data.bad_samples())) known.insert(found.begin(), found.end());
 }
 
-/// Tells the sinks of `step`'s gradients where it is a step that was asked for.
-void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, std::int64_t step) {
-  if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;
+StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int64_t step) {
   StepRunner& steps = learner.steps();
-  sinks.gradients({.step = step,
-                   .model = steps.model().module().net(),
-                   .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1});
+  return {.step = step,
+          .model = steps.model().module().net(),
+          .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
 /// Updates the weights for `step`. A loss that is not finite explains its gradients, and is named instead of them.
@@ -70,6 +68,8 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       trouble_(parts.trouble),
       reporter_(parts.reporter),
       profiler_(parts.profiler),
+      watch_(parts.watch),
+      until_step_(parts.until_step),
       late_(learner_, sinks_, state_),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
@@ -110,7 +110,8 @@ void EpochLoop::train_epoch() {
   epoch_.seconds = seconds_since(epoch_.begin);
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
-  if (stopped_by() == StopReason::kDisk) return;  // the disk sink saves it elsewhere
+  // The disk sink saves it elsewhere.
+  if (cut_short() || stopped_by() == StopReason::kDisk) return;
   if (stopped_by() != StopReason::kNone) return save({});
   end_epoch();
 }
@@ -121,12 +122,14 @@ void EpochLoop::train_step() {
   const std::int64_t batches = std::min(config.accumulate_steps, plan_.sums.batches_per_epoch - state_.batch);
   computed_step_ = state_.step + 1;
   fault::note_step(computed_step_);
+  const bool watched = watch_ != nullptr && watch_->wants(computed_step_);
+  steps.set_watch(watched ? watch_ : nullptr);
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.loss_names());
   const StopReason wish = trouble_.any() || saver_.has_failed() ? StopReason::kDisk : wish_.reason();
   late_.tell(learner_.loss().add(computed_step_, losses, wish));
   tell_saved();
-  tell_gradients(config, learner_, sinks_, computed_step_);
+  tell_gradients(watched);
   const bool stepped = update(job_, learner_, late_, computed_step_, learning_rate(config, plan_.sums, state_));
   ++state_.step;
   saves_.make_room(state_);
@@ -140,6 +143,14 @@ void EpochLoop::train_step() {
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped});
+}
+
+/// Those of the computed step, where it is a step that was asked for.
+void EpochLoop::tell_gradients(bool watched) {
+  const TrainConfig& config = plan_.config;
+  if (watched) watch_->on_gradients(gradients_of(config, learner_, computed_step_));
+  if (config.tensorboard_histograms == 0 || computed_step_ % config.tensorboard_histograms != 0) return;
+  sinks_.gradients(gradients_of(config, learner_, computed_step_));
 }
 
 /// The step that was just done did not change the weights.

@@ -29,6 +29,8 @@ struct LoopParts {
   DiskTrouble& trouble;
   StepReporter& reporter;
   observe::Profiler* profiler = nullptr;
+  StepWatch* watch = nullptr;   ///< nullptr: nobody watches
+  std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
 /// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
@@ -45,6 +47,8 @@ class EpochLoop {
   [[nodiscard]] bool complete() const;
   /// Returns why it leaves before that; kNone: it does not.
   [[nodiscard]] StopReason stopped_by() const;
+  /// Returns true after the step LoopParts::until_step: nothing follows, no evaluation and no save.
+  [[nodiscard]] bool cut_short() const { return until_step_ > 0 && state_.step >= until_step_; }
   /// Returns what is counted and measured so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
@@ -57,12 +61,13 @@ class EpochLoop {
  private:
   void train_epoch();
   void train_step();
+  void tell_gradients(bool watched);
   void note_left_out();
   void begin_stage();
   void end_epoch();
   void save(const SaveReason& reason);
   void tell_saved();
-  [[nodiscard]] bool finished() const { return complete() || stopped_by() != StopReason::kNone; }
+  [[nodiscard]] bool finished() const { return complete() || cut_short() || stopped_by() != StopReason::kNone; }
 
   /// The sums of an epoch's steps so far, in this process.
   struct Tally {
@@ -82,6 +87,8 @@ class EpochLoop {
   DiskTrouble& trouble_;
   StepReporter& reporter_;
   observe::Profiler* const profiler_;  ///< nullptr: no profile
+  StepWatch* const watch_;             ///< nullptr: nobody watches
+  const std::int64_t until_step_;
   LateSteps late_;
   EvaluationPoints evaluations_;
   SavePoints saves_;

@@ -26,7 +26,7 @@ class ReplicaLoaders {
   /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
   /// Valid after open().
-  [[nodiscard]] const Dataset& dataset() const { return *loaders_.front().dataset(); }
+  [[nodiscard]] Dataset& dataset() const { return *loaders_.front().dataset(); }
   [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
   [[nodiscard]] ReplicaSpan block() const { return block_; }
 

@@ -151,21 +151,33 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     images_ += batch.size;
     batch_ = batch_holders(batch);
     prepare_batch(batch, job_.device(), config_.channels_last);
-    const auto run_seeded = [&](std::uint64_t with) {
-      seed_all(with);
-      return run_batch(batch);
-    };
     // Without buckets a backward before the last one does what the last one does.
     adds_up_ = i + 1 < batches && !(graph_ && job_.world_size() == 1);
-    const std::uint64_t seed = batch_seed(config_, replica.index(), data_.epoch() * data_.batches_per_epoch() + number);
     try {
-      taken_.add(local, number, graph_ ? graph_->run(batch, seed) : run_seeded(seed));
-      note_fallback();
+      taken_.add(local, number, compute(replica, batch));
     } catch (const DataError& fault) {
       taken_.fail(replica.index(), std::move(batch), fault.message());
       throw;
     }
   }
+}
+
+at::Tensor StepRunner::compute(Replica& replica, Batch& batch) {
+  const WatchedBatch watched{
+      .replica = replica.index(), .batch = batch, .model = model_->module().net(), .dataset = data_.dataset()};
+  if (watch_ != nullptr) watch_->on_batch(watched);
+  const std::int64_t number = data_.epoch() * data_.batches_per_epoch() + batch.step;
+  const std::uint64_t seed = batch_seed(config_, replica.index(), number);
+  at::Tensor row;
+  if (graph_) {
+    row = graph_->run(batch, seed);
+    note_fallback();
+  } else {
+    seed_all(seed);
+    row = run_batch(batch);
+  }
+  if (watch_ != nullptr) watch_->on_batch_done(watched, row);
+  return row;
 }
 
 void StepRunner::note_fallback() {

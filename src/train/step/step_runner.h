@@ -14,6 +14,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/step_graph.h"
+#include "lockstep/train/step_watch.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "train/step/out_of_memory.h"
@@ -52,6 +53,9 @@ class StepRunner {
   /// loss is scaled, its step was left out, and running statistics of an overflow would stay spoilt. Collective: yes.
   void restore_buffers();
 
+  /// Calls `watch` from the next batch on; nullptr: nobody. Lifetime: until another call.
+  void set_watch(StepWatch* watch) { watch_ = watch; }
+
   /// Returns the names of the other columns of a loss row; empty where there is only one part, and before the first
   /// step.
   [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
@@ -77,6 +81,8 @@ class StepRunner {
  private:
   [[nodiscard]] NamedTensors floating_buffers();
   void run_replica(Replica& replica, std::int64_t batches);
+  /// Computes the gradients of a batch; returns its loss row.
+  at::Tensor compute(Replica& replica, Batch& batch);
   void note_fallback();
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
   /// Runs forward, loss times the batch's share, and backward; returns the loss row.
@@ -93,6 +99,7 @@ class StepRunner {
   ReplicaTeam team_;
   ReplicaLoaders data_;
   WeightUpdate weights_;
+  StepWatch* watch_ = nullptr;
   TakenBatches taken_;
   std::optional<StepGraph> graph_;  ///< set where steps are recorded; it ends before the communicators of job_ do
   std::string noted_;               ///< why they are not, once a note has said it

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepWatch: sees single steps of a run from inside, batch by batch, as hooks of a module do in Python.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/train/run_sink.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// A batch whose gradients are computed. Lifetime: during the call.
+struct WatchedBatch {
+  int replica = 0;           ///< the replica that computes it
+  const Batch& batch;        ///< on the model's device
+  torch::nn::Module& model;  ///< the task's, with the weights of before the step
+  Dataset& dataset;          ///< the training set
+};
+
+/// Sees the steps of this rank that it asks for. What it computes must leave the model as it was; each batch's random
+/// numbers are seeded anew. Thread-safe: it need not be; a replica's thread calls it, one at a time.
+class StepWatch {
+ public:
+  virtual ~StepWatch() = default;
+  /// Returns true where the step that begins is to be watched. Called before each step.
+  virtual bool wants(std::int64_t step) = 0;
+  /// A batch's forward comes next.
+  virtual void on_batch(const WatchedBatch& /*watched*/) {}
+  /// Its backward is done. `losses` is the loss, and its parts where there are several, in one dimension.
+  virtual void on_batch_done(const WatchedBatch& /*watched*/, const at::Tensor& /*losses*/) {}
+  /// The step's gradients are reduced.
+  virtual void on_gradients(const StepGradients& /*gradients*/) {}
+};
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop
