@@ -215,11 +215,22 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Every rank has this error, so that they can tell each other whose loss it was.
+/// Every rank has this error, so that they can tell each other whose loss it was, and of which samples.
 std::string Trainer::Impl::where_bad(const train::NonFiniteLoss& fault) {
-  const auto own = run_.learner->steps().taken().bad_replicas(computed_step() - fault.step());
-  const std::string where = train::ranks_with_bad_loss(all_gather_object(job_.group(), own));
-  return where.empty() || job_.world_size() == 1 ? "" : " " + where;
+  const train::TakenBatches& taken = run_.learner->steps().taken();
+  const std::int64_t ago = computed_step() - fault.step();
+  const std::string where = train::ranks_with_bad_loss(all_gather_object(job_.group(), taken.bad_replicas(ago)));
+  std::string own;
+  try {
+    own = train::some_samples(taken.bad_samples(ago));
+  } catch (const std::exception& error) {
+    log::warn("the samples of step {} could not be named: {}", fault.step(), error.what());
+  }
+  std::string text = where.empty() || job_.world_size() == 1 ? "" : " " + where;
+  for (const std::string& samples : all_gather_object(job_.group(), own)) {
+    if (!samples.empty()) return text + "; its batch: " + samples;
+  }
+  return text;
 }
 
 /// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which says where they are.

@@ -348,7 +348,7 @@ RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
     return rank == 1 ? output.mean() * kNan : output.mean();
   };
   EXPECT_THAT(error_of(job, options, {}),
-              AllOf(HasSubstr("the loss of step 1 is nan"), HasSubstr("on rank 1 (replica 1)")));
+              AllOf(HasSubstr("the loss of step 1 is nan"), HasSubstr("on rank 1 (replica 1); its batch: sample ")));
   TrainConfig clipped;
   clipped.clip_norm = 1;
   EXPECT_THAT(error_of(job, options, clipped), HasSubstr("the loss of step 1 is nan on rank 1 (replica 1)"));

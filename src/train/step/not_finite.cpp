@@ -59,6 +59,13 @@ std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& re
   return "on " + text::join(ranks);
 }
 
+std::string some_samples(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size()));
+  const std::vector<std::string> shown(names.begin(), end);
+  return text::join(shown) + (names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "");
+}
+
 std::optional<double> NormWatch::add(double norm) {
   std::optional<double> ratio;
   if (norms_.size() >= kFewest) {

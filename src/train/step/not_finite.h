@@ -52,6 +52,9 @@ class LateNorms {
 /// where none is known. `replicas[r]` are those of rank r.
 [[nodiscard]] std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& replicas);
 
+/// Returns "a.png, b.png, c.png, d.png and 12 more"; "" of none.
+[[nodiscard]] std::string some_samples(const std::vector<std::string>& names);
+
 /// The norms of the last steps. It belongs to the training thread.
 class NormWatch {
  public:

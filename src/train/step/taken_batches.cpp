@@ -34,15 +34,30 @@ void TakenBatches::fail(int replica, Batch batch, const std::string& fault) {
   failed_ = Failed{replica, std::move(batch), fault};
 }
 
-fs::path TakenBatches::remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
-                                       const fs::path& folder) const {
-  // Returns the first of the accumulated batches whose loss was not finite.
+std::int64_t TakenBatches::bad_batch(const Call& call, std::size_t local) {
   const std::vector<at::Tensor>& rows = call.rows[local];
   const auto bad = std::find_if(rows.begin(), rows.end(),
                                 [](const at::Tensor& row) { return !std::isfinite(row[0].item<double>()); });
-  const std::int64_t number = call.first_batch + (bad == rows.end() ? 0 : bad - rows.begin());
+  return call.first_batch + (bad == rows.end() ? 0 : bad - rows.begin());
+}
+
+std::vector<std::string> TakenBatches::bad_samples(std::int64_t ago) const {
+  const NoGrad no_grad;
+  std::vector<std::string> names;
+  const std::vector<std::int64_t> replicas = bad_replicas(ago);
+  if (replicas.empty()) return names;
+  const Call& call = ago == 0 ? now_ : before_;
+  const auto local = static_cast<std::size_t>(replicas.front() - loaders_.block().begin);
+  loaders_.look_again(local, call.epoch, bad_batch(call, local), [&](const Batch& batch) {
+    for (const std::int64_t index : batch.indices) names.push_back(loaders_.dataset().describe(index));
+  });
+  return names;
+}
+
+fs::path TakenBatches::remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
+                                       const fs::path& folder) const {
   fs::path file;
-  loaders_.look_again(local, call.epoch, number, [&](const Batch& batch) {
+  loaders_.look_again(local, call.epoch, bad_batch(call, local), [&](const Batch& batch) {
     file = write_bad_batch(task_, loaders_.dataset(), batch,
                            {.step = step,
                             .replica = loaders_.block().begin + static_cast<int>(local),

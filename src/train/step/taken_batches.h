@@ -34,6 +34,10 @@ class TakenBatches {
   /// last one (0 or 1).
   [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
 
+  /// Returns the samples of the first batch of this rank whose loss was not finite `ago` calls before the last one (0
+  /// or 1), as the data set describes them; empty: there is none. Throws: what the data set throws.
+  [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
+
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the one
   /// that the task refused, into `folder`. `step` is that call's. Returns: the files. Throws: IoError; what the data
   /// set throws.
@@ -55,6 +59,8 @@ class TakenBatches {
     std::string fault;
   };
 
+  /// Returns the number of the first of the accumulated batches whose loss was not finite.
+  [[nodiscard]] static std::int64_t bad_batch(const Call& call, std::size_t local);
   [[nodiscard]] std::filesystem::path remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
                                                       const std::filesystem::path& folder) const;
 
