@@ -27,6 +27,8 @@ constexpr std::array kVerbs = {
     Verb{"run", cli::kRunSummary, cmd_run},
     Verb{"train", cli::kTrainSummary, cmd_train},
     Verb{"eval", cli::kEvalSummary, cmd_worker},
+    Verb{"bisect", cli::kBisectSummary, cmd_worker},
+    Verb{"explain", cli::kExplainSummary, cmd_worker},
     Verb{"predict", cli::kPredictSummary, cmd_worker},
     Verb{"generate", cli::kGenerateSummary, cmd_worker},
     Verb{"checkpoint", cli::kCheckpointSummary, cmd_worker},

@@ -13,6 +13,8 @@ using Arguments = std::vector<std::string>;
 
 int cmd_train(const Arguments& arguments);
 int cmd_eval(const Arguments& arguments);
+int cmd_explain(const Arguments& arguments);
+int cmd_bisect(const Arguments& arguments);
 int cmd_predict(const Arguments& arguments);
 int cmd_generate(const Arguments& arguments);
 int cmd_bench(const Arguments& arguments);

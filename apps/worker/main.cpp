@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
     const std::vector<cli::Verb> verbs = {
         {"train", cli::kTrainSummary, worker::cmd_train},
         {"eval", cli::kEvalSummary, worker::cmd_eval},
+        {"bisect", cli::kBisectSummary, worker::cmd_bisect},
+        {"explain", cli::kExplainSummary, worker::cmd_explain},
         {"predict", cli::kPredictSummary, worker::cmd_predict},
         {"generate", cli::kGenerateSummary, worker::cmd_generate},
         {"checkpoint", cli::kCheckpointSummary, worker::cmd_checkpoint},

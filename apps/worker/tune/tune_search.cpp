@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "worker/median.h"
 
 namespace lockstep::worker {
 namespace {
@@ -15,12 +16,6 @@ constexpr double kLeastGain = 0.02;
 constexpr std::size_t kFewPairs = 3;   // enough where the difference is plain
 constexpr std::size_t kManyPairs = 7;  // else
 constexpr double kPlain = 0.1;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 /// Each pair says the same, by far.
 bool is_plain(const std::vector<StepPair>& pairs) {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of an earlier run, computed again on this one process: from the nearest checkpoint before it, in a folder that
+// is removed afterwards. The run itself stays as it is.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/view/digest_chain.h"
+#include "worker/explain/step_recorder.h"
+
+namespace lockstep::worker {
+
+struct ReplayRequest {
+  std::string run;                ///< the run folder
+  std::int64_t step = 0;          ///< the step to record
+  std::vector<std::string> sets;  ///< settings changed for the replay, a.b=c each
+  std::string device;             ///< as --device; empty: that of a run here
+  bool operators = false;         ///< RecorderOptions::operators
+  bool single_losses = false;     ///< RecorderOptions::single_losses
+  bool may_be_long = false;       ///< go on where the replay takes more than kLongReplay
+};
+
+/// What was seen.
+struct Replay {
+  StepRecord record;
+  std::vector<LayerNorms> norms;        ///< of the replayed steps, the recorded one last
+  std::vector<at::Tensor> pictures;     ///< StepRecorder::pictures()
+  std::vector<std::string> loss_names;  ///< names of the parts of the loss, where there are several
+  std::string checkpoint;               ///< what it resumed from; empty: the beginning
+  std::string failure;                  ///< the error that the step ended with; empty: none
+};
+
+inline constexpr double kLongReplay = 120;  ///< seconds
+
+/// Returns the run's file of settings. Throws: DataError where the folder holds no run.
+[[nodiscard]] std::filesystem::path settings_of_run(const std::filesystem::path& run);
+
+/// Returns true where the replayed step has the digests that the run's chain has of it.
+[[nodiscard]] bool has_digest(const StepRecord& record, const view::DigestRecord& own);
+
+/// Replays up to the step. Blocks: while it trains.
+/// Throws: DataError where the folder holds no run, or the run has no such step; UsageError that says how long it would
+///         take, where that is long and nobody asked for it; as Trainer::fit() for an error before the step.
+[[nodiscard]] Replay replay_step(const ReplayRequest& request);
+
+}  // namespace lockstep::worker

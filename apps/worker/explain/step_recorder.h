@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepRecorder: watches the steps of a replay, and records the last one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/observe/operator_values.h"
+#include "lockstep/train/step_watch.h"
+#include "lockstep/train/train_config.h"
+#include "worker/explain/step_record.h"
+
+namespace lockstep::worker {
+
+struct RecorderOptions {
+  ProcessGroup* group = nullptr;                        ///< of this process alone; for single_losses
+  std::int64_t step = 0;                                ///< the one that is recorded
+  bool operators = false;                               ///< with the bits of every operator
+  bool single_losses = false;                           ///< with the loss of each sample alone
+  std::function<void(std::int64_t step)> on_step = {};  ///< called before each step
+};
+
+/// Gradient norms of one step by layer.
+using LayerNorms = std::map<std::string, double>;
+
+/// Watches a run on one process. Lifetime: task and config outlive it.
+class StepRecorder final : public StepWatch {
+ public:
+  StepRecorder(Task& task, const TrainConfig& config, RecorderOptions options)
+      : task_(task), config_(config), options_(std::move(options)) {}
+
+  bool wants(std::int64_t step) override;
+  void on_batch(const WatchedBatch& watched) override;
+  void on_batch_done(const WatchedBatch& watched, const at::Tensor& losses) override;
+  void on_gradients(const StepGradients& gradients) override;
+
+  /// Returns what the step had; its lr and its loss are not known here.
+  [[nodiscard]] const StepRecord& record() const { return record_; }
+  /// Returns true once the step's batches are recorded.
+  [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
+  /// Returns the gradient norms of the replayed steps, the recorded one last.
+  [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
+  /// Returns the pictures of the step, by replica and sample; undefined where its data are no pictures.
+  [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
+
+ private:
+  /// The batch that the replica computes.
+  [[nodiscard]] BatchRecord& batch_of(int replica) { return record_.batches[places_.at(replica)]; }
+  void add_single_losses();
+  /// The loss of a sample alone: twice in a batch, for batch norm.
+  [[nodiscard]] double loss_alone(std::int64_t index) const;
+
+  Task& task_;
+  const TrainConfig& config_;
+  RecorderOptions options_;
+  std::int64_t now_ = 0;
+  StepRecord record_;
+  std::vector<LayerNorms> norms_;
+  std::vector<at::Tensor> pictures_;
+  std::map<int, std::size_t> places_;  ///< of each replica's batch in record_: replicas may take turns within a batch
+  std::map<int, std::unique_ptr<observe::OperatorValues>> values_;
+  torch::nn::Module* model_ = nullptr;  ///< that of the step
+  Dataset* dataset_ = nullptr;
+  std::int64_t epoch_ = 0;
+};
+
+}  // namespace lockstep::worker

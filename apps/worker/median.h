@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The median of some figures.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::worker {
+
+/// Returns the middle of `values`, of which there is at least one.
+[[nodiscard]] inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep explain` and `lockstep bisect` as a person types them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "apps/command.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace explain_command_test {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+/// Captchas, and runs over them of 12 steps with a checkpoint every 4.
+class Explained : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    home_ = new TempDir;
+    const ProcessResult made = lockstep({"generate", "captcha", "--out", "data", "--count", "64", "--seed", "1",
+                                         "--charset", "0-9", "--length", "2", "--width", "48", "--height", "20"},
+                                        home_->path());
+    ASSERT_EQ(made.code, 0) << made.err;
+    train("two", "2");
+  }
+  static void TearDownTestSuite() { delete home_; }
+
+  static void train(const std::string& name, const std::string& processes, const Words& more = {}) {
+    Words words = {"train", "captcha:conv3", "--nproc-per-node", processes, "--run-dir", name, "--quiet"};
+    for (const char* setting :
+         {"data.train=data", "data.charset=0-9", "data.length=2", "data.width=48", "data.height=20", "batch_size=4",
+          "replicas=2", "max_steps=12", "log_every_steps=1", "checkpoint.every_steps=4", "checkpoint.keep_last=9"}) {
+      words.insert(words.end(), {"--set", setting});
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult run = lockstep(words, home_->path());
+    ASSERT_EQ(run.code, 0) << run.err;
+  }
+  static json explained(const Words& more) {
+    Words words = {"explain", "two", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = lockstep(words, home_->path());
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  static json bisected(const std::string& other, int code = 1) {
+    const ProcessResult result = lockstep({"bisect", "two", other, "--json"}, home_->path());
+    EXPECT_EQ(result.code, code) << result.err << result.out;
+    return json::parse(result.out, nullptr, false);
+  }
+  static TempDir* home_;
+};
+TempDir* Explained::home_ = nullptr;
+
+TEST_F(Explained, AStepsSamplesAreThoseOfTheSampler) {
+  // 64 samples of 2 replicas in batches of 4: 8 steps an epoch, so step 10 is the second of the second epoch.
+  const json step = explained({"--step", "10"});
+  EXPECT_EQ(step["step"], 10);
+  EXPECT_EQ(step["from_step"], 8);
+  EXPECT_EQ(step["loss"], step["logged_loss"]) << "the replay has the run's bits";
+  std::map<int, std::set<std::int64_t>> samples;
+  for (const json& sample : step["samples"]) samples[sample["replica"]].insert(sample["index"].get<std::int64_t>());
+  for (int replica = 0; replica < 2; ++replica) {
+    const ProcessResult order = lockstep({"inspect", "sampler", "--size", "64", "--replicas", "2", "--rank",
+                                          std::to_string(replica), "--seed", "0", "--epoch", "1"});
+    const json indices = json::parse(order.out, nullptr, false);
+    const std::set<std::int64_t> expected(indices.begin() + 4, indices.begin() + 8);
+    EXPECT_EQ(samples[replica], expected) << order.out;
+  }
+}
+
+TEST_F(Explained, AStepsPicturesAreDrawn) {
+  const ProcessResult text = lockstep({"explain", "two", "--step", "3", "--pictures", "worst.png"}, home_->path());
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("step 3 of two, replayed on one process from the beginning"),
+                              HasSubstr("yes: loss, gradients and weights"), HasSubstr("gradient norms by layer"),
+                              HasSubstr(".png")));
+  EXPECT_TRUE(fs::exists(*home_ / "worst.png"));
+}
+
+TEST_F(Explained, AWrongStepOrFolderIsOneError) {
+  const ProcessResult late = lockstep({"explain", "two", "--step", "99"}, home_->path());
+  EXPECT_EQ(late.code, 65);
+  EXPECT_THAT(late.err, HasSubstr("has no step 99"));
+  EXPECT_THAT(lockstep({"explain", "data", "--step", "1"}, home_->path()).err, HasSubstr("data is no run folder"));
+  EXPECT_EQ(lockstep({"explain", "two"}, home_->path()).code, 64);
+}
+
+TEST_F(Explained, RunsOnOtherNumbersOfProcessesAreEqual) {
+  train("one", "1");
+  EXPECT_EQ(bisected("one", 0)["steps"], 12);
+}
+
+TEST_F(Explained, AChangedFileIsFound) {
+  fs::copy(*home_ / "data", *home_ / "changed");
+  const json step = explained({"--step", "6"});
+  const std::string victim = fs::path(step["samples"][0]["sample"].get<std::string>()).filename().string();
+  // Another picture in its place; its steps before are those of the run.
+  const std::string donor = fs::path(step["samples"][1]["sample"].get<std::string>()).filename().string();
+  fs::copy_file(*home_ / "data" / donor, *home_ / "changed" / victim, fs::copy_options::overwrite_existing);
+  train("changed_run", "1", {"--set", "data.train=changed"});
+  const json found = bisected("changed_run");
+  EXPECT_EQ(found["step"], 6);
+  EXPECT_EQ(found["part"], "samples");
+  ASSERT_EQ(found["changed"].size(), 1U) << found;
+  EXPECT_THAT(found["changed"][0][0].get<std::string>(), HasSubstr(victim));
+  EXPECT_TRUE(found["a_repeats"]);
+  EXPECT_TRUE(found["b_repeats"]);
+}
+
+TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
+  train("unfused", "1", {"--set", "fused_layers=false"});
+  const json found = bisected("unfused");
+  EXPECT_EQ(found["step"], 1);
+  EXPECT_EQ(found["part"], "forward");
+  EXPECT_EQ(found["layer"], "features.0");
+}
+
+TEST_F(Explained, AnotherLearningRateIsTheUpdates) {
+  train("faster", "1", {"--set", "optimizer.lr=0.002"});
+  const json found = bisected("faster");
+  EXPECT_EQ(found["step"], 1);
+  EXPECT_EQ(found["part"], "update");
+  EXPECT_THAT(found["b"].get<std::string>(), HasSubstr("learning rate"));
+}
+
+}  // namespace explain_command_test
+}  // namespace lockstep::test
