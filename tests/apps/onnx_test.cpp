@@ -10,7 +10,7 @@
 #include "lockstep/nn/onnx.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
-#include "worker/checkpoint/onnx_parity.h"
+#include "worker/onnx/onnx_parity.h"
 
 namespace lockstep::worker {
 namespace onnx_test {
