@@ -23,6 +23,7 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
                 .description = "Evaluate a checkpoint on labelled data; each sample counts once.",
                 .examples = {"lockstep eval captcha --checkpoint runs/digits --data data/test",
                              "lockstep eval detection --checkpoint runs/scenes:best --data data/test --results found",
+                             "lockstep eval captcha --checkpoint runs/digits:best --data data/test --onnx model.onnx",
                              "lockstep eval captcha --checkpoint runs/digits:best --data data/test --json"}});
   app.add_option("RECIPE", eval.request.recipe, kTrainedHelp)->required();
   app.add_option("--checkpoint", eval.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
@@ -40,6 +41,12 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
                  "write metrics.json and what the recipe adds (COCO's results in detections.json, captions.json) into "
                  "this folder")
       ->type_name("FOLDER");
+  app.add_option("--onnx", eval.request.onnx,
+                 "compute the network from this file of `lockstep checkpoint export`, with ONNX Runtime")
+      ->type_name("FILE");
+  app.add_option("--runtime", eval.request.runtime,
+                 "for --onnx: the Python or Node that has ONNX Runtime (default: python3, else node, if it has one)")
+      ->type_name("PROGRAM");
   app.add_flag("--json", eval.request.json, "print one JSON object instead of text");
   cli::describe_processes(app);
   add_join_options(app, eval.join);

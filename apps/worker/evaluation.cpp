@@ -24,17 +24,20 @@
 #include "lockstep/train/first_weights.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/progress.h"
+#include "worker/onnx/onnx_session.h"
 #include "worker/trained.h"
 
 namespace lockstep::worker {
 namespace {
 
-std::string describe(const Trained& trained, const Evaluation& evaluation, const std::string& data) {
+std::string describe(const Trained& trained, const Evaluation& evaluation, const EvaluationRequest& request,
+                     const std::string& runtime) {
   std::vector<std::pair<std::string, std::string>> lines = {
       {"checkpoint", trained.path},
-      {"data", fmt::format("{} ({} samples in {})", data, text::thousands(evaluation.samples),
+      {"data", fmt::format("{} ({} samples in {})", request.data, text::thousands(evaluation.samples),
                            text::duration(evaluation.seconds))}};
   if (!trained.weights.empty()) lines.emplace(lines.begin() + 1, "weights", trained.weights);
+  if (!runtime.empty()) lines.emplace_back("network", fmt::format("{}, computed by {}", request.onnx, runtime));
   for (const Metric& metric : evaluation.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
   return view::summary("evaluation", lines) + report_of(*trained.task, evaluation);
 }
@@ -75,6 +78,20 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .keep_all = !request.results.empty()};
 }
 
+/// Throws: ResourceError where there is no runtime; UsageError where the file has other arguments or results than the
+/// recipe's network.
+std::unique_ptr<OnnxSession> open_onnx(const Trained& trained, const EvaluationRequest& request) {
+  if (request.onnx.empty()) return nullptr;
+  const auto function = trained.task->network_function(*trained.model);
+  const auto runtime = find_onnx_runtime(request.runtime);
+  if (!runtime) throw ResourceError("neither python3 nor node has ONNX Runtime", "pip install onnxruntime");
+  auto session = std::make_unique<OnnxSession>(*runtime, request.onnx);
+  if (function && session->inputs() == function->inputs && session->outputs() == function->outputs) return session;
+  throw UsageError(fmt::format("{} computes {} of {}, which is not the network of {}", request.onnx,
+                               text::join(session->outputs()), text::join(session->inputs()), request.recipe),
+                   "lockstep checkpoint export of this recipe, without --postprocess");
+}
+
 }  // namespace
 
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request) {
@@ -86,6 +103,8 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
     };
   }
   const auto dataset = trained.task->make_dataset(request.data);
+  const std::unique_ptr<OnnxSession> onnx = open_onnx(trained, request);
+  if (onnx) options.network = [&](const auto& arguments) { return onnx->run(arguments); };
   trained.model->to(job.device());
   const Evaluation evaluation = evaluate(job, *trained.task, *trained.model, dataset, options);
   bar.clear();
@@ -97,7 +116,7 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
                     text::json_quote(request.recipe), text::json_quote(trained.path), text::json_quote(request.data),
                     evaluation.samples, text::json_number(evaluation.seconds, 3), to_json(evaluation.metrics))));
   } else {
-    job.print(std::string_view(text::printable(describe(trained, evaluation, request.data))));
+    job.print(std::string_view(text::printable(describe(trained, evaluation, request, onnx ? onnx->runtime() : ""))));
   }
 }
 

@@ -17,13 +17,16 @@ struct EvaluationRequest {
   std::string data;             ///< as Task::make_dataset() takes it
   std::string pictures = {};    ///< a folder; empty: none
   std::string results = {};     ///< a folder for metrics.json and the recipe's other files; empty: none
+  std::string onnx = {};        ///< an exported file that computes in place of the model; empty: none
+  std::string runtime = {};     ///< the Python or Node for it; empty: one that has ONNX Runtime
   std::int64_t batch_size = 0;  ///< 0: that of the settings
   bool json = false;            ///< one JSON object instead of text
   /// The epoch, from 1, whose weights see a final test: results have its number and "test" in their names. 0: another.
   std::int64_t final_after = 0;
 };
 
-/// Collective: yes. Throws: UsageError where the recipe draws no pictures; as evaluate().
+/// Collective: yes. Throws: UsageError where the recipe draws no pictures, or the ONNX file is not that of its network;
+/// as evaluate().
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 
 /// `lockstep train ... --test-only`: no training, but the evaluation that a run would end with.

@@ -54,6 +54,10 @@ std::optional<lockstep::nn::NetworkFunction> CaptchaTask::network_function(torch
   return function;
 }
 
+Outputs CaptchaTask::run_exported(const lockstep::nn::TensorFunction& network, const Batch& batch) {
+  return {{"", network({batch.data}).at(0).flatten(1)}};
+}
+
 at::Tensor CaptchaTask::loss(const at::Tensor& output, const Batch& batch) {
   const at::Tensor logits = output.to(at::kFloat);
   const at::Tensor target =

@@ -27,6 +27,7 @@ class CaptchaTask : public Task {
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
   /// Images [N, 1, H, W] in 0..1 to logits [N, L, C].
   std::optional<lockstep::nn::NetworkFunction> network_function(torch::nn::Module& model) override;
+  Outputs run_exported(const lockstep::nn::TensorFunction& network, const Batch& batch) override;
   /// MultiLabelSoftMarginLoss against the one-hot label: the mean of the binary cross entropies of all L*C logits.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }

@@ -20,10 +20,10 @@
 #include "captioning/model/origin_names.h"
 #include "captioning/model/search.h"
 #include "captioning/tally.h"
+#include "common/imagenet_values.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/optim/autocast.h"
 
 namespace lockstep::captioning {
@@ -51,10 +51,6 @@ class DecoderAtRest {
   Captioner& model_;
   bool was_training_;
 };
-
-at::Tensor by_channel(const std::array<float, 3>& values) {
-  return at::tensor(at::ArrayRef<float>(values)).view({1, 3, 1, 1});
-}
 
 /// What the network has read when it says each of `words`.
 at::Tensor inputs_of(const at::Tensor& words) {
@@ -214,11 +210,9 @@ std::optional<nn::NetworkFunction> CaptioningTask::network_function(torch::nn::M
     all.insert(all.end(), sizes.begin(), sizes.end());
     return {at::rand(all)};
   };
-  const Normalize normalize;
-  function.run = [&captioner, features, max_words = config_.sets.max_words, mean = by_channel(normalize.mean),
-                  deviation = by_channel(normalize.deviation)](
-                     const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
-    const at::Tensor seen = features ? arguments[0] : (arguments[0] - mean) / deviation;
+  function.run = [&captioner, features, max_words = config_.sets.max_words,
+                  values = ImageNetValues()](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor seen = features ? arguments[0] : values.normalized(arguments[0]);
     const Said said = greedy_in_all_steps(captioner, captioner.encode(seen, {}), max_words);
     return {said.words, said.log_probs};
   };
@@ -274,6 +268,17 @@ Outputs CaptioningTask::run(torch::nn::Module& model, const Batch& batch) {
   const at::Tensor inputs = batch.target.select(1, 0).flatten(0, 1).narrow(1, 0, captions.words);
   const double own_words = config_.scheduled_sampling_at(now_.epoch);
   return {{"logits", captioner.logits(repeated(memory, batch.target.size(2)), inputs, own_words)}};
+}
+
+Outputs CaptioningTask::run_exported(const nn::TensorFunction& network, const Batch& batch) {
+  if (!config_.has_features()) return {{"words", network({ImageNetValues().restored(batch.data)}).at(0)}};
+  for (const std::int64_t rows : captions_of(batch).lengths) {
+    if (rows == feature_rows()) continue;
+    throw UsageError(
+        fmt::format("the exported network takes {} rows of features, and a picture has {}", feature_rows(), rows),
+        "evaluate the checkpoint itself");
+  }
+  return {{"words", network({batch.data}).at(0)}};
 }
 
 std::vector<LossTerm> CaptioningTask::loss_terms(const Outputs& outputs, const Batch& batch) {

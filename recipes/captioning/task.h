@@ -42,6 +42,8 @@ class CaptioningTask final : public Task {
   /// Training with people's captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen", "reward"
   /// and "advantage" (SampledCaptions); drawing them takes part in no gradient. Evaluation: "words" [B, T].
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
+  /// Greedy captions, whatever eval.beam_size is.
+  Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   /// "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }

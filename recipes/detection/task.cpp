@@ -221,6 +221,11 @@ Outputs DetectionTask::run(torch::nn::Module& model, const Batch& batch) {
   return detector.forward(batch.data, &targets_of(batch));
 }
 
+Outputs DetectionTask::run_exported(const nn::TensorFunction& network, const Batch& batch) {
+  const std::vector<at::Tensor> results = network({batch.data});
+  return {{"logits", results.at(0).unsqueeze(0)}, {"boxes", results.at(1).unsqueeze(0)}};
+}
+
 std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Batch& batch) {
   // Outside of a run (`lockstep tune`, tests) a batch stands for itself.
   return criterion(outputs, targets_of(batch), config_.criterion_options(), [](const at::Tensor& counts) {

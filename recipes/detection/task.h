@@ -36,6 +36,7 @@ class DetectionTask final : public Task {
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// Images and orig_target_sizes [N, 2] (width, height) to labels, boxes and scores: decode_together().
   std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& model) override;
+  Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   /// In training with denoising queries of the batch's own objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// The number of boxes is the mean over all replicas: one small all-reduce, in every batch.

@@ -4,7 +4,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
@@ -14,9 +13,9 @@
 #include <any>
 #include <array>
 
+#include "common/imagenet_values.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/augment/to_tensor.h"
 #include "segmentation/metrics/overlay.h"
 #include "segmentation/model/origin_names.h"
 #include "segmentation/tally.h"
@@ -28,6 +27,12 @@ const std::vector<EvalPicture>& pictures_of(const Batch& batch) {
   const auto* pictures = std::any_cast<std::vector<EvalPicture>>(&batch.extra);
   if (pictures == nullptr) throw InternalError("a batch without pictures: the loader has to use the task's collate()");
   return *pictures;
+}
+
+LogitsOf logits_of(torch::nn::Module& model) {
+  return [&segmenter = dynamic_cast<Segmenter&>(model)](const at::Tensor& pictures) {
+    return segmenter.forward(pictures, {}).at("logits");
+  };
 }
 
 /// "res50_ASPP_lorm": the origin's name where it has one.
@@ -96,20 +101,20 @@ std::optional<TorchValue> SegmentationTask::origin_file(const ModelStates& state
   return TorchValue{TorchDict{{"epoch", TorchValue{states.epochs - 1}}, {"state_dict", to_torch_value(theirs)}}};
 }
 
+std::int64_t SegmentationTask::exported_side() const {
+  return config_.eval.window > 0 ? config_.eval.window : config_.augment.crop;
+}
+
 std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn::Module& model) {
   auto& segmenter = dynamic_cast<Segmenter&>(model);
-  const std::int64_t side = config_.eval.window > 0 ? config_.eval.window : config_.augment.crop;
-  const auto by_channel = [](const std::array<float, 3>& values) {
-    return at::tensor(at::ArrayRef<float>(values)).view({1, 3, 1, 1});
-  };
-  const Normalize normalize;
+  const std::int64_t side = exported_side();
   nn::NetworkFunction function{.inputs = {"pictures"}, .outputs = {"shares"}, .names = class_names()};
   function.example = [side](std::int64_t batch) -> std::vector<at::Tensor> {
     return {at::rand({batch, 3, side, side})};
   };
-  function.run = [&segmenter, side, mean = by_channel(normalize.mean), deviation = by_channel(normalize.deviation)](
-                     const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
-    const at::Tensor logits = segmenter.forward((arguments[0] - mean) / deviation).at("logits");
+  function.run = [&segmenter, side,
+                  values = ImageNetValues()](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor logits = segmenter.forward(values.normalized(arguments[0])).at("logits");
     return {at::softmax(at::upsample_bilinear2d(logits, {side, side}, /*align_corners=*/true), 1)};
   };
   std::vector<std::array<std::uint8_t, 3>> colors;
@@ -122,10 +127,34 @@ std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn:
 }
 
 at::Tensor SegmentationTask::look_at(torch::nn::Module& model, const at::Tensor& picture) const {
-  auto& segmenter = dynamic_cast<Segmenter&>(model);
-  return class_shares(
-      picture, [&](const at::Tensor& pictures) { return segmenter.forward(pictures, {}).at("logits"); },
-      config_.window_options());
+  return class_shares(picture, logits_of(model), config_.window_options());
+}
+
+Outputs SegmentationTask::classes_of_batch(const Batch& batch, const LogitsOf& logits) const {
+  const auto& pictures = pictures_of(batch);
+  at::Tensor classes = at::full({batch.data.size(0), batch.data.size(2), batch.data.size(3)}, kUnlabelled,
+                                batch.data.options().dtype(at::kByte));
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const std::int64_t height = pictures[i].mask.size(0);
+    const std::int64_t width = pictures[i].mask.size(1);
+    const auto of = static_cast<std::int64_t>(i);
+    const at::Tensor shares =
+        class_shares(batch.data[of].narrow(1, 0, height).narrow(2, 0, width), logits, config_.window_options());
+    classes[of].narrow(0, 0, height).narrow(1, 0, width).copy_(shares.argmax(0));
+  }
+  return {{"classes", classes}};
+}
+
+Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const Batch& batch) {
+  return classes_of_batch(batch, [&, side = exported_side(), values = ImageNetValues()](const at::Tensor& views) {
+    if (views.size(2) != side || views.size(3) != side) {
+      throw UsageError(fmt::format("the exported network sees {0} x {0} pixels at once, and this evaluation {1} x {2}",
+                                   side, views.size(3), views.size(2)),
+                       "export and evaluate with --set eval.window=N, at most the shorter side of each picture");
+    }
+    // The network's own softmax: that of its logarithms gives the same shares again.
+    return network({values.restored(views)}).at(0).log();
+  });
 }
 
 Outputs SegmentationTask::run(torch::nn::Module& model, const Batch& batch) {
@@ -135,17 +164,7 @@ Outputs SegmentationTask::run(torch::nn::Module& model, const Batch& batch) {
     return dynamic_cast<Segmenter&>(model).forward(
         batch.data, config_.loss_options().lorm > 0 ? batch.target.select(1, labels) : at::Tensor());
   }
-  const auto& pictures = pictures_of(batch);
-  at::Tensor classes = at::full({batch.data.size(0), batch.data.size(2), batch.data.size(3)}, kUnlabelled,
-                                batch.data.options().dtype(at::kByte));
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    const std::int64_t height = pictures[i].mask.size(0);
-    const std::int64_t width = pictures[i].mask.size(1);
-    const auto of = static_cast<std::int64_t>(i);
-    const at::Tensor shares = look_at(model, batch.data[of].narrow(1, 0, height).narrow(2, 0, width));
-    classes[of].narrow(0, 0, height).narrow(1, 0, width).copy_(shares.argmax(0));
-  }
-  return {{"classes", classes}};
+  return classes_of_batch(batch, logits_of(model));
 }
 
 std::vector<LossTerm> SegmentationTask::loss_terms(const Outputs& outputs, const Batch& batch) {

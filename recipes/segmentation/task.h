@@ -37,6 +37,8 @@ class SegmentationTask final : public Task {
   /// In training what Segmenter gives; in evaluation "classes", uint8 [B, H, W], each picture looked at alone, as the
   /// settings eval.* say; outside of it 255.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
+  /// Throws: UsageError where a view is not as large as the function's pictures.
+  Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
@@ -50,6 +52,11 @@ class SegmentationTask final : public Task {
   [[nodiscard]] at::Tensor look_at(torch::nn::Module& model, const at::Tensor& picture) const;
 
  private:
+  /// S of network_function().
+  [[nodiscard]] std::int64_t exported_side() const;
+  /// run() of an evaluation.
+  [[nodiscard]] Outputs classes_of_batch(const Batch& batch, const LogitsOf& logits) const;
+
   const SegmentationConfig& config_;
   std::shared_ptr<const ImageSource> test_source_;  ///< the source of the last make_dataset()
   std::vector<std::string> names_of_set_;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,10 +37,15 @@ struct Pipe {
   }
 };
 
-pid_t spawn_child(std::vector<std::string>& command, const Pipe& out, const Pipe& err) {
+/// `input`: becomes its stdin; -1: /dev/null.
+pid_t spawn_child(std::vector<std::string>& command, int input, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (input < 0) {
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  } else {
+    ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  }
   ::posix_spawn_file_actions_adddup2(&actions, out.writer.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err.writer.get(), STDERR_FILENO);
   std::vector<char*> words;
@@ -66,17 +72,29 @@ bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   return true;
 }
 
+/// Waits for either stream and reads what is there; false: at the end of the time.
+bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, std::string& errors) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+  if (left <= 0) return false;
+  pollfd entries[2] = {{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}};
+  if (::poll(entries, 2, static_cast<int>(left)) < 0) return errno == EINTR;
+  if (entries[0].revents != 0) read_some(out, said, kMostOutput);
+  if (entries[1].revents != 0) read_some(err, errors, kMostErrors);
+  return true;
+}
+
 /// True: both streams have ended.
 bool read_until(SteadyTime end, Pipe& out, Pipe& err, ChildResult& result) {
   while (out.reader.valid() || err.reader.valid()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
-    if (left <= 0) return false;
-    pollfd entries[2] = {{out.reader.get(), POLLIN, 0}, {err.reader.get(), POLLIN, 0}};
-    if (::poll(entries, 2, static_cast<int>(left)) < 0 && errno != EINTR) return false;
-    if (entries[0].revents != 0) read_some(out.reader, result.out, kMostOutput);
-    if (entries[1].revents != 0) read_some(err.reader, result.err, kMostErrors);
+    if (!read_more(end, out.reader, err.reader, result.out, result.err)) return false;
   }
   return true;
+}
+
+int wait_for(pid_t pid, int& status) {
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;
+  return ended;
 }
 
 }  // namespace
@@ -84,7 +102,7 @@ bool read_until(SteadyTime end, Pipe& out, Pipe& err, ChildResult& result) {
 ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit) {
   Pipe out;
   Pipe err;
-  const pid_t pid = spawn_child(command, out, err);
+  const pid_t pid = spawn_child(command, -1, out, err);
   out.writer.reset();
   err.writer.reset();
   ChildResult result;
@@ -94,10 +112,63 @@ ChildResult run_child(std::vector<std::string> command, std::chrono::millisecond
     if (!read_until(std::chrono::steady_clock::now() + kTimeToEnd, out, err, result)) ::kill(pid, SIGKILL);
   }
   int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;
-  if (is_in_time && ended == pid) result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (wait_for(pid, status) == pid && is_in_time)
+    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+AnsweringChild::AnsweringChild(std::vector<std::string> command) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_cannot("make a pair of sockets", errno);
+  input_ = UniqueFd(ends[0]);
+  const UniqueFd its_end(ends[1]);
+  Pipe out;
+  Pipe err;
+  pid_ = spawn_child(command, its_end.get(), out, err);
+  out_ = std::move(out.reader);
+  err_ = std::move(err.reader);
+}
+
+AnsweringChild::~AnsweringChild() {
+  input_.reset();
+  const SteadyTime end = std::chrono::steady_clock::now() + kTimeToEnd;
+  while (out_.valid() || err_.valid()) {
+    if (read_more(end, out_, err_, said_, errors_)) continue;
+    ::kill(pid_, SIGKILL);
+    break;
+  }
+  int status = 0;
+  wait_for(pid_, status);
+}
+
+void AnsweringChild::ask(const std::string& line) {
+  const std::string bytes = line + "\n";
+  for (std::size_t sent = 0; sent < bytes.size();) {
+    const ssize_t more = ::send(input_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) return;
+    sent += static_cast<std::size_t>(more);
+  }
+}
+
+std::optional<std::string> AnsweringChild::answer(std::chrono::milliseconds limit) {
+  const SteadyTime end = std::chrono::steady_clock::now() + limit;
+  std::size_t length = 0;
+  while ((length = said_.find('\n')) == std::string::npos) {
+    if (!out_.valid() && !err_.valid()) return std::nullopt;
+    if (!read_more(end, out_, err_, said_, errors_)) return std::nullopt;
+  }
+  std::string line = said_.substr(0, length);
+  said_.erase(0, length + 1);
+  return line;
+}
+
+std::string AnsweringChild::last_error() const {
+  const std::size_t last = errors_.find_last_not_of('\n');
+  if (last == std::string::npos) return "";
+  const std::size_t before = errors_.rfind('\n', last);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  return errors_.substr(begin, last + 1 - begin);
 }
 
 }  // namespace lockstep

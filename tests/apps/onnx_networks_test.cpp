@@ -14,7 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/nn/onnx.h"
 #include "support/temp_dir.h"
-#include "worker/checkpoint/onnx_parity.h"
+#include "worker/onnx/onnx_parity.h"
 
 namespace lockstep::worker {
 namespace onnx_networks_test {

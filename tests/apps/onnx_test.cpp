@@ -10,7 +10,7 @@
 #include "lockstep/nn/onnx.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
-#include "worker/checkpoint/onnx_parity.h"
+#include "worker/onnx/onnx_parity.h"
 
 namespace lockstep::worker {
 namespace onnx_test {
@@ -281,6 +281,15 @@ void other_sizes(Layers& layers) {
   layers.with("nearest_of_one_channel", Upsample(by({1.1, 2.1}).mode(torch::kNearest)),
               [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });
   layers.with("nearest_to_21", Upsample(to({21, 13}).mode(torch::kNearest)), picture);
+  for (const auto& [name, factor] : {std::pair{"nearest_of_last_channels", 1.7}, {"of_last_channels_by_little", 1.1}}) {
+    layers.with(name, Upsample(by({factor, 2.1 * factor}).mode(torch::kNearest)), [](auto& layer, const Tensors& in) {
+      return layer(in[0].permute({0, 3, 1, 2}));
+    });
+  }
+  layers.with("nearest_of_repeated_rows", Upsample(to({5, 13}).mode(torch::kNearest)),
+              [](auto& layer, const Tensors& in) {
+                return layer(layer(in[0].movedim(3, 1).select(2, 1).unsqueeze(2).expand({-1, 8, 3, 8})));
+              });
   layers.with("bilinear_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBilinear).align_corners(false)), picture);
   layers.with("bicubic_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBicubic).align_corners(false)), picture);
   layers.with("bilinear_to_one", Upsample(to({1, 3}).mode(torch::kBilinear).align_corners(false)), picture);

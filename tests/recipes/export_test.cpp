@@ -41,7 +41,7 @@
 #include "segmentation/task.h"
 #include "support/shell.h"
 #include "support/temp_dir.h"
-#include "worker/checkpoint/onnx_parity.h"
+#include "worker/onnx/onnx_parity.h"
 
 namespace lockstep {
 namespace export_test {

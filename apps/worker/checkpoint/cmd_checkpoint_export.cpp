@@ -21,8 +21,9 @@
 #include "lockstep/nn/onnx.h"
 #include "lockstep/nn/torchscript.h"
 #include "worker/checkpoint/demo_page.h"
-#include "worker/checkpoint/onnx_parity.h"
+#include "worker/checkpoint/pictures.h"
 #include "worker/commands.h"
+#include "worker/onnx/onnx_parity.h"
 #include "worker/recipes.h"
 #include "worker/trained.h"
 
@@ -38,6 +39,7 @@ struct ExportArguments {
   std::vector<std::string> sets;
   nn::OnnxOptions onnx;
   std::string runtime;
+  std::string data;
   bool no_check = false;
   bool postprocess = false;
   bool as_origin = false;
@@ -90,6 +92,10 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
          "for an .onnx or .html file: the Python or Node whose ONNX Runtime computes the file, to compare it with the "
          "network (default: python3, else node, if it has one)")
       ->type_name("PROGRAM");
+  app.add_option("--data", given.data,
+                 "for an .onnx or .html file: the data whose pictures both compute (default: data.test of the "
+                 "checkpoint, if it is there)")
+      ->type_name("PATH");
   app.add_flag("--no-check", given.no_check, "for an .onnx or .html file: do not compare");
   app.add_option("--set", given.sets,
                  "for a .pt, .onnx or .html file: change a setting that the checkpoint was trained with")
@@ -198,7 +204,9 @@ std::size_t write_onnx(const ExportArguments& given, const Trained& trained, con
   const fs::path made = fs::path(folder.path()) / name;
   write_file_atomically(FileSystem::system(), made, file.model);
   if (!file.tensors.empty()) write_file_atomically(FileSystem::system(), made.string() + ".data", file.tensors);
-  if (runtime) print_to(stdout, "{}", compare_onnx(*runtime, made, function));
+  if (runtime) {
+    print_to(stdout, "{}", compare_onnx(*runtime, made, on_pictures(trained, function, given.data)));
+  }
   if (parts) {
     const std::string page = demo_page(*parts, file.model);
     write_file_atomically(FileSystem::system(), given.to, page);

@@ -20,6 +20,9 @@ class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network 
 
 namespace lockstep::nn {
 
+/// Computes results of arguments, such as a network or a runtime that has loaded it.
+using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& arguments)>;
+
 /// A network as a function of tensors, for programs that know neither its class nor this library.
 struct NetworkFunction {
   /// Names of the arguments. The first dimension of each is the batch; the sizes of the others are fixed.
@@ -30,7 +33,7 @@ struct NetworkFunction {
   std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
   /// Computes the results. What it computes besides tensors has to be the same for all arguments, but for the size of
   /// the batch: a tracer records the operators that it runs.
-  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& arguments)> run;
+  TensorFunction run;
   /// What the numbers in a result mean, such as classes by label; may be empty.
   std::vector<std::string> names = {};
   /// The rows of the results' second dimension have no order among themselves, but belong together over the results:

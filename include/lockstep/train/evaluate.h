@@ -33,6 +33,9 @@ struct EvaluateOptions {
   /// Number of parts into which the samples are divided; 0: the world size. Where counts are not whole numbers the last
   /// bits of the result depend on it, and on nothing else.
   int replicas = 0;
+  /// Computes Task::network_function() in place of the model, outside of amp; empty: the model does
+  /// (Task::run_exported).
+  nn::TensorFunction network = nullptr;
   /// Called after each batch with the number of this rank's samples that are done and their total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
 };

@@ -115,6 +115,11 @@ class Task {
     return std::nullopt;
   }
 
+  /// Returns the outputs of run() for a batch of an evaluation where `network` computes network_function() in place of
+  /// the model, as an exported file does (`lockstep eval --onnx`). Throws: UsageError where the task has no such
+  /// function, or its arguments have other sizes.
+  [[nodiscard]] virtual Outputs run_exported(const nn::TensorFunction& network, const Batch& batch);
+
   /// Makes the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
 

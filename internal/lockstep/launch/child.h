@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose output is read, with a time limit.
+// Programs whose output is read, with a time limit.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "lockstep/base/file_system.h"
 
 #pragma GCC visibility push(default)
 
@@ -20,6 +25,32 @@ struct ChildResult {
 /// in PATH, has to end its own children when it is told to end by SIGTERM, as `lockstep run` does. Throws:
 /// ResourceError, IoError where it cannot be started.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit);
+
+/// A program that answers lines with lines until its input ends. Its errors are kept for the case that it ends.
+class AnsweringChild {
+ public:
+  /// The first word of `command` is looked up in PATH. Throws: ResourceError, IoError where it cannot be started.
+  explicit AnsweringChild(std::vector<std::string> command);
+  /// Ends its input, and kills it where it goes on for longer than two seconds.
+  ~AnsweringChild();
+  AnsweringChild(const AnsweringChild&) = delete;
+  AnsweringChild& operator=(const AnsweringChild&) = delete;
+
+  /// Sends a line. Whether the program has ended shows in answer().
+  void ask(const std::string& line);
+  /// Returns its next line; none where it ends, or says nothing until `limit`. Blocks: yes.
+  [[nodiscard]] std::optional<std::string> answer(std::chrono::milliseconds limit);
+  /// Returns the last line of its errors so far.
+  [[nodiscard]] std::string last_error() const;
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd input_;
+  UniqueFd out_;
+  UniqueFd err_;
+  std::string said_;
+  std::string errors_;
+};
 
 }  // namespace lockstep
 

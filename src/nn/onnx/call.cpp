@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/onnx/call.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/ScalarType.h>
@@ -207,6 +209,13 @@ std::string OnnxConstants::shape(std::size_t i, std::int64_t from, std::int64_t 
 // Results -------------------------------------------------------------------------------------------------------------
 
 at::ScalarType OnnxCall::result_type(std::size_t i) const { return type_of(node_.output(i)); }
+at::Tensor OnnxCall::empty_like(std::size_t i) const {
+  if (const auto constant = onnx_constant(node_.input(i)); constant && constant->isTensor())
+    return at::empty_strided(sizes(i), constant->toTensor().strides(), at::kFloat);
+  const auto strides = tensor_type(node_.input(i))->strides().concrete_sizes();
+  return strides ? at::empty_strided(sizes(i), *strides, at::kFloat) : at::empty(sizes(i), at::kFloat);
+}
+
 std::vector<std::int64_t> OnnxCall::result_sizes(std::size_t i) const { return sizes_of(node_.output(i)); }
 
 std::vector<std::int64_t> OnnxCall::unpacked_sizes(std::int64_t dim) const {

@@ -105,6 +105,8 @@ class OnnxCall : public OnnxConstants {
 
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
+  /// A tensor of floats in the memory order that argument `i` was traced with.
+  [[nodiscard]] at::Tensor empty_like(std::size_t i) const;
   [[nodiscard]] std::size_t results() const { return node_.outputs().size(); }
   [[nodiscard]] bool used(std::size_t i) const { return node_.output(i)->hasUses(); }
   void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that combine elements: convolutions, norms, products, poolings, sums.
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -98,6 +100,33 @@ void addmm(OnnxCall& call, const char* /*op*/) {
 }
 
 void matmul(OnnxCall& call, const char* /*op*/) { call.give(call.add("MatMul", {call.in(0), call.in(1)})); }
+
+/// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); the last two came
+/// later.
+void attention(OnnxCall& call, const char* /*op*/) {
+  if (call.number(4) != 0) call.refuse("its dropout draws numbers");
+  if (!call.none(7) && call.flag(7)) call.refuse("its keys have fewer heads than its queries: repeat them before");
+  const at::ScalarType type = call.result_type();
+  const std::vector<std::int64_t> query = call.sizes(0);
+  const std::size_t rank = query.size();
+  std::vector<std::int64_t> turned(rank);
+  std::iota(turned.begin(), turned.end(), 0);
+  std::swap(turned[rank - 1], turned[rank - 2]);
+  const double scale = call.none(6) ? 1 / std::sqrt(static_cast<double>(query[rank - 1])) : call.number(6);
+  const std::string keys = call.add("Transpose", {call.in(1)}, {{"perm", turned}});
+  const std::string scaled = call.add("Mul", {call.in(0), call.constant(scale, type)});
+  std::string scores = call.add("MatMul", {scaled, keys});
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  if (call.flag(5)) {
+    const at::Tensor later = at::full({query[rank - 2], call.sizes(1).at(rank - 2)}, kNever).to(type).triu(1);
+    scores = call.add("Add", {scores, call.stored(later)});
+  }
+  if (!call.none(3)) {
+    scores = call.type(3) == at::kBool ? call.add("Where", {call.in(3), scores, call.constant(kNever, type)})
+                                       : call.add("Add", {scores, call.in(3)});
+  }
+  call.give(call.add("MatMul", {call.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), call.in(2)}));
+}
 
 void softmax(OnnxCall& call, const char* op) {
   call.give(call.add(op, {call.as(0, call.result_type())}, {{"axis", call.dim(1)}}));

@@ -24,7 +24,7 @@ Row cat, stack, split, chunk, unbind, size, gather, embedding, index_select, ind
 Row unflatten, move_axes, pixel_unshuffle, channel_shuffle, flip, triangle, scatter, repeat_each;
 
 // layers.cpp
-Row batch_norm, layer_norm, group_norm, linear, addmm, matmul, bilinear, einsum, embedding_bag;
+Row batch_norm, layer_norm, group_norm, linear, addmm, matmul, bilinear, einsum, embedding_bag, attention;
 Row softmax, reduce, reduce_sum, extremum, arg_extremum, top_k, sort, grid_sampler, cumsum, norm, pairwise_distance,
     cosine_similarity, variance, truth;
 

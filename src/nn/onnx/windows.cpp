@@ -2,11 +2,13 @@
 // Operators that look at windows of a picture: convolutions, poolings, other sizes.
 #include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
+#include <ATen/ops/_upsample_nearest_exact3d.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/upsample_nearest1d.h>
 #include <ATen/ops/upsample_nearest2d.h>
+#include <ATen/ops/upsample_nearest3d.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 
@@ -345,21 +347,39 @@ void upsample_linear(OnnxCall& call, const char* op) {
 
 namespace {
 
-/// Which element each of the new ones is, by the rounding of libtorch's own operator. That of pictures rounds otherwise
-/// for a single channel, which lies in memory as if channels were last.
-at::Tensor nearest(const Sizes& input, std::size_t axis, std::int64_t out, c10::optional<double> factor,
-                   bool is_exact) {
-  const std::int64_t in = input.at(axis);
-  const at::Tensor line = at::arange(in, at::kFloat).expand({1, input.at(1), in}).contiguous();
-  at::Tensor found;
-  if (input.size() == 3) {
-    found = is_exact ? at::_upsample_nearest_exact1d(line, {out}, factor) : at::upsample_nearest1d(line, {out}, factor);
-  } else {
-    const at::Tensor column = line.unsqueeze(-1);
-    found = is_exact ? at::_upsample_nearest_exact2d(column, {out, 1}, factor)
-                     : at::upsample_nearest2d(column, {out, 1}, factor);
+/// Numbers the elements along an axis. Repeated ones (stride 0) lie in memory once.
+void number_along(const at::Tensor& tensor, std::int64_t axis) {
+  at::Tensor stored = tensor;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) == 0) stored = stored.narrow(d, 0, 1);
   }
-  return found.select(1, 0).flatten().to(at::kLong);
+  Sizes line(static_cast<std::size_t>(tensor.dim()), 1);
+  line[static_cast<std::size_t>(axis)] = stored.size(axis);
+  stored.copy_(at::arange(stored.size(axis), at::kFloat).view(line));
+}
+
+using Factors = std::vector<c10::optional<double>>;
+
+at::Tensor resized(const at::Tensor& x, const Sizes& out, const Factors& by, bool is_exact) {
+  if (out.size() == 1)
+    return is_exact ? at::_upsample_nearest_exact1d(x, out, by[0]) : at::upsample_nearest1d(x, out, by[0]);
+  if (out.size() == 2) {
+    return is_exact ? at::_upsample_nearest_exact2d(x, out, by[0], by[1])
+                    : at::upsample_nearest2d(x, out, by[0], by[1]);
+  }
+  return is_exact ? at::_upsample_nearest_exact3d(x, out, by[0], by[1], by[2])
+                  : at::upsample_nearest3d(x, out, by[0], by[1], by[2]);
+}
+
+/// Which element each of the new ones along an axis is, by the rounding of libtorch's own operator. It depends on the
+/// memory order of its argument.
+at::Tensor nearest(const at::Tensor& numbers, std::int64_t axis, const Sizes& out, const Factors& by, bool is_exact) {
+  number_along(numbers, axis);
+  at::Tensor found = resized(numbers, out, by, is_exact);
+  for (std::int64_t d = found.dim() - 1; d >= 0; --d) {
+    if (d != axis) found = found.select(d, 0);
+  }
+  return found.to(at::kLong);
 }
 
 bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
@@ -374,11 +394,14 @@ bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
 void upsample_nearest(OnnxCall& call, const char* op) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
+  Factors by;
+  for (std::size_t i = 0; i < in.size(); ++i)
+    by.push_back(call.none(i + 2) ? c10::nullopt : c10::optional<double>(call.number(i + 2)));
+  const at::Tensor numbers = call.empty_like(0);
   std::vector<at::Tensor> chosen;
   bool is_plain = true;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const auto factor = call.none(i + 2) ? c10::nullopt : c10::optional<double>(call.number(i + 2));
-    chosen.push_back(nearest(call.sizes(0), i + 2, out[i], factor, *op != 0));
+    chosen.push_back(nearest(numbers, static_cast<std::int64_t>(i) + 2, out, by, *op != 0));
     is_plain = is_plain && is_each_several_times(chosen.back(), in[i]);
   }
   if (is_plain) {

@@ -19,11 +19,6 @@ namespace {
 
 constexpr const char* kMetrics = "metrics of the evaluation";
 
-Outputs run(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
-  const Autocast autocast(job.device().type(), amp);
-  return fault::in_section("forward of the evaluation", [&] { return task.run(model, batch); });
-}
-
 /// One rank's part of an evaluation.
 class Counter {
  public:
@@ -84,12 +79,18 @@ class Counter {
     }
   }
 
+  [[nodiscard]] Outputs run(const Batch& batch) {
+    const Autocast autocast(job_.device().type(), options_.network ? Amp::kNone : amp_from_name(options_.amp));
+    return fault::in_section("forward of the evaluation", [&] {
+      return options_.network ? task_.run_exported(options_.network, batch) : task_.run(model_, batch);
+    });
+  }
+
   template <class Take>
   void each_batch(DataLoader& loader, const Take& take) {
-    const Amp amp = amp_from_name(options_.amp);
     for (Batch& batch : loader.epoch(0)) {
       prepare_batch(batch, job_.device(), options_.channels_last);
-      take(run(job_, task_, model_, batch, amp), batch);
+      take(run(batch), batch);
       done_ += batch.size;
       if (options_.progress) options_.progress(done_, total_);
     }

@@ -35,6 +35,10 @@ at::Tensor Task::forward(torch::nn::Module& /*model*/, const Batch& /*batch*/) {
 
 Outputs Task::run(torch::nn::Module& model, const Batch& batch) { return {{"", forward(model, batch)}}; }
 
+Outputs Task::run_exported(const nn::TensorFunction& /*network*/, const Batch& /*batch*/) {
+  throw_missing(*this, "network_function()", "run_exported()");
+}
+
 at::Tensor Task::loss(const at::Tensor& /*output*/, const Batch& /*batch*/) {
   throw_missing(*this, "loss()", "loss_terms()");
 }

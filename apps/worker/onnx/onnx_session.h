@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of ONNX in a runtime of Python or Node, which computes as a program of its own.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/temporary_folder.h"
+#include "lockstep/launch/child.h"
+
+namespace lockstep::worker {
+
+/// A program that computes ONNX: the command before the file.
+struct OnnxRuntime {
+  std::vector<std::string> command;
+};
+
+/// Returns Python or Node, whichever PATH finds first that has ONNX Runtime; `chosen`: that one of them, by name or
+/// path. Throws: ResourceError where `chosen` has none.
+[[nodiscard]] std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen);
+
+class OnnxSession {
+ public:
+  /// Throws: ResourceError where the runtime does not load the file.
+  OnnxSession(const OnnxRuntime& runtime, const std::filesystem::path& model);
+
+  [[nodiscard]] const std::string& runtime() const { return runtime_; }  ///< "ONNX Runtime 1.30.0 (Node)"
+  [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
+  [[nodiscard]] const std::vector<std::string>& outputs() const { return outputs_; }
+  [[nodiscard]] double last_ms() const { return last_ms_; }  ///< of the last run()
+
+  /// Returns the results, on the device of the arguments.
+  /// Throws: ResourceError with the runtime's words where it cannot compute them, as with arguments of other sizes.
+  [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments);
+
+ private:
+  nlohmann::json next();
+
+  apps::TemporaryFolder folder_;
+  AnsweringChild child_;
+  std::string runtime_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> outputs_;
+  double last_ms_ = 0;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of batches of pictures [N, 3, H, W] as networks see them, and as they are in files.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/TensorOperators.h>
+
+#include "lockstep/data/augment/to_tensor.h"
+
+namespace lockstep {
+
+/// ImageNet's means and deviations.
+class ImageNetValues {
+ public:
+  /// Returns values around 0 of those in 0..1.
+  [[nodiscard]] at::Tensor normalized(const at::Tensor& pictures) const { return (pictures - mean_) / deviation_; }
+  /// Returns values in 0..1 of those around 0.
+  [[nodiscard]] at::Tensor restored(const at::Tensor& pictures) const {
+    return pictures * deviation_.to(pictures.device()) + mean_.to(pictures.device());
+  }
+
+ private:
+  static at::Tensor by_channel(const std::array<float, 3>& values) {
+    return at::tensor(at::ArrayRef<float>(values)).view({1, 3, 1, 1});
+  }
+
+  at::Tensor mean_ = by_channel(Normalize{}.mean);
+  at::Tensor deviation_ = by_channel(Normalize{}.deviation);
+};
+
+}  // namespace lockstep
