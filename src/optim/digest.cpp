@@ -51,8 +51,8 @@ at::Tensor digest_by_operators(const at::Tensor& tensor, std::int64_t first, std
 }
 
 void DigestSums::clear() noexcept {
-  gradients_ = 0;
-  weights_ = 0;
+  counts_.gradients = 0;
+  counts_.weights = 0;
   for (at::Tensor& sum : on_device_) sum.reset();
 }
 
@@ -78,15 +78,30 @@ std::uint64_t total(std::uint64_t sum, const at::Tensor& on_device) {
 }  // namespace
 
 void DigestSums::add_gradients(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed) {
-  add(tensor, first, seed, gradients_, on_device_[0]);
+  add(tensor, first, seed, counts_.gradients, on_device_[0]);
 }
 
 void DigestSums::add_weights(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed) {
-  add(tensor, first, seed, weights_, on_device_[1]);
+  add(tensor, first, seed, counts_.weights, on_device_[1]);
 }
 
 UpdateDigest DigestSums::get() const {
-  return {.gradients = total(gradients_, on_device_[0]), .weights = total(weights_, on_device_[1])};
+  return {.gradients = total(counts_.gradients, on_device_[0]), .weights = total(counts_.weights, on_device_[1])};
+}
+
+ParameterDigests::ParameterDigests(const NamedTensors& parameters, const std::vector<std::int64_t>& begins) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    places_.push_back({.seed = digest_seed(parameters[i].first), .begin = begins.empty() ? 0 : begins.at(i)});
+    add_weights(parameters, i);
+  }
+}
+
+void ParameterDigests::add_weights(const NamedTensors& parameters, std::size_t index) {
+  sums_.add_weights(parameters[index].second, places_[index].begin, places_[index].seed);
+}
+
+void ParameterDigests::add_gradient(const at::Tensor& grad, std::size_t index) {
+  sums_.add_gradients(grad, places_[index].begin, places_[index].seed);
 }
 
 }  // namespace lockstep::optim

@@ -70,7 +70,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       trouble_(parts.trouble),
       reporter_(parts.reporter),
       profiler_(parts.profiler),
-      late_(learner_, sinks_, state_),
+      late_(learner_, sinks_, state_, DigestMeter(job_.group(), plan_.config.optimizer.zero)),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
 
