@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/where.h>
 
+#include "lockstep/optim/tensor_digest.h"
 #include "optim/digest_hash.h"
 
 namespace lockstep::optim {
@@ -102,6 +103,19 @@ void ParameterDigests::add_weights(const NamedTensors& parameters, std::size_t i
 
 void ParameterDigests::add_gradient(const at::Tensor& grad, std::size_t index) {
   sums_.add_gradients(grad, places_[index].begin, places_[index].seed);
+}
+
+std::uint64_t digest_of(const at::Tensor& tensor, std::string_view name) {
+  if (!tensor.defined()) return 0;
+  DigestSums sums;
+  sums.add_weights(tensor, 0, digest_seed(name));
+  return sums.get().weights;
+}
+
+std::uint64_t digest_of(const NamedTensors& tensors) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors) sum += digest_of(tensor, name);
+  return sum;
 }
 
 }  // namespace lockstep::optim
