@@ -40,6 +40,7 @@ void throw_error(const std::string& type, const std::string& message, const std:
   if (type == "IoError") throw IoError(message, hint);
   if (type == "PeerError") throw PeerError(message, hint);
   if (type == "TimeoutError") throw TimeoutError(message, hint);
+  if (type == "CorruptionError") throw CorruptionError(message, hint);
   if (type == "ProgramError") throw ProgramError(message, hint);
   throw InternalError(message, hint);
 }

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/where.h>
 
+#include "lockstep/optim/tensor_digest.h"
 #include "optim/digest_hash.h"
 
 namespace lockstep::optim {
@@ -51,8 +52,8 @@ at::Tensor digest_by_operators(const at::Tensor& tensor, std::int64_t first, std
 }
 
 void DigestSums::clear() noexcept {
-  gradients_ = 0;
-  weights_ = 0;
+  counts_.gradients = 0;
+  counts_.weights = 0;
   for (at::Tensor& sum : on_device_) sum.reset();
 }
 
@@ -78,15 +79,43 @@ std::uint64_t total(std::uint64_t sum, const at::Tensor& on_device) {
 }  // namespace
 
 void DigestSums::add_gradients(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed) {
-  add(tensor, first, seed, gradients_, on_device_[0]);
+  add(tensor, first, seed, counts_.gradients, on_device_[0]);
 }
 
 void DigestSums::add_weights(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed) {
-  add(tensor, first, seed, weights_, on_device_[1]);
+  add(tensor, first, seed, counts_.weights, on_device_[1]);
 }
 
 UpdateDigest DigestSums::get() const {
-  return {.gradients = total(gradients_, on_device_[0]), .weights = total(weights_, on_device_[1])};
+  return {.gradients = total(counts_.gradients, on_device_[0]), .weights = total(counts_.weights, on_device_[1])};
+}
+
+ParameterDigests::ParameterDigests(const NamedTensors& parameters, const std::vector<std::int64_t>& begins) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    places_.push_back({.seed = digest_seed(parameters[i].first), .begin = begins.empty() ? 0 : begins.at(i)});
+    add_weights(parameters, i);
+  }
+}
+
+void ParameterDigests::add_weights(const NamedTensors& parameters, std::size_t index) {
+  sums_.add_weights(parameters[index].second, places_[index].begin, places_[index].seed);
+}
+
+void ParameterDigests::add_gradient(const at::Tensor& grad, std::size_t index) {
+  sums_.add_gradients(grad, places_[index].begin, places_[index].seed);
+}
+
+std::uint64_t digest_of(const at::Tensor& tensor, std::string_view name) {
+  if (!tensor.defined()) return 0;
+  DigestSums sums;
+  sums.add_weights(tensor, 0, digest_seed(name));
+  return sums.get().weights;
+}
+
+std::uint64_t digest_of(const NamedTensors& tensors) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors) sum += digest_of(tensor, name);
+  return sum;
 }
 
 }  // namespace lockstep::optim

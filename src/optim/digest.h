@@ -6,11 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "optim/kernels.h"
 
 namespace lockstep::optim {
 
@@ -36,9 +38,8 @@ struct Words {
 class DigestSums {
  public:
   void clear() noexcept;
-  /// Adds words that lie in the cache.
-  void add_gradients(const Words& words, std::uint64_t seed) noexcept { gradients_ += digest_words(words, seed); }
-  void add_weights(const Words& words, std::uint64_t seed) noexcept { weights_ += digest_words(words, seed); }
+  /// Returns where kernels add.
+  [[nodiscard]] DigestCounts& counts() noexcept { return counts_; }
   /// Adds a whole tensor of any kind. It belongs to one thread.
   void add_gradients(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
   void add_weights(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
@@ -46,9 +47,36 @@ class DigestSums {
   [[nodiscard]] UpdateDigest get() const;
 
  private:
-  std::atomic<std::uint64_t> gradients_ = 0;
-  std::atomic<std::uint64_t> weights_ = 0;
+  DigestCounts counts_;
   at::Tensor on_device_[2] = {};  ///< what a GPU adds up, gradients first; undefined: nothing
+};
+
+/// The digests of an optimizer's updates.
+class ParameterDigests {
+ public:
+  /// Begins with the digest of the weights. `begins` is as in Optimizer::digest_updates().
+  ParameterDigests(const NamedTensors& parameters, const std::vector<std::int64_t>& begins);
+
+  /// Begins a step.
+  void clear() noexcept { sums_.clear(); }
+  /// Returns where a kernel that goes through parameter `index` puts its digest.
+  [[nodiscard]] DigestInto into(std::size_t index) {
+    return {.counts = &sums_.counts(), .seed = places_[index].seed, .first = places_[index].begin};
+  }
+  /// Adds a parameter that was updated whole, or had no gradient.
+  void add_weights(const NamedTensors& parameters, std::size_t index);
+  /// Adds its gradient, which lies in memory as the parameter does.
+  void add_gradient(const at::Tensor& grad, std::size_t index);
+
+  [[nodiscard]] UpdateDigest get() const { return sums_.get(); }
+
+ private:
+  struct Place {
+    std::uint64_t seed = 0;
+    std::int64_t begin = 0;
+  };
+  std::vector<Place> places_;
+  DigestSums sums_;
 };
 
 }  // namespace lockstep::optim

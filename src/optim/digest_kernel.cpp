@@ -6,6 +6,7 @@
 // foreach_target.h comes before highway.h: Highway asks for it.
 #include <hwy/highway.h>
 
+#include "optim/digest-inl.h"
 #include "optim/digest.h"
 #include "optim/digest_hash.h"
 
@@ -28,27 +29,19 @@ std::uint64_t hash_vectors(const std::uint32_t* words, std::int64_t pairs, std::
   const hn::ScalableTag<std::uint64_t> d;
   const hn::Repartition<std::uint32_t, decltype(d)> d32;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto one = hn::Set(d, (std::uint64_t{1} << 32U) | 1U);
-  HWY_ALIGN std::uint64_t each[hn::MaxLanes(d)];
-  for (std::int64_t lane = 0; lane < lanes; ++lane) each[lane] = pair_key(first_key, static_cast<std::uint64_t>(lane));
-  auto key = hn::Load(d, each);
+  const auto odd = hn::Set(d, kOddHalves);
   const auto step = hn::Set(d, kDigestStep * static_cast<std::uint64_t>(lanes));
-  auto sum = hn::Zero(d);
+  auto keys = keys_from(d, first_key);
+  auto sums = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= pairs; i += lanes) {
-    const auto factors = hn::Or(key, one);  // in the low half the second word's, in the high half the first one's
-    const auto mixed = hn::Xor(hn::BitCast(d, hn::LoadU(d32, words + 2 * i)), key);
-    const auto low = hn::MulEven(hn::BitCast(d32, mixed), hn::BitCast(d32, hn::ShiftRight<32>(factors)));
-    const auto high = hn::MulEven(hn::BitCast(d32, hn::ShiftRight<32>(mixed)), hn::BitCast(d32, factors));
-    sum = hn::Add(sum, hn::Xor(low, hn::ShiftRight<kDigestShift>(low)));
-    sum = hn::Add(sum, hn::Xor(high, hn::ShiftRight<kDigestShift>(high)));
-    key = hn::Add(key, step);
+    const auto factors = hn::Or(keys, odd);
+    const auto pair = hn::BitCast(d, hn::LoadU(d32, words + 2 * i));
+    sums = hn::Add(sums, hash_pairs(d, pair, keys, factors, hn::ShiftRight<32>(factors)));
+    keys = hn::Add(keys, step);
   }
   done = i;
-  hn::Store(sum, d, each);
-  std::uint64_t total = 0;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) total += each[lane];
-  return total;
+  return total(d, sums);
 }
 #endif
 

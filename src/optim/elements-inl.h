@@ -3,8 +3,11 @@
 // -inl.h files are.
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
+#include "optim/digest-inl.h"
 #include "optim/kernels.h"
 
 #if defined(LOCKSTEP_OPTIM_ELEMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,10 +25,55 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The order of operations is torch.optim's. Multiplications and additions are never fused (also by a compiler option,
 // see CMakeLists.txt), so that processors with and without fused ones give the same bits.
 
+/// Does as for_elements(), and hashes each vector of gradients and weights right after its update: the update waits for
+/// memory, and the hash needs none.
+template <class Update>
+HWY_INLINE void for_digested_elements(const Memory memory, const Update update) {
+  const auto [counts, seed, first] = memory.digest;
+  std::uint64_t gradients = 0;
+  std::uint64_t weights = 0;
+  std::int64_t i = 0;
+  const auto one_by_one = [&](std::int64_t end) {
+    for (; i < end; ++i) {
+      update(hn::CappedTag<float, 1>(), memory, i);
+      const auto place = static_cast<std::uint64_t>(first + i);
+      gradients += hash_word(std::bit_cast<std::uint32_t>(memory.grad[i]), place, seed);
+      weights += hash_word(std::bit_cast<std::uint32_t>(memory.parameter[i]), place, seed);
+    }
+  };
+#if HWY_TARGET != HWY_SCALAR
+  one_by_one(std::min(memory.count, first % 2));  // up to a whole pair
+  const hn::ScalableTag<float> d;
+  const hn::Repartition<std::uint64_t, decltype(d)> pairs;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto odd = hn::Set(pairs, kOddHalves);
+  const auto step = hn::Set(pairs, kDigestStep * static_cast<std::uint64_t>(lanes / 2));
+  auto keys = keys_from(pairs, pair_key(seed, static_cast<std::uint64_t>(first + i) / 2));
+  auto gradient_sums = hn::Zero(pairs);
+  auto weight_sums = hn::Zero(pairs);
+  for (; i + lanes <= memory.count; i += lanes) {
+    update(d, memory, i);
+    const auto factors = hn::Or(keys, odd);
+    const auto first_factors = hn::ShiftRight<32>(factors);
+    const auto gradient = hn::BitCast(pairs, hn::LoadU(d, memory.grad + i));
+    const auto weight = hn::BitCast(pairs, hn::LoadU(d, memory.parameter + i));
+    gradient_sums = hn::Add(gradient_sums, hash_pairs(pairs, gradient, keys, factors, first_factors));
+    weight_sums = hn::Add(weight_sums, hash_pairs(pairs, weight, keys, factors, first_factors));
+    keys = hn::Add(keys, step);
+  }
+  gradients += total(pairs, gradient_sums);
+  weights += total(pairs, weight_sums);
+#endif
+  one_by_one(memory.count);
+  counts->gradients += gradients;
+  counts->weights += weights;
+}
+
 /// Calls `update(d, memory, i)` for each vector of elements that starts at i, then for what is left one by one.
 /// `update` is a copy on the stack: the stores to memory could change a constant that is behind a reference.
 template <class Update>
 HWY_INLINE void for_elements(const Memory memory, const Update update) {
+  if (memory.digest.counts != nullptr) return for_digested_elements(memory, update);
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;

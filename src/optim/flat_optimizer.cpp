@@ -43,8 +43,6 @@ struct Slot {
   std::size_t group = 0;
   bool decay = true;
   std::int64_t steps = 0;
-  std::uint64_t digest_seed = 0;
-  std::int64_t begin = 0;  ///< which element of the whole parameter the first one is
 };
 
 /// What multiplies each gradient: a number, or one on the parameters' device.
@@ -77,23 +75,19 @@ class FlatOptimizer::Impl {
   [[nodiscard]] std::vector<GroupState> groups() const;
   [[nodiscard]] StateDict state_dict() const;
   void load(const StateDict& state);
-  void digest_updates(const std::vector<std::int64_t>& begins);
-  [[nodiscard]] std::optional<UpdateDigest> update_digest() const {
-    return sums_ ? std::optional(sums_->get()) : std::nullopt;
-  }
 
   [[nodiscard]] double lr() const { return lr_; }
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
   [[nodiscard]] const optim::Rule& rule() const { return *setup_.groups.front().rule; }
 
+  std::unique_ptr<optim::ParameterDigests> digests;  ///< null: updates are not digested
+
  private:
   void allocate();
   [[nodiscard]] optim::StepValues values_of(const Slot& slot, double grad_scale) const;
   void update_by_kernel(std::size_t index, double grad_scale) const;
   void update_together(const std::vector<std::size_t>& indices, const GradScale& grad_scale, bool dense) const;
-  void digest_together(const std::vector<std::size_t>& indices) const;
-  void digest_weights(std::size_t index) const;
   /// Throws: DataError where an entry is missing.
   std::vector<std::int64_t> take_steps(StateDict& state) const;
 
@@ -103,7 +97,6 @@ class FlatOptimizer::Impl {
   std::vector<Slot> slots_;
   double lr_;
   std::int64_t steps_ = 0;
-  std::unique_ptr<optim::DigestSums> sums_;  ///< null: updates are not digested
 };
 
 FlatOptimizer::Impl::Impl(NamedTensors parameters, optim::Setup setup)
@@ -151,12 +144,12 @@ void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
     throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not take", name, setup_.optimizer));
   }
   ++steps_;
-  if (sums_) sums_->clear();
+  if (digests) digests->clear();
   std::map<BatchKey, std::vector<std::size_t>> batches;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& value = parameters_[i].second;
     if (!value.grad().defined()) {
-      digest_weights(i);
+      if (digests) digests->add_weights(parameters_, i);
       continue;
     }
     Slot& slot = slots_[i];
@@ -171,34 +164,7 @@ void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
           .push_back(i);
     }
   }
-  for (const auto& [key, indices] : batches) {
-    update_together(indices, grad_scale, std::get<3>(key));
-    digest_together(indices);
-  }
-}
-
-void FlatOptimizer::Impl::digest_updates(const std::vector<std::int64_t>& begins) {
-  sums_ = std::make_unique<optim::DigestSums>();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].digest_seed = optim::digest_seed(parameters_[i].first);
-    if (!begins.empty()) slots_[i].begin = begins.at(i);
-    digest_weights(i);
-  }
-}
-
-void FlatOptimizer::Impl::digest_weights(std::size_t index) const {
-  if (sums_) sums_->add_weights(parameters_[index].second, slots_[index].begin, slots_[index].digest_seed);
-}
-
-/// An update that takes whole tensors has no cache to use: gradients and weights are read again.
-void FlatOptimizer::Impl::digest_together(const std::vector<std::size_t>& indices) const {
-  if (!sums_) return;
-  for (const std::size_t i : indices) {
-    const at::Tensor& parameter = parameters_[i].second;
-    const at::Tensor grad = in_layout_of(parameter, parameter.grad());
-    sums_->add_gradients(grad, slots_[i].begin, slots_[i].digest_seed);
-    digest_weights(i);
-  }
+  for (const auto& [key, indices] : batches) update_together(indices, grad_scale, std::get<3>(key));
 }
 
 optim::StepValues FlatOptimizer::Impl::values_of(const Slot& slot, double grad_scale) const {
@@ -216,7 +182,7 @@ void FlatOptimizer::Impl::update_by_kernel(std::size_t index, double grad_scale)
   optim::Memory memory{.parameter = parameter.data_ptr<float>(),
                        .grad = grad.data_ptr<float>(),
                        .count = parameter.numel(),
-                       .digest = {.sums = sums_.get(), .seed = slot.digest_seed, .first = slot.begin}};
+                       .digest = digests ? digests->into(index) : optim::DigestInto{}};
   for (std::size_t kind = 0; kind < slot.state.size(); ++kind) {
     memory.state[kind] = slot.state[kind].data_ptr<float>();
   }
@@ -246,6 +212,12 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
     rule.update_fused(lists, values_of(any, 1.0));
   } else {
     rule.update_all(lists, values_of(any, 1.0));
+  }
+  if (!digests) return;
+  // An update that takes whole tensors has no cache to use: gradients and weights are read again.
+  for (const std::size_t i : indices) {
+    digests->add_gradient(in_layout_of(parameters_[i].second, parameters_[i].second.grad()), i);
+    digests->add_weights(parameters_, i);
   }
 }
 
@@ -336,8 +308,12 @@ std::vector<GroupState> FlatOptimizer::groups() const { return impl_->groups(); 
 std::int64_t FlatOptimizer::steps() const noexcept { return impl_->steps(); }
 const NamedTensors& FlatOptimizer::parameters() const noexcept { return impl_->parameters(); }
 bool FlatOptimizer::elementwise() const noexcept { return impl_->rule().elementwise(); }
-void FlatOptimizer::digest_updates(const std::vector<std::int64_t>& begins) { impl_->digest_updates(begins); }
-std::optional<UpdateDigest> FlatOptimizer::update_digest() const { return impl_->update_digest(); }
+void FlatOptimizer::digest_updates(const std::vector<std::int64_t>& begins) {
+  impl_->digests = std::make_unique<optim::ParameterDigests>(parameters(), begins);
+}
+std::optional<UpdateDigest> FlatOptimizer::update_digest() const {
+  return impl_->digests ? std::optional(impl_->digests->get()) : std::nullopt;
+}
 StateDict FlatOptimizer::state_dict() const { return impl_->state_dict(); }
 void FlatOptimizer::load_state_dict(const StateDict& state) { impl_->load(state); }
 

@@ -4,15 +4,20 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 namespace lockstep::optim {
 
-class DigestSums;
+/// Digests to which several threads add.
+struct DigestCounts {
+  std::atomic<std::uint64_t> gradients = 0;
+  std::atomic<std::uint64_t> weights = 0;
+};
 
 /// Where a part's digest goes, and what its words are hashed with.
 struct DigestInto {
-  DigestSums* sums = nullptr;  ///< null: there is none
+  DigestCounts* counts = nullptr;  ///< null: there is none
   std::uint64_t seed = 0;
   std::int64_t first = 0;  ///< number of the part's first element in the whole parameter
 };

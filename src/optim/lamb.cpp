@@ -31,7 +31,9 @@ class LambRule : public Rule {
         .weight_decay = static_cast<float>(now.weight_decay)};
     const NormPair norms = norms_by_blocks(memory, [&](const Memory& block) {
       std::array<float, kNormBlockElements> direction;  // stays in the cache; the second pass computes it again
-      lamb_moments(block, step, direction.data());
+      Memory moments = block;
+      moments.digest = {};  // the second pass has the weights of after the step
+      lamb_moments(moments, step, direction.data());
       return NormPair{sum_of_squares(block.parameter, block.count), sum_of_squares(direction.data(), block.count)};
     });
     const double trust = norms.first > 0 && norms.second > 0 ? norms.first / norms.second : 1.0;

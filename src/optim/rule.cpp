@@ -4,39 +4,22 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/threads.h"
-#include "optim/digest.h"
 
 namespace lockstep::optim {
 namespace {
 
 constexpr std::int64_t kUpdatedPerThread = 1 << 16;
-constexpr std::int64_t kBlockElements = 1 << 12;  // with all of its state it stays in the first caches
-
-/// Updates a part block by block, and digests each block while it lies in the cache.
-void update_and_digest(const Memory& part, const std::function<void(const Memory& part)>& update) {
-  const std::uint64_t seed = part.digest.seed;
-  for (std::int64_t begin = 0; begin < part.count; begin += kBlockElements) {
-    const Memory block = part_of(part, begin, std::min(begin + kBlockElements, part.count));
-    update(block);
-    part.digest.sums->add_gradients({block.grad, block.count, block.digest.first}, seed);
-    part.digest.sums->add_weights({block.parameter, block.count, block.digest.first}, seed);
-  }
-}
 
 }  // namespace
 
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update) {
   // Elements are independent, so threads change no bits.
-  tensor::parallel_for(0, memory.count, kUpdatedPerThread, [&](std::int64_t begin, std::int64_t end) {
-    const Memory part = part_of(memory, begin, end);
-    if (part.digest.sums == nullptr) return update(part);
-    update_and_digest(part, update);
-  });
+  tensor::parallel_for(0, memory.count, kUpdatedPerThread,
+                       [&](std::int64_t begin, std::int64_t end) { update(part_of(memory, begin, end)); });
 }
 
 void require_option(bool ok, const OptionValue& given, const char* range) {

@@ -8,15 +8,19 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/parallel/replica_replay.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/tensor/threads.h"
@@ -26,6 +30,8 @@ namespace lockstep {
 namespace {
 
 thread_local Replica* current = nullptr;
+thread_local std::string* recording = nullptr;      ///< what collectives gave goes there
+thread_local std::string_view* replayed = nullptr;  ///< what they give, instead of meeting anybody
 
 constexpr int kNobody = -1;
 
@@ -278,7 +284,42 @@ ReplicaSpan ReplicaTeam::block() const noexcept { return impl_->block; }
 void ReplicaTeam::run(const std::function<void(Replica&)>& body) { impl_->run(body); }
 
 int Replica::count() const noexcept { return team_->replicas(); }
-void Replica::all_reduce(const at::Tensor& tensor, ReduceOp op) { team_->impl_->all_reduce(local_, tensor, op); }
+
+void Replica::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  if (replayed == nullptr) team_->impl_->all_reduce(local_, tensor, op);
+  if (replayed == nullptr && recording == nullptr) return;
+  const at::Tensor plain = tensor.detach().contiguous();
+  if (replayed == nullptr) {
+    recording->append(static_cast<const char*>(plain.data_ptr()), plain.nbytes());
+    return;
+  }
+  if (replayed->size() < plain.nbytes()) throw InternalError("a replay asks for a collective that was not recorded");
+  const at::Tensor given = plain.clone();
+  std::memcpy(given.data_ptr(), replayed->data(), given.nbytes());
+  replayed->remove_prefix(given.nbytes());
+  tensor.detach().copy_(given);
+}
+
+namespace parallel {
+
+ReductionRecorder::ReductionRecorder() { recording = &bytes_; }
+ReductionRecorder::~ReductionRecorder() { recording = nullptr; }
+
+void replay_replica(ReplicaTeam& team, int index, std::string_view recorded, const std::function<void()>& body) {
+  struct Scope {
+    Replica* const before = current;
+    ~Scope() {
+      current = before;
+      replayed = nullptr;
+    }
+  } const scope;
+  Replica shown(team, 0, index);
+  current = &shown;
+  replayed = &recorded;
+  body();
+}
+
+}  // namespace parallel
 
 Replica* find_replica() noexcept { return current; }
 

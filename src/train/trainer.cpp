@@ -63,6 +63,7 @@ class Trainer::Impl {
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
   [[nodiscard]] std::string where_bad(const train::NonFiniteLoss& fault);
   [[nodiscard]] std::string keep_bad_batches(const DataError& fault, std::int64_t step);
+  void put_aside_after(std::int64_t proved);
   [[nodiscard]] std::int64_t computed_step() const { return loop_ ? loop_->computed_step() : 0; }
 
   Job job_;
@@ -85,6 +86,9 @@ TrainResult Trainer::Impl::fit() {
     return run();
   } catch (const train::NonFiniteLoss& fault) {
     throw DataError(fault.message() + where_bad(fault), keep_bad_batches(fault, fault.step()));
+  } catch (const train::Miscomputed& fault) {
+    put_aside_after(fault.proved());
+    throw CorruptionError(fault.message(), fault.hint());
   } catch (const DataError& fault) {
     throw DataError(fault.message(), keep_bad_batches(fault, computed_step()));
   } catch (const std::exception& error) {
@@ -246,6 +250,12 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
     log::warn("the batch of step {} could not be kept: {}", step, error.what());
   }
   return hint;
+}
+
+/// A save under way is dropped: what it writes is not proved.
+void Trainer::Impl::put_aside_after(std::int64_t proved) {
+  run_.saver.reset();
+  if (run_.folder) put_checkpoints_aside(FileSystem::system(), run_.folder->checkpoints(), proved);
 }
 
 Trainer::Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options)

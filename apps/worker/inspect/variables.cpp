@@ -31,6 +31,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_BACKEND", "the same as --backend"},
     Known{"LOCKSTEP_DEVICE", "the same as --device"},
     Known{"LOCKSTEP_ERROR_FILE", "where a rank writes why it failed; set by lockstep run"},
+    Known{"LOCKSTEP_FAULT", "flip:WHAT:rank=R:step=K[:always]: a flipped bit, to try the guard (exactness.md)"},
     Known{"LOCKSTEP_FETCH_MIN_SPEED",
           "a download slower than this many bytes per second is given up (default 1000; 0: never)"},
     Known{"LOCKSTEP_FLIGHT", "off: no flight recorder; lockstep run sets its place"},

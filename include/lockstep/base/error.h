@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program (those of sysexits where the meaning fits; 75 and 76 are Lockstep's own).
+/// Exit codes of every Lockstep program (those of sysexits where the meaning fits; 75 to 77 are Lockstep's own).
 enum class ExitCode : int {
   kDone = 0,           ///< the program has done what it was asked to do
   kUsage = 64,         ///< a usage or configuration error: never restarted
@@ -22,6 +22,7 @@ enum class ExitCode : int {
   kIo = 74,            ///< an I/O error, maybe transient: restarted within the budget
   kPeer = 75,          ///< another rank died: restarted within the budget
   kTimeout = 76,       ///< a rank is late: restarted within the budget
+  kCorruption = 77,    ///< a processor or memory gave a wrong number: restarted within the budget
   kInterrupted = 130,  ///< Ctrl-C, after the state was saved
   kTerminated = 143,   ///< SIGTERM or a time limit, after the state was saved
 };
@@ -74,6 +75,9 @@ LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
 /// Nobody is known to be dead, but somebody is late. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
+
+/// The guard has found a rank whose numbers are not those that other ranks compute. Restarted within the budget.
+LOCKSTEP_ERROR_TYPE(CorruptionError, ExitCode::kCorruption);
 
 #undef LOCKSTEP_ERROR_TYPE
 

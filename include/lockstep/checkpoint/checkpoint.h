@@ -108,6 +108,10 @@ struct Retention {
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 
+/// Renames the step folders after `step` to "step-00001200.suspect", where nothing looks for checkpoints. A name such
+/// as "best" that refers to one of them is removed. Throws: IoError.
+void put_checkpoints_aside(FileSystem& files, const std::filesystem::path& folder, std::int64_t step);
+
 /// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` of `folder`.
 /// Throws: UsageError where the name is not a plain word, DataError where the folder has no manifest; IoError.
 void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, const std::string& name,

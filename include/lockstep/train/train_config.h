@@ -113,7 +113,8 @@ struct TrainConfig {
   /// The norm of the gradients is looked at in each step: the run ends at the first that is not finite, with the names
   /// of the parameters, and says where it is far above the usual. With clip_norm the first half costs nothing.
   bool check_gradients = false;
-  std::string digests = "auto";             ///< auto (on the CPU), true or false: a digest of each step, in digests.bin
+  std::string digests = "auto";  ///< auto (on the CPU), true or false: a digest of each step, in digests.bin
+  std::int64_t guard = 0;        ///< steps between two at which a replica is computed again by another rank; 0: never
   std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< 0: never

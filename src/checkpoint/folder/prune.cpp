@@ -70,6 +70,22 @@ std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folde
   return removed;
 }
 
+void put_checkpoints_aside(FileSystem& files, const fs::path& folder, std::int64_t step) {
+  for (const checkpoint::StepFolder& found : checkpoint::list_steps(files, folder)) {
+    if (found.name.step <= step || found.name.bad != 0) continue;
+    const fs::path aside = found.path.string() + ".suspect";
+    files.remove(aside);
+    files.rename(found.path, aside);
+    log::note("{} is put aside as {}", found.path.string(), aside.filename().string());
+  }
+  for (const std::string& name : files.list(folder)) {
+    if (checkpoint::is_plain_word(name) && !checkpoint::parse_step_name(name) &&
+        !checkpoint::follow_name(files, folder, name)) {
+      files.remove(folder / name);
+    }
+  }
+}
+
 void checkpoint::prune_all_but(FileSystem& files, const fs::path& folder, const Retention& retention,
                                const fs::path& good) {
   std::vector<fs::path> prunable = choose_by_number(files, folder, retention);

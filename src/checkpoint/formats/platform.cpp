@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/formats/platform.h"
+#include "lockstep/checkpoint/platform.h"
 
 #include <ATen/Version.h>
 

@@ -5,10 +5,10 @@
 #include <type_traits>
 
 #include "checkpoint/formats/entry_text.h"
-#include "checkpoint/formats/platform.h"
 #include "checkpoint/formats/state_hash.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/interop.h"
+#include "lockstep/checkpoint/platform.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {

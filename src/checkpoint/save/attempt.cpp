@@ -10,12 +10,12 @@
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/formats/manifest_json.h"
-#include "checkpoint/formats/platform.h"
 #include "checkpoint/save/staging.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/platform.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::checkpoint {

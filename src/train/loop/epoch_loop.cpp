@@ -70,7 +70,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       profiler_(parts.profiler),
       watch_(parts.watch),
       until_step_(parts.until_step),
-      late_(learner_, sinks_, state_),
+      late_(learner_, sinks_, state_, DigestMeter(job_.group(), plan_.config.optimizer.zero)),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
 

@@ -13,12 +13,8 @@
 
 namespace lockstep::train {
 
-LateSteps::LateSteps(Learner& learner, RunSinks& sinks, RunState& run)
-    : learner_(learner),
-      sinks_(sinks),
-      run_(run),
-      digests_(learner.job().group(), learner.config().optimizer.zero),
-      rate_(SystemClock::instance()) {}
+LateSteps::LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests)
+    : learner_(learner), sinks_(sinks), run_(run), digests_(std::move(digests)), rate_(SystemClock::instance()) {}
 
 void LateSteps::expect(StepResult step) {
   digests_.add(learner_.steps().weights().digest());

@@ -17,7 +17,7 @@ namespace lockstep::train {
 class LateSteps {
  public:
   /// `run`'s digest_fold takes in each step that is reported.
-  LateSteps(Learner& learner, RunSinks& sinks, RunState& run);
+  LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests);
 
   /// Takes the step that was just done, whose loss is being combined, and starts to combine its digests where they are
   /// in parts. Collective: yes.

@@ -61,8 +61,6 @@ class Learner {
   /// Returns the names of the parameters that are trained.
   [[nodiscard]] std::set<std::string> learnt();
 
-  [[nodiscard]] const Job& job() const { return job_; }
-  [[nodiscard]] const TrainConfig& config() const { return config_; }
   [[nodiscard]] StepRunner& steps() { return steps_; }
   [[nodiscard]] const StepRunner& steps() const { return steps_; }
   /// Valid from build() on.

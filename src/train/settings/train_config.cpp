@@ -171,6 +171,11 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
            {"auto", "true", "false"})
       .at_resume(OnResume::kFree);
   fields
+      .add("guard", &config.guard,
+           "every so many steps another rank computes a replica again, and all compare their weights; 0: never")
+      .in(kSteps, "steps")
+      .at_resume(OnResume::kFree);
+  fields
       .add("tensorboard_histograms", &config.tensorboard_histograms,
            "histograms of weights and gradients for TensorBoard every so many steps; 0: never")
       .in(kSteps, "steps")

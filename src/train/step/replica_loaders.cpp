@@ -72,6 +72,16 @@ void ReplicaLoaders::look_again(std::size_t local, std::int64_t epoch, std::int6
   look(*pass.next());
 }
 
+void ReplicaLoaders::make_again(int replica, std::int64_t first, std::int64_t count,
+                                const std::function<void(Batch&)>& use) const {
+  const ShardSpec shard{replica, static_cast<int>(config_.replicas)};
+  DataLoaderOptions options = loader_options(config_, task_, shard, c10::kCPU);
+  options.workers = 0;
+  DataLoader loader(loaders_.front().dataset(), options);
+  DataLoader::Epoch pass = loader.epoch(epoch_, first);
+  for (std::int64_t i = 0; i < count; ++i) use(*pass.next());
+}
+
 double ReplicaLoaders::wait_share(double seconds) {
   double waited = 0;  // the replicas wait one after another
   for (const DataLoader& loader : loaders_) waited += loader.waited_s();

@@ -42,6 +42,8 @@ class ReplicaLoaders {
   /// Makes a batch again and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
                   const std::function<void(const Batch&)>& look) const;
+  /// Makes `count` batches of any replica of the run again, from the `first`-th on, and calls `use` with each.
+  void make_again(int replica, std::int64_t first, std::int64_t count, const std::function<void(Batch&)>& use) const;
 
   /// Returns the share of the last `seconds` that the replicas waited for batches since the last call, for the rank
   /// that waited most. Collective: yes.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step/step_runner.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +20,8 @@
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/optim/tensor_digest.h"
+#include "lockstep/parallel/replica_replay.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/random.h"
@@ -85,7 +89,8 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
                                }}),
       data_(job_, task, config, team_.block()),
       weights_(job_, config),
-      taken_(task, data_) {}
+      taken_(task, data_),
+      fault_(job_) {}
 
 std::shared_ptr<TaskNet> StepRunner::make_net() {
   seed_all(seed_of(config_));
@@ -113,6 +118,15 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
                             .bucket_bytes = config_.bucket_cap_mb * kMiB,
                             .grad_norm = weights_.counts_norm()});
   weights_.build(job_, *model_);
+  if (fault_.awaits("gradient")) {
+    const at::Tensor& hit = named_parameters_of(*model_).front().second;
+    hit.register_hook([this](const at::Tensor& gradient) {
+      const at::Tensor changed = gradient.clone();
+      fault_.strike("gradient", {changed});
+      return changed;
+    });
+  }
+  if (config_.guard > 0) guard_.emplace(job_, config_.guard, replicas_, named_parameters_of(*model_));
   if (!graph) return;
   StepGraphOptions options;
   options.automatic = config_.cuda_graph == "auto";
@@ -139,22 +153,42 @@ const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batche
   taken_.begin();
   images_ = 0;
   batches_ = batches;
+  NamedTensors buffers = named_buffers_of(model_->module().net());
+  const bool guarded = guard_ && guard_->begin(fault::noted_step(), buffers);
+  fault_.strike("weight", named_parameters_of(*model_));
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
+  if (guarded) {
+    guard_->finish([this](int replica, const std::string& reductions) { return compute_again(replica, reductions); });
+  }
+  if (fault_.awaits("optimizer")) {
+    const StatePart state = weights_.optimizer().state_part(job_.rank(), job_.world_size());
+    std::vector<at::Tensor> tensors;
+    for (const auto& [name, value] : state.entries) {
+      if (const auto* tensor = std::get_if<at::Tensor>(&value)) tensors.push_back(*tensor);
+    }
+    fault_.strike("optimizer", tensors);
+  }
   return taken_.losses();
 }
 
 void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
   const auto local = static_cast<std::size_t>(replica.local());
+  std::optional<parallel::ReductionRecorder> recorder;
+  if (guard_ && guard_->watches(replica.index())) recorder.emplace();
   for (std::int64_t i = 0; i < batches; ++i) {
     Batch& batch = data_.next(local);
     const std::int64_t number = batch.step;
     images_ += batch.size;
     batch_ = batch_holders(batch);
+    if (i == 0) first_batch_ = number;
+    fault_.strike("batch", {batch.data});
     prepare_batch(batch, job_.device(), config_.channels_last);
     // Without buckets a backward before the last one does what the last one does.
     adds_up_ = i + 1 < batches && !(graph_ && job_.world_size() == 1);
     try {
-      taken_.add(local, number, compute(replica, batch));
+      const at::Tensor row = compute(replica, batch);
+      taken_.add(local, number, row);
+      if (recorder) guard_->add(row, recorder->bytes());
     } catch (const DataError& fault) {
       taken_.fail(replica.index(), std::move(batch), fault.message());
       throw;
@@ -166,8 +200,7 @@ at::Tensor StepRunner::compute(Replica& replica, Batch& batch) {
   const WatchedBatch watched{
       .replica = replica.index(), .batch = batch, .model = model_->module().net(), .dataset = data_.dataset()};
   if (watch_ != nullptr) watch_->on_batch(watched);
-  const std::int64_t number = data_.epoch() * data_.batches_per_epoch() + batch.step;
-  const std::uint64_t seed = batch_seed(config_, replica.index(), number);
+  const std::uint64_t seed = seed_of_batch(replica.index(), batch.step);
   at::Tensor row;
   if (graph_) {
     row = graph_->run(batch, seed);
@@ -211,13 +244,62 @@ at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
     const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
     outputs = model_->forward(batch);
   }
+  const BatchLoss loss = loss_of(std::move(outputs), batch, share);
+  fault::in_section("backward", [&] { loss.scaled.backward(); });
+  return loss.row;
+}
+
+StepRunner::BatchLoss StepRunner::loss_of(Outputs outputs, const Batch& batch, double share) {
+  if (fault_.awaits("activation")) {
+    for (const auto& item : outputs) fault_.strike("activation", {item.second});
+  }
   const std::vector<LossTerm> terms = loss_terms(outputs, batch);
   if (loss_names_.empty()) loss_names_ = train::loss_names(terms);
   require_same_names(loss_names_, train::loss_names(terms));
   const at::Tensor loss = total_loss(terms);
-  fault::in_section("backward", [&] { weights_.scaler().scale(share == 1 ? loss : loss * share).backward(); });
   const at::Tensor row = loss_row(loss, terms);
-  return share == 1 ? row : row * share;
+  return {.scaled = weights_.scaler().scale(share == 1 ? loss : loss * share), .row = share == 1 ? row : row * share};
+}
+
+std::uint64_t StepRunner::compute_again(int replica, const std::string& reductions) {
+  const NamedTensors buffers = named_buffers_of(model_->module().net());
+  const NamedTensors after = copies_of(buffers);
+  const auto set = [&buffers](const NamedTensors& values) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].second.copy_(values[i].second);
+  };
+  set(guard_->buffers());
+  std::uint64_t sum = 0;
+  parallel::replay_replica(team_, replica, reductions, [&] {
+    data_.make_again(replica, first_batch_, batches_, [&](Batch& batch) { sum += batch_again(batch, replica); });
+  });
+  set(after);
+  return sum;
+}
+
+/// autograd::grad() leaves grad() and the reducer's hooks alone.
+std::uint64_t StepRunner::batch_again(Batch& batch, int replica) {
+  const std::int64_t number = batch.step;
+  prepare_batch(batch, job_.device(), config_.channels_last);
+  seed_all(seed_of_batch(replica, number));
+  Outputs outputs;
+  {
+    const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
+    outputs = model_->module().forward(batch);
+  }
+  const BatchLoss loss = loss_of(std::move(outputs), batch, 1.0 / static_cast<double>(batches_));
+  NamedTensors learnt = named_parameters_of(*model_);
+  std::erase_if(learnt, [](const auto& one) { return !one.second.requires_grad(); });
+  std::vector<at::Tensor> inputs;
+  for (const auto& item : learnt) inputs.push_back(item.second);
+  const auto gradients = torch::autograd::grad({loss.scaled}, inputs, {}, {}, false, /*allow_unused=*/true);
+  std::uint64_t sum = row_digest(loss.row);
+  for (std::size_t i = 0; i < learnt.size(); ++i) sum += optim::digest_of(gradients[i], learnt[i].first);
+  return sum;
+}
+
+std::uint64_t StepRunner::seed_of_batch(int replica, std::int64_t number) const {
+  return batch_seed(config_, replica, data_.epoch() * data_.batches_per_epoch() + number);
 }
 
 void StepRunner::sync_buffers() {

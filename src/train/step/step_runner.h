@@ -17,6 +17,8 @@
 #include "lockstep/train/step_watch.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
+#include "train/step/guard.h"
+#include "train/step/ordered_fault.h"
 #include "train/step/out_of_memory.h"
 #include "train/step/replica_loaders.h"
 #include "train/step/step_clock.h"
@@ -88,6 +90,16 @@ class StepRunner {
   /// Runs forward, loss times the batch's share, and backward; returns the loss row.
   at::Tensor run_batch(const Batch& batch);
   at::Tensor run_batch(const Batch& batch, double share);
+  /// The loss that backward begins with, and the batch's loss row.
+  struct BatchLoss {
+    at::Tensor scaled;
+    at::Tensor row;
+  };
+  BatchLoss loss_of(Outputs outputs, const Batch& batch, double share);
+  /// Computes a replica's part of the guarded step again. Returns the digest of its loss rows and gradients.
+  std::uint64_t compute_again(int replica, const std::string& reductions);
+  std::uint64_t batch_again(Batch& batch, int replica);
+  [[nodiscard]] std::uint64_t seed_of_batch(int replica, std::int64_t number) const;
 
   Job job_;
   Task& task_;
@@ -104,7 +116,10 @@ class StepRunner {
   std::optional<StepGraph> graph_;  ///< set where steps are recorded; it ends before the communicators of job_ do
   std::string noted_;               ///< why they are not, once a note has said it
   NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
-  bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
+  OrderedFault fault_;
+  std::optional<Guard> guard_;
+  std::int64_t first_batch_ = 0;  ///< number of the step's first batch in the epoch
+  bool synced_ = false;           ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
   std::int64_t batches_ = 1;   ///< of each replica in this step
   bool adds_up_ = false;       ///< the batch's gradients are reduced with those of a later one

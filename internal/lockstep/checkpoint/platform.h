@@ -4,6 +4,8 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::checkpoint {
 
 /// Returns the instruction set of libtorch's kernels on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
@@ -13,3 +15,5 @@ namespace lockstep::checkpoint {
 [[nodiscard]] std::string blas_kernels();
 
 }  // namespace lockstep::checkpoint
+
+#pragma GCC visibility pop

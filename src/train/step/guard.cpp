@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/guard.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/platform.h"
+#include "lockstep/comm/objects.h"
+#include "lockstep/comm/replicas.h"
+#include "lockstep/optim/tensor_digest.h"
+#include "lockstep/parallel/replica_team.h"
+#include "lockstep/tensor/torch_version.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string host_name(const Job& job) {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("host {} (node {})", host, job.rank_info().node_rank);
+}
+
+std::string platform() {
+  return fmt::format("libtorch {}, {}, {}", tensor::libtorch_version(), checkpoint::instruction_set(),
+                     checkpoint::blas_kernels());
+}
+
+/// The ranks other than those in `without`, those on none of their hosts first.
+std::vector<int> others(const std::vector<int>& without, const std::vector<std::string>& hosts) {
+  std::vector<int> elsewhere;
+  std::vector<int> beside;
+  for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
+    if (std::count(without.begin(), without.end(), rank) > 0) continue;
+    const bool shares = std::any_of(without.begin(), without.end(), [&](int other) {
+      return hosts[static_cast<std::size_t>(other)] == hosts[static_cast<std::size_t>(rank)];
+    });
+    (shares ? beside : elsewhere).push_back(rank);
+  }
+  return elsewhere.empty() ? beside : elsewhere;
+}
+
+int carrier_of(int replica, int world, int replicas) {
+  int rank = 0;
+  while (replicas_of_rank(rank, world, replicas).end <= replica) ++rank;
+  return rank;
+}
+
+/// Returns why it cannot serve; empty: it can.
+std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
+  if (job.world_size() < 2) return "it needs two processes at least";
+  if (!job.device().is_cpu()) return "on GPUs it is not tried yet";
+  for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
+    if (platforms[rank] == platforms[0]) continue;
+    return fmt::format("rank 0 has {}, and rank {} has {}", platforms[0], rank, platforms[rank]);
+  }
+  return "";
+}
+
+}  // namespace
+
+GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::string>& hosts) {
+  const int world = static_cast<int>(hosts.size());
+  GuardRoles roles{.replica = static_cast<int>(turn % replicas)};
+  roles.carrier = carrier_of(roles.replica, world, replicas);
+  const std::vector<int> checkers = others({roles.carrier}, hosts);
+  const auto round = static_cast<std::size_t>(turn / replicas);
+  roles.checker = checkers[round % checkers.size()];
+  const std::vector<int> thirds = others({roles.carrier, roles.checker}, hosts);
+  if (!thirds.empty()) roles.third = thirds[round % thirds.size()];
+  return roles;
+}
+
+std::uint64_t row_digest(const at::Tensor& row) { return optim::digest_of(row.detach().to(at::kDouble), "loss"); }
+
+Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters)
+    : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)) {
+  hosts_ = all_gather_object(job_.group(), host_name(job_));
+  const std::string why = obstacle(job_, all_gather_object(job_.group(), platform()));
+  serves_ = why.empty();
+  if (!serves_) {
+    if (job_.is_main()) log::warn("the guard cannot serve: {}", why);
+    return;
+  }
+  for (const auto& [name, parameter] : parameters_) {
+    if (!parameter.requires_grad()) continue;
+    parameter.register_hook([this, name = name](const at::Tensor& gradient) { add_gradient(gradient, name); });
+  }
+}
+
+bool Guard::begin(std::int64_t step, const NamedTensors& buffers) {
+  if (proved_ < 0) proved_ = step - 1;
+  if (!serves_ || step < 1 || step % every_ != 0) return false;
+  step_ = step;
+  roles_ = guard_roles(step / every_, replicas_, hosts_);
+  buffers_.clear();
+  for (const auto& [name, buffer] : buffers) buffers_.emplace_back(name, buffer.detach().clone());
+  sum_ = 0;
+  reductions_.clear();
+  armed_ = true;
+  return true;
+}
+
+/// Other replicas of this rank have hooks on the same parameters.
+void Guard::add_gradient(const at::Tensor& gradient, const std::string& name) {
+  const Replica* replica = armed_ ? find_replica() : nullptr;
+  if (replica != nullptr && watches(replica->index())) sum_ += optim::digest_of(gradient, name);
+}
+
+void Guard::add(const at::Tensor& row, const std::string& reductions) {
+  sum_ += row_digest(row);
+  reductions_ = reductions;
+}
+
+void Guard::finish(const Recompute& recompute) {
+  armed_ = false;
+  const std::string reductions = broadcast_bytes(job_.group(), reductions_, roles_.carrier);
+  std::uint64_t own = job_.rank() == roles_.carrier ? sum_ : 0;
+  if (job_.rank() == roles_.checker) own = recompute(roles_.replica, reductions);
+  const std::uint64_t weights = optim::digest_of(parameters_);
+  const auto all = all_gather_object(
+      job_.group(), std::vector<std::int64_t>{static_cast<std::int64_t>(weights), static_cast<std::int64_t>(own)});
+  std::vector<std::int64_t> of_weights;
+  std::vector<std::int64_t> of_replica;
+  for (const auto& row : all) {
+    of_weights.push_back(row.at(0));
+    of_replica.push_back(row.at(1));
+  }
+  compare_weights(of_weights);
+  const auto found = [&](int rank) { return of_replica[static_cast<std::size_t>(rank)]; };
+  if (found(roles_.carrier) != found(roles_.checker)) break_tie(of_replica, recompute, reductions);
+  proved_ = step_ - 1;
+}
+
+/// The update is the same on every rank, so one whose weights differ has erred.
+void Guard::compare_weights(const std::vector<std::int64_t>& all) {
+  std::map<std::int64_t, int> counts;
+  for (const std::int64_t each : all) ++counts[each];
+  if (counts.size() == 1) return;
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool majority = 2 * most->second > static_cast<int>(all.size());
+  const auto odd = std::find_if(all.begin(), all.end(), [&](std::int64_t each) { return each != most->first; });
+  blame(majority ? static_cast<int>(odd - all.begin()) : -1, "has other weights than the others");
+}
+
+/// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.
+void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
+                      const std::string& reductions) {
+  const bool two = roles_.third < 0;
+  const bool asked = two ? job_.rank() == roles_.carrier || job_.rank() == roles_.checker : job_.rank() == roles_.third;
+  const auto own = static_cast<std::int64_t>(asked ? recompute(roles_.replica, reductions) : 0);
+  const auto again = all_gather_object(job_.group(), own);
+  const auto at = [](const std::vector<std::int64_t>& of, int rank) { return of[static_cast<std::size_t>(rank)]; };
+  const std::int64_t carrier = at(first, roles_.carrier);
+  const std::int64_t checker = at(first, roles_.checker);
+  const bool for_checker = two ? at(again, roles_.carrier) == checker : at(again, roles_.third) == checker;
+  const bool for_carrier = two ? at(again, roles_.checker) == carrier : at(again, roles_.third) == carrier;
+  const std::string what =
+      fmt::format("computed another loss or gradient of replica {} than other ranks", roles_.replica);
+  blame(for_checker == for_carrier ? -1 : (for_checker ? roles_.carrier : roles_.checker), what);
+}
+
+std::string Guard::place(int rank) const {
+  return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)]);
+}
+
+void Guard::blame(int rank, const std::string& what) const {
+  const std::string where = fmt::format("step {}: ", text::thousands(step_));
+  const std::string go_on = fmt::format("checkpoints after step {} are put aside, and a resumed run goes on from there",
+                                        text::thousands(proved_));
+  if (rank >= 0) {
+    throw Miscomputed(proved_, where + place(rank) + " " + what,
+                      fmt::format("take that host out and test its memory and processor; {}", go_on));
+  }
+  std::string carrier = place(roles_.carrier);
+  throw Miscomputed(proved_, where + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,
+                    "three processes can name one; " + go_on);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard against wrong numbers: every few steps a rank elsewhere computes a replica again, and all ranks compare
+// their weights (docs/design/exactness.md).
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/job.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep::train {
+
+/// The guard has found a wrong number, the same on every rank.
+class Miscomputed : public CorruptionError {
+ public:
+  Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint)
+      : CorruptionError(message, hint), proved_(proved) {}
+  /// Returns the last step whose weights were the same on every rank, with no wrong gradient found.
+  [[nodiscard]] std::int64_t proved() const noexcept { return proved_; }
+
+ private:
+  std::int64_t proved_;
+};
+
+/// Who takes part in a guarded step.
+struct GuardRoles {
+  int replica = 0;  ///< the one that is computed again
+  int carrier = 0;  ///< its rank
+  int checker = 0;  ///< the rank that computes it again: on another host where there is one
+  int third = -1;   ///< the rank that is asked where the two differ; -1: there are only two
+};
+
+/// Returns the roles of the `turn`-th guarded step. Every replica has its turn, and so has every checker. `hosts` names
+/// the host of each rank.
+[[nodiscard]] GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::string>& hosts);
+
+/// It belongs to the training thread, but for the functions that say otherwise.
+class Guard {
+ public:
+  /// Computes a replica's part of the step again: with its number, and what its collectives gave. Returns the digest.
+  using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
+
+  /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
+  Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters);
+
+  /// Begins a step; false: it is not guarded. `buffers` are those that the step begins with.
+  bool begin(std::int64_t step, const NamedTensors& buffers);
+  /// Returns the buffers that the guarded step began with.
+  [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
+  /// Returns true in a guarded step for its replica. In the replica's thread.
+  [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
+  /// Takes a batch's loss row and what the replica's collectives gave so far. In the replica's thread.
+  void add(const at::Tensor& row, const std::string& reductions);
+  /// Compares over all ranks, before the weights are updated. Collective: yes. Blocks: yes.
+  /// Throws: Miscomputed, on every rank, which names the rank and host that erred.
+  void finish(const Recompute& recompute);
+
+ private:
+  void add_gradient(const at::Tensor& gradient, const std::string& name);
+  void compare_weights(const std::vector<std::int64_t>& all);
+  void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
+  [[noreturn]] void blame(int rank, const std::string& what) const;
+  [[nodiscard]] std::string place(int rank) const;
+
+  Job job_;
+  std::int64_t every_;
+  int replicas_;
+  NamedTensors parameters_;
+  std::vector<std::string> hosts_;  ///< of each rank
+  bool serves_ = false;
+  bool armed_ = false;
+  GuardRoles roles_;
+  NamedTensors buffers_;
+  std::uint64_t sum_ = 0;
+  std::string reductions_;
+  std::int64_t step_ = 0;
+  std::int64_t proved_ = -1;
+};
+
+/// Returns the digest of a batch's loss row.
+[[nodiscard]] std::uint64_t row_digest(const at::Tensor& row);
+
+}  // namespace lockstep::train

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A wrong number to order, by LOCKSTEP_FAULT: what a bad processor or memory does, to try the guard.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep::train {
+
+/// "flip:WHAT:rank=R:step=K", then maybe ":always" and ":bit=B".
+struct FaultOrder {
+  std::string what = {};  ///< batch, weight, activation, gradient or optimizer
+  int rank = 0;
+  std::int64_t step = 1;
+  bool always = false;  ///< from that step on; false: once, and not in a group that was started again
+  int bit = -1;         ///< of an element's bits; -1: another one for each step
+};
+
+/// Throws: UsageError for other words.
+[[nodiscard]] FaultOrder parse_fault(const std::string& text);
+
+/// Flips one bit of one element. It belongs to whichever replica has the turn. Without an order nothing is done.
+class OrderedFault {
+ public:
+  explicit OrderedFault(const Job& job);
+
+  /// Returns true where something will be flipped in `what`, once this step or later.
+  [[nodiscard]] bool awaits(const char* what) const { return order_ && order_->what == what; }
+  /// Flips a bit of one of `tensors`, on the CPU, where it is the order's turn.
+  void strike(const char* what, const std::vector<at::Tensor>& tensors);
+  void strike(const char* what, const NamedTensors& tensors);
+
+ private:
+  std::optional<FaultOrder> order_;  ///< none: nothing was ordered of this rank
+};
+
+}  // namespace lockstep::train
