@@ -124,7 +124,8 @@ TrainResult Trainer::Impl::run() {
   train::rescue_run(job_, run_, trouble_, options_.rescue);
   // A program reads the figures of a run that it found complete; the command prints nothing more of it.
   const bool said = was_complete && options_.has_commands;
-  if (loop_->complete() && !loop_->cut_short() && !said) loop_->evaluations().make_up();
+  const bool cut_short = train::is_cut_short(options_.until_step, run_.state);
+  if (loop_->complete() && !cut_short && !said) loop_->evaluations().make_up();
   result_ = loop_->result();
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,
@@ -133,7 +134,7 @@ TrainResult Trainer::Impl::run() {
                    .step_report = reporter_->whole()};
   if (loop_->stopped_by() != StopReason::kNone) {
     leave(end);
-  } else if (loop_->cut_short()) {
+  } else if (cut_short) {
     result_.stopped_by = "until_step";
   } else if (was_complete) {
     if (job_.is_main()) log::note("the run is complete: nothing is left to do after step {}", run_.state.step);

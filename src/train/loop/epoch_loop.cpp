@@ -40,6 +40,13 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
+/// Tells `watch`, where it is not null, and the sinks of `step`'s gradients, where it is a step that was asked for.
+void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch, std::int64_t step) {
+  if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
+  if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;
+  sinks.gradients(gradients_of(config, learner, step));
+}
+
 /// Updates the weights for `step`. A loss that is not finite explains its gradients, and is named instead of them.
 bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
   try {
@@ -111,7 +118,7 @@ void EpochLoop::train_epoch() {
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
   // The disk sink saves it elsewhere.
-  if (cut_short() || stopped_by() == StopReason::kDisk) return;
+  if (is_cut_short(until_step_, state_) || stopped_by() == StopReason::kDisk) return;
   if (stopped_by() != StopReason::kNone) return save({});
   end_epoch();
 }
@@ -122,14 +129,14 @@ void EpochLoop::train_step() {
   const std::int64_t batches = std::min(config.accumulate_steps, plan_.sums.batches_per_epoch - state_.batch);
   computed_step_ = state_.step + 1;
   fault::note_step(computed_step_);
-  const bool watched = watch_ != nullptr && watch_->wants(computed_step_);
-  steps.set_watch(watched ? watch_ : nullptr);
+  StepWatch* const watch = watch_ != nullptr && watch_->wants(computed_step_) ? watch_ : nullptr;
+  steps.set_watch(watch);
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.loss_names());
   const StopReason wish = trouble_.any() || saver_.has_failed() ? StopReason::kDisk : wish_.reason();
   late_.tell(learner_.loss().add(computed_step_, losses, wish));
   tell_saved();
-  tell_gradients(watched);
+  tell_gradients(config, learner_, sinks_, watch, computed_step_);
   const bool stepped = update(job_, learner_, late_, computed_step_, learning_rate(config, plan_.sums, state_));
   ++state_.step;
   saves_.make_room(state_);
@@ -143,14 +150,6 @@ void EpochLoop::train_step() {
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped});
-}
-
-/// Those of the computed step, where it is a step that was asked for.
-void EpochLoop::tell_gradients(bool watched) {
-  const TrainConfig& config = plan_.config;
-  if (watched) watch_->on_gradients(gradients_of(config, learner_, computed_step_));
-  if (config.tensorboard_histograms == 0 || computed_step_ % config.tensorboard_histograms != 0) return;
-  sinks_.gradients(gradients_of(config, learner_, computed_step_));
 }
 
 /// The step that was just done did not change the weights.

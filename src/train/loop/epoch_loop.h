@@ -12,6 +12,7 @@
 #include "train/loop/learner.h"
 #include "train/loop/ready_run.h"
 #include "train/loop/save_points.h"
+#include "train/plan/decisions.h"
 #include "train/plan/stop.h"
 #include "train/report/disk_trouble.h"
 #include "train/report/run_sinks.h"
@@ -47,8 +48,6 @@ class EpochLoop {
   [[nodiscard]] bool complete() const;
   /// Returns why it leaves before that; kNone: it does not.
   [[nodiscard]] StopReason stopped_by() const;
-  /// Returns true after the step LoopParts::until_step: nothing follows, no evaluation and no save.
-  [[nodiscard]] bool cut_short() const { return until_step_ > 0 && state_.step >= until_step_; }
   /// Returns what is counted and measured so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
@@ -61,13 +60,12 @@ class EpochLoop {
  private:
   void train_epoch();
   void train_step();
-  void tell_gradients(bool watched);
   void note_left_out();
   void begin_stage();
   void end_epoch();
   void save(const SaveReason& reason);
   void tell_saved();
-  [[nodiscard]] bool finished() const { return complete() || cut_short() || stopped_by() != StopReason::kNone; }
+  [[nodiscard]] bool finished() const { return complete() || is_cut_short(until_step_, state_) || stopped_by() != StopReason::kNone; }
 
   /// The sums of an epoch's steps so far, in this process.
   struct Tally {

@@ -15,6 +15,10 @@
 namespace lockstep::train {
 
 /// Returns the optimizer steps of the whole run, as far as known: a second stage may end it before plan.total_steps.
+/// Returns true after the step TrainerOptions::until_step: nothing follows, no evaluation and no save.
+[[nodiscard]] inline bool is_cut_short(std::int64_t until_step, const RunState& run) {
+  return until_step > 0 && run.step >= until_step;
+}
 [[nodiscard]] std::int64_t last_step(const TrainConfig& config, const Plan& plan, const RunState& run);
 
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
