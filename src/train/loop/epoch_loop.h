@@ -65,7 +65,9 @@ class EpochLoop {
   void end_epoch();
   void save(const SaveReason& reason);
   void tell_saved();
-  [[nodiscard]] bool finished() const { return complete() || is_cut_short(until_step_, state_) || stopped_by() != StopReason::kNone; }
+  [[nodiscard]] bool finished() const {
+    return complete() || is_cut_short(until_step_, state_) || stopped_by() != StopReason::kNone;
+  }
 
   /// The sums of an epoch's steps so far, in this process.
   struct Tally {
