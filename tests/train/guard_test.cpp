@@ -110,8 +110,7 @@ INSTANTIATE_TEST_SUITE_P(OfAllKinds, GuardedFlips,
                                            Flip{"flip:weight:rank=2:step=4:bit=3", 4, "step 4: rank 2 on host"},
                                            Flip{"flip:optimizer:rank=1:step=4:bit=30", 4, "step 5: rank 1 on host"},
                                            Flip{"flip:gradient:rank=1:step=6:bit=12", 2, "step 6: rank 1 on host"},
-                                           Flip{"flip:activation:rank=0:step=5:bit=20:always", 4,
-                                                "step 5: rank 0 on host"}));
+                                           Flip{"flip:activation:rank=0:step=5:bit=20:always", 4, ": rank 0 on host"}));
 
 TEST(Guard, PutsAsideWhatIsNotProved) {
   const TempDir folder;
