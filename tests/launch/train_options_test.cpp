@@ -30,7 +30,9 @@ TEST(TrainOptions, HaveANameALetterAndASentenceOfTheirOwn) {
   std::set<char> letters;
   for (const TrainOption& option : train_options()) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
-    if (option.letter != '\0') EXPECT_TRUE(letters.insert(option.letter).second) << option.name;
+    if (option.letter != '\0') {
+      EXPECT_TRUE(letters.insert(option.letter).second) << option.name;
+    }
     EXPECT_FALSE(option.help.empty()) << option.name;
     EXPECT_THAT(std::string(option.help), Not(EndsWith("."))) << option.name;
   }
