@@ -1,5 +1,6 @@
-"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests: the
-checkpoint's, and the one of all steps that led to it.
+"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
+
+They are the checkpoint's, and the one of all steps that led to it.
 
 Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:

@@ -74,6 +74,8 @@ def of_training() -> list[Trial]:
         Trial("kill_saving", "kills", 1000, 100, trial("kill_saving", "--small"), TRAINING, "kill_saving.jsonl"),
         Trial("disk_faults", "faults", 190, 19, trial("disk_faults", "--small"), TRAINING, "disk_faults.jsonl", 19),
         Trial("exactness", "ways", 51, 51, trial("exactness", "--small"), [*TRAINING, "recipes"], "exactness.jsonl", 51),
+        Trial("guard", "flips", 200, 20, trial("guard"), TRAINING, "guard.jsonl", 5),
+        Trial("replays", "runs", 200, 20, trial("replays"), [*TRAINING, "apps/worker/explain"], "replays.jsonl", 5),
         Trial("provoke", "runs", 240, 24, trial("provoke"), [*TRAINING, "src/view", "scripts/trials/provoke.py"], "provoke.jsonl", 12),
         Trial("chaos", "half hours", 2, 1, trial("chaos"), [*TRAINING, "scripts/trials/chaos.py"], "chaos.jsonl"),
     ]
