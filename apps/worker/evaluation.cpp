@@ -78,8 +78,8 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .keep_all = !request.results.empty()};
 }
 
-/// Throws: ResourceError where there is no runtime; UsageError where the file has other arguments or results than the
-/// recipe's network.
+/// Throws: ResourceError if there is no runtime; UsageError if the file's arguments or results are not those of the
+///         recipe's network.
 std::unique_ptr<OnnxSession> open_onnx(const Trained& trained, const EvaluationRequest& request) {
   if (request.onnx.empty()) return nullptr;
   const auto function = trained.task->network_function(*trained.model);

@@ -15,7 +15,7 @@ constexpr std::int64_t kLowHalf = 0xFFFFFFFF;
 
 std::int64_t words_of_element(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.element_size()) / 4; }
 
-/// Returns the tensor's elements as one dimension, in the order of memory where it is dense.
+/// Returns a tensor of one dimension with the same elements; if the tensor is dense, in the order of memory.
 at::Tensor in_one_row(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach();
   if (!plain.is_non_overlapping_and_dense()) return plain.contiguous().view(-1);

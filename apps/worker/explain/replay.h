@@ -41,8 +41,9 @@ inline constexpr double kLongReplay = 120;  ///< seconds
 [[nodiscard]] bool has_digest(const StepRecord& record, const view::DigestRecord& own);
 
 /// Replays up to the step. Blocks: while it trains.
-/// Throws: DataError where the folder holds no run, or the run has no such step; UsageError that says how long it would
-///         take, where that is long and nobody asked for it; as Trainer::fit() for an error before the step.
+/// Throws: DataError if the folder holds no run, or the run has no such step; UsageError with the time that the replay
+///         would take, if it is longer than kLongReplay and may_be_long is not set; as Trainer::fit() for an error
+///         before the step.
 [[nodiscard]] Replay replay_step(const ReplayRequest& request);
 
 }  // namespace lockstep::worker

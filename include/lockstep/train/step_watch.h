@@ -19,8 +19,8 @@ struct WatchedBatch {
   Dataset& dataset;          ///< the training set
 };
 
-/// Sees the steps of this rank that it asks for. What it computes must leave the model as it was; each batch's random
-/// numbers are seeded anew. Thread-safe: it need not be; a replica's thread calls it, one at a time.
+/// Receives the steps of this rank that it asks for. It must leave the model unchanged. It may draw random numbers,
+/// since each batch seeds its own. Thread-safe: not needed; the replicas' threads call it one at a time.
 class StepWatch {
  public:
   virtual ~StepWatch() = default;

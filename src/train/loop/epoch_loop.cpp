@@ -40,7 +40,7 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
-/// Tells `watch`, where it is not null, and the sinks of `step`'s gradients, where it is a step that was asked for.
+/// Reports the gradients of `step` to `watch` if it is not null, and to the sinks if the settings ask for this step.
 void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch, std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
   if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;

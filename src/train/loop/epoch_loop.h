@@ -30,7 +30,7 @@ struct LoopParts {
   DiskTrouble& trouble;
   StepReporter& reporter;
   observe::Profiler* profiler = nullptr;
-  StepWatch* watch = nullptr;   ///< nullptr: nobody watches
+  StepWatch* watch = nullptr;   ///< may be null
   std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
@@ -87,7 +87,7 @@ class EpochLoop {
   DiskTrouble& trouble_;
   StepReporter& reporter_;
   observe::Profiler* const profiler_;  ///< nullptr: no profile
-  StepWatch* const watch_;             ///< nullptr: nobody watches
+  StepWatch* const watch_;             ///< may be null
   const std::int64_t until_step_;
   LateSteps late_;
   EvaluationPoints evaluations_;

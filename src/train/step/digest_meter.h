@@ -20,7 +20,7 @@ class DigestMeter {
 
   /// Takes this rank's digest of a step; none: there are no digests. Collective: yes, where they are in parts.
   void add(const std::optional<UpdateDigest>& digest);
-  /// Returns the digest of the step that was added last, once. Blocks: only where it is not combined yet.
+  /// Returns the digest of the last added step; a second call returns none. Blocks: until the ranks have combined it.
   [[nodiscard]] std::optional<UpdateDigest> take();
 
  private:
