@@ -54,12 +54,13 @@ std::string base::error_file_path() {
 namespace {
 
 // torchelastic reads this form; "type" inside extraInfo is ours and vetoes a restart.
-void write_error_file(const char* type, const std::string& text) {
+void write_error_file(const char* type, const std::string& text, int erred) {
   const std::string path = base::error_file_path();
   if (path.empty()) return;
-  const std::string json =
-      fmt::format("{{\"message\": {{\"message\": {}, \"extraInfo\": {{\"type\": {}, \"timestamp\": \"{}\"}}}}}}\n",
-                  text::json_quote(fmt::format("{}: {}", type, text)), text::json_quote(type), std::time(nullptr));
+  const std::string more = erred >= 0 ? fmt::format(", \"erred\": {}", erred) : "";
+  const std::string json = fmt::format(
+      "{{\"message\": {{\"message\": {}, \"extraInfo\": {{\"type\": {}, \"timestamp\": \"{}\"{}}}}}}}\n",
+      text::json_quote(fmt::format("{}: {}", type, text)), text::json_quote(type), std::time(nullptr), more);
   try {
     write_file_atomically(FileSystem::system(), path, json);
   } catch (const std::exception& problem) {
@@ -67,9 +68,9 @@ void write_error_file(const char* type, const std::string& text) {
   }
 }
 
-int report(ExitCode code, const char* type, const std::string& text) {
+int report(ExitCode code, const char* type, const std::string& text, int erred = -1) {
   log::error("{}", text);
-  write_error_file(type, text::for_people(text));
+  write_error_file(type, text::for_people(text), erred);
   return static_cast<int>(code);
 }
 
@@ -98,7 +99,10 @@ int report_unknown(const std::exception& error) {
   return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
 
-int report_error(const Error& error) { return report(error.code(), error.type(), error.what()); }
+int report_error(const Error& error) {
+  const auto* corruption = dynamic_cast<const CorruptionError*>(&error);
+  return report(error.code(), error.type(), error.what(), corruption != nullptr ? corruption->rank() : -1);
+}
 
 int report_current() {
   try {

@@ -52,6 +52,8 @@ FailureRecord record_of(const std::exception& error, int rank, const std::string
     record.type = ours->type();
     record.message = ours->message();
     record.hint = ours->hint();
+    const auto* corruption = dynamic_cast<const CorruptionError*>(&error);
+    if (corruption != nullptr) record.erred = corruption->rank();
   } else {
     record.type = fault::type_of_unknown();
     record.message = fault::headline(error);
@@ -66,7 +68,7 @@ std::string words_of(const FailureRecord& record) {
 std::string to_json(const FailureRecord& record) {
   const Json json = {{"kind", name_of(record.kind)}, {"type", record.type},      {"message", record.message},
                      {"hint", record.hint},          {"rank", record.rank},      {"host", record.host},
-                     {"what", words_of(record)},     {"time_ns", record.time_ns}};
+                     {"erred", record.erred},        {"what", words_of(record)}, {"time_ns", record.time_ns}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -82,6 +84,9 @@ std::optional<FailureRecord> parse_failure(const std::string& text) {
                        .rank = rank->get<int>(),
                        .host = text::printable_line(text_at(json, "host"))};
   if (record.message.empty()) record.message = text::for_people(text_at(json, "what"));
+  if (const auto erred = json.find("erred"); erred != json.end() && erred->is_number_integer()) {
+    record.erred = erred->get<int>();
+  }
   if (const auto time = json.find("time_ns"); time != json.end() && time->is_number_integer()) {
     record.time_ns = time->get<std::int64_t>();
   }

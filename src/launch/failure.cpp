@@ -132,6 +132,7 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
   if (message.is_string()) return FailureRecord{.message = text::for_people(message.get<std::string>())};
   const Json extra = message.is_object() ? message.value("extraInfo", Json::object()) : Json::object();
   FailureRecord error{.type = string_at(extra, "type"), .message = text::for_people(string_at(message, "message"))};
+  if (extra.contains("erred") && extra["erred"].is_number_integer()) error.erred = extra["erred"].get<int>();
   if (const std::string type = error.type + ": "; error.message.starts_with(type)) error.message.erase(0, type.size());
   return error;
 }
@@ -198,6 +199,7 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   if (const auto error = error_of_rank(facts, end.rank)) {
     cause.type = error->type;
     cause.message = error->message;
+    cause.erred = error->erred;
   }
   return cause;
 }

@@ -88,7 +88,7 @@ TrainResult Trainer::Impl::fit() {
     throw DataError(fault.message() + where_bad(fault), keep_bad_batches(fault, fault.step()));
   } catch (const train::Miscomputed& fault) {
     put_aside_after(fault.proved());
-    throw CorruptionError(fault.message(), fault.hint());
+    throw CorruptionError(fault.message(), fault.hint(), fault.rank());
   } catch (const DataError& fault) {
     throw DataError(fault.message(), keep_bad_batches(fault, computed_step()));
   } catch (const std::exception& error) {

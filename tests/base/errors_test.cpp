@@ -54,9 +54,24 @@ TEST(Error, TheLaunchersErrorFileIsWritten) {
   std::filesystem::remove(path);
 }
 
+TEST(Error, TheErrorFileOfWrongNumbersSaysWhichRankErred) {
+  const auto path = std::filesystem::temp_directory_path() / "lockstep_corruption_test.json";
+  ::setenv("LOCKSTEP_ERROR_FILE", path.c_str(), 1);
+  EXPECT_EQ(guarded_main([]() -> int { throw CorruptionError("rank 3 on host b has other weights", "", 3); }), 77);
+  ::unsetenv("LOCKSTEP_ERROR_FILE");
+  const std::string json = FileSystem::system().read(path);
+  EXPECT_NE(json.find(R"("erred": 3}}})"), std::string::npos) << json;
+  std::filesystem::remove(path);
+}
+
 // One record of a failure, whoever wrote it and wherever it went.
 
 FailureRecord through_json(const FailureRecord& record) { return parse_failure(to_json(record)).value(); }
+
+TEST(FailureRecord, OfWrongNumbersNamesTheRankThatErred) {
+  EXPECT_EQ(through_json(record_of(CorruptionError("other weights", "", 3), /*rank=*/0)).erred, 3);
+  EXPECT_EQ(through_json(record_of(DataError("torn"), 0)).erred, -1);
+}
 
 TEST(FailureRecord, IsTheSameAfterItsJson) {
   const FailureRecord record{.kind = FailureKind::kTimeout,

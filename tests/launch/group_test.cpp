@@ -6,115 +6,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <map>
-#include <set>
+#include "launch/group_fixture.h"
 
 namespace lockstep::launch {
 namespace group_test {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Kind = Decision::Kind;
-
-// A group under test: node "a" serves the store.
-class GroupTest : public ::testing::Test {
- protected:
-  void use_range(int least, int most) {
-    options_.min_nodes = least;
-    options_.max_nodes = most;
-  }
-
-  /// Nodes that join from now on have so many ranks.
-  void have_ranks(int processes) { processes_ = processes; }
-
-  void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
-    Event event{.kind = Event::Kind::kJoined};
-    event.node = {.id = name,
-                  .host = "host-" + name.substr(0, 1),
-                  .wish = wish,
-                  .processes = processes_,
-                  .min_nodes = options_.min_nodes,
-                  .max_nodes = options_.max_nodes,
-                  .last_round = peers.empty() ? -1 : 4,
-                  .peers = peers};
-    apply(state_, event, now_, options_);
-    for (GroupNode& node : state_.nodes) node.is_serving = node.info.id[0] == 'a';
-  }
-
-  void lose(const std::string& name, const std::string& why = "closed") {
-    Event event{.kind = Event::Kind::kLost, .why = why};
-    event.node.id = name;
-    apply(state_, event, now_, options_);
-  }
-
-  void leave(const std::string& name, int signal) {
-    Event event{.kind = Event::Kind::kLeft, .signal = signal};
-    event.node.id = name;
-    apply(state_, event, now_, options_);
-  }
-
-  void end(const std::string& name, NodeEnd how) {
-    how.round = state_.round;
-    Event event{.kind = Event::Kind::kEnded, .end = std::move(how)};
-    event.node.id = name;
-    apply(state_, event, now_, options_);
-  }
-
-  // All that is left ends because a peer is gone.
-  void end_as_consequence(const std::vector<std::string>& names) {
-    for (const auto& name : names) {
-      end(name, {.is_consequence = true,
-                 .code = 75,
-                 .cause = FailureRecord{.kind = FailureKind::kPeer, .type = "PeerError", .rank = rank_of(name)}});
-    }
-  }
-
-  int rank_of(const std::string& name) const {
-    for (const GroupNode& node : state_.nodes) {
-      if (node.info.id == name) return node.first_rank;
-    }
-    return -1;
-  }
-
-  // What a node that waits was told is kept aside.
-  Decision next() {
-    for (;;) {
-      Decision decision = decide(now_, state_, options_);
-      carry_out(state_, decision, now_);
-      if (decision.kind != Kind::kHold) return decision;
-      for (const std::string& id : decision.ids) held_[id] = decision.reason;
-    }
-  }
-
-  // As ranks do that were asked to save, or that have no work.
-  void end_by_request(const std::vector<std::string>& names) {
-    for (const auto& name : names) {
-      end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
-    }
-  }
-
-  void wait(milliseconds time) { now_ += time; }
-
-  void start_four() {
-    use_range(1, 4);
-    for (const char* name : {"a", "b", "c", "d"}) join(name);
-    ASSERT_EQ(next().kind, Kind::kStart);
-  }
-
-  static FailureRecord failure(int rank, const std::string& type = "") {
-    return {.kind = FailureKind::kDied, .type = type, .message = "exit code 3", .rank = rank, .time_ns = 1};
-  }
-
-  GroupOptions options_;
-  TimePoint now_ = TimePoint() + seconds(1000);
-  GroupState state_{now_};
-  std::map<std::string, std::string> held_;
-
- private:
-  int processes_ = 1;
-};
 
 TEST_F(GroupTest, RanksThatLeaveAsTheyWereToldEndTheJobWithoutABlameAndWithoutARestart) {
   options_.max_restarts = 3;
@@ -500,81 +398,6 @@ TEST_F(GroupTest, LetsTheRanksSayThatTheReplicasAreTooFewForAnyOfItsSizes) {
   const Decision start = next();
   EXPECT_THAT(start.ids, ElementsAre("a", "b", "c"));
   EXPECT_EQ(start.min_world_size, 2) << "by which they know that fewer cannot go on";
-}
-
-TEST_F(GroupTest, GivesAHostThatComesBackItsOldPlace) {
-  start_four();
-  lose("b");
-  (void)next();
-  end_as_consequence({"a", "c", "d"});
-  (void)next();
-  EXPECT_THAT(next().ids, ElementsAre("a", "c", "d"));
-  options_.take_in = TakeIn::kAtOnce;
-  join("b2");
-  (void)next();
-  for (const char* name : {"a", "c", "d"}) {
-    end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
-  }
-  (void)next();
-  EXPECT_THAT(next().ids, ElementsAre("a", "b2", "c", "d"));
-}
-
-TEST_F(GroupTest, OfAStoreThatCameBackWaitsForThoseWhoKnowTheLastRound) {
-  use_range(1, 4);
-  join("a");
-  join("b", -1, {"host-a", "host-b", "host-c"});
-  EXPECT_EQ(next().kind, Kind::kWait);
-  join("c", -1, {"host-a", "host-b", "host-c"});
-  EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
-  EXPECT_EQ(state_.round, 5) << "the round after theirs, so that programs resume";
-}
-
-TEST_F(GroupTest, RefusesASurplusNodeOfAFixedGroupOnceItsTwinIsKnownToLive) {
-  use_range(2, 2);
-  options_.max_restarts = 1;
-  join("a", 0);
-  join("b", 1);
-  (void)next();
-  join("b2", 1);
-  const Decision decision = next();
-  EXPECT_EQ(decision.kind, Kind::kWait);
-  now_ = decision.next;
-  EXPECT_EQ(next().kind, Kind::kRefuse);
-}
-
-TEST_F(GroupTest, OfAFixedSizeEndsWhenANodeIsToldTo) {
-  use_range(2, 2);
-  join("a", 0);
-  join("b", 1);
-  (void)next();
-  end("b", {.interrupted_by = SIGINT, .code = 130});
-  leave("b", SIGINT);
-  EXPECT_EQ(next().kind, Kind::kStop);
-  end("a", {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(0)});
-  const Decision last = next();
-  EXPECT_EQ(last.kind, Kind::kEnd);
-  EXPECT_EQ(last.code, 130);
-}
-
-TEST_F(GroupTest, OfARangeGoesOnWithoutANodeThatIsPreempted) {
-  start_four();
-  end("d", {.interrupted_by = SIGTERM, .left_by_request = true, .code = 143});
-  leave("d", SIGTERM);
-  EXPECT_EQ(next().kind, Kind::kStop);
-  for (const char* name : {"a", "b", "c"}) {
-    end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
-  }
-  EXPECT_EQ(next().kind, Kind::kAgain);
-  EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
-}
-
-TEST_F(GroupTest, EndsWhenItsServerIsToldToWhileItWaits) {
-  use_range(2, 2);
-  join("a", 0);
-  leave("a", SIGTERM);
-  const Decision last = next();
-  EXPECT_EQ(last.kind, Kind::kEnd);
-  EXPECT_EQ(last.code, 143);
 }
 
 }  // namespace group_test

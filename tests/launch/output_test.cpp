@@ -255,6 +255,8 @@ TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
   EXPECT_EQ(ours->type, "DataError");
   EXPECT_EQ(ours->message, "bad");
   EXPECT_EQ(words_of(*ours), "DataError: bad");
+  EXPECT_EQ(ours->erred, -1);
+  EXPECT_EQ(read(R"({"message": {"message": "x", "extraInfo": {"type": "CorruptionError", "erred": 2}}})")->erred, 2);
   const auto pythons =
       read(R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "...", "timestamp": "1"}}})");
   ASSERT_TRUE(pythons);

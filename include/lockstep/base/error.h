@@ -76,10 +76,20 @@ LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
 /// Nobody is known to be dead, but somebody is late. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
-/// The guard has found a rank whose numbers are not those that other ranks compute. Restarted within the budget.
-LOCKSTEP_ERROR_TYPE(CorruptionError, ExitCode::kCorruption);
-
 #undef LOCKSTEP_ERROR_TYPE
+
+/// The guard has found a rank whose numbers are not those that other ranks compute. Restarted within the budget; a
+/// group of nodes that may come and go leaves the rank's host out from then on.
+class CorruptionError : public Error {
+ public:
+  explicit CorruptionError(const std::string& message, const std::string& hint = "", int rank = -1)
+      : Error(ExitCode::kCorruption, "CorruptionError", message, hint), rank_(rank) {}
+  /// Returns the rank that erred; -1: it is not known.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
 
 /// Rebuilds an error of the given type name ("PeerError", ...), for an error that crossed a process; an unknown name
 /// gives an InternalError. Throws: that error, always.

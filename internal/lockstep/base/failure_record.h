@@ -37,6 +37,7 @@ struct FailureRecord {
   std::string hint = {};                    ///< what to do next; may be empty
   int rank = -1;                            ///< the rank in the job; -1: unknown
   std::string host = {};                    ///< the host of the rank
+  int erred = -1;                           ///< of a CorruptionError: the rank that erred; -1: unknown
   std::int64_t time_ns = 0;                 ///< nanoseconds from 1970 to when the record was made
 };
 
@@ -54,8 +55,8 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns "DataError: broken image", or only the message where there is no type, or the message begins with it.
 [[nodiscard]] std::string words_of(const FailureRecord& record);
 
-/// Returns one line of JSON: {"kind", "type", "message", "hint", "rank", "host", "what", "time_ns"}; "what" is
-/// words_of().
+/// Returns one line of JSON: {"kind", "type", "message", "hint", "rank", "erred", "host", "what", "time_ns"}; "what"
+/// is words_of().
 [[nodiscard]] std::string to_json(const FailureRecord& record);
 
 /// Reads what to_json() has written, or {"rank", "host", "what"} alone. The text may come from a stranger: it is

@@ -153,6 +153,20 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
+// A host that computed wrong numbers stays out, also where something starts its agent again.
+std::optional<Decision> refuse_excluded(const GroupState& state) {
+  for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
+    for (const ExcludedNode& excluded : state.excluded) {
+      if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
+      Decision refusal = refuse(*node, fmt::format("{} is left out: {}", node->info.host, excluded.why),
+                                "test its memory and processor; a new job takes it in again");
+      refusal.cause->type = "CorruptionError";
+      return refusal;
+    }
+  }
+  return std::nullopt;
+}
+
 Decision give_up(const GroupState& state, const GroupOptions& options) {
   const std::string limit = text::duration(Seconds(options.join_timeout).count());
   const std::string text = fmt::format("{} did not join within {}", missing_text(state, options), limit);
@@ -287,10 +301,31 @@ FailureRecord cause_of(const GroupNode& node) {
   return cause;
 }
 
+// Its node, where the group can do without: it may change its size, and the node does not serve the store.
+std::optional<ExcludedNode> node_that_erred(const GroupState& state, const GroupOptions& options,
+                                            const FailureRecord& cause) {
+  if (!options.is_range() || cause.type != "CorruptionError" || cause.erred < 0) return std::nullopt;
+  for (const GroupNode& node : state.nodes) {
+    const bool has_rank = cause.erred >= node.first_rank && cause.erred < node.first_rank + node.info.processes;
+    if (node.phase != Phase::kEnded || !has_rank || node.is_serving) continue;
+    const auto is_namesake = [&](const GroupNode& other) { return other.info.host == node.info.host; };
+    const bool is_alone = std::count_if(state.nodes.begin(), state.nodes.end(), is_namesake) == 1;
+    return ExcludedNode{.id = node.info.id,
+                        .host = is_alone ? node.info.host : "",
+                        .why = fmt::format("its rank {} computed wrong numbers", cause.erred)};
+  }
+  return std::nullopt;
+}
+
 Decision conclude_failure(const GroupState& state, const GroupOptions& options, const GroupNode* culprit) {
   FailureRecord cause = culprit != nullptr ? cause_of(*culprit) : state.claim.value_or(FailureRecord{});
   if (const auto leaver = early_leaver(state, culprit)) cause = *leaver;
   const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : static_cast<int>(ExitCode::kPeer);
+  if (auto erred = node_that_erred(state, options, cause)) {
+    Decision without = again(state, "the nodes that are left go on", cause, false);
+    without.excluded = std::move(erred);
+    return without;
+  }
   const auto decision = decide_restart({.error_type = cause.type,
                                         .error_text = cause.message,
                                         .restarts_done = state.restarts,
@@ -433,6 +468,7 @@ void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
   state.idle_since = now;
   state.left_by_signal = 0;
   state.restarts += decision.is_restart ? 1 : 0;
+  if (decision.excluded) state.excluded.push_back(*decision.excluded);
   // A node that was told to leave has said what it had to.
   std::erase_if(state.nodes,
                 [](const GroupNode& node) { return node.phase == Phase::kEnded && node.end.interrupted_by != 0; });
@@ -465,6 +501,7 @@ Decision decide(TimePoint now, const GroupState& state, const GroupOptions& opti
   if (state.is_over || state.nodes.empty()) return {};
   if (const auto refusal = refuse_other_sizes(state, options)) return *refusal;
   if (const auto refusal = refuse_crowd(state, options)) return *refusal;
+  if (const auto refusal = refuse_excluded(state)) return *refusal;
   return state.is_running ? decide_running(now, state, options) : decide_idle(now, state, options);
 }
 

@@ -41,11 +41,19 @@ struct GroupNode {
   std::string held = {};  ///< kWaiting: why, as it was told
 };
 
+/// A node whose rank computed wrong numbers.
+struct ExcludedNode {
+  std::string id;
+  std::string host;  ///< empty: other nodes have that name, too
+  std::string why;
+};
+
 /// States: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
 struct GroupState {
   explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
 
-  std::vector<GroupNode> nodes = {};    ///< those that are there, in the order in which they joined
+  std::vector<GroupNode> nodes = {};  ///< those that are there, in the order in which they joined
+  std::vector<ExcludedNode> excluded = {};
   std::vector<std::string> hosts = {};  ///< every host of any round, in the order in which their ranks lie
   bool is_running = false;
   bool is_over = false;
@@ -75,12 +83,13 @@ struct Decision {
   std::string reason = {};
   std::vector<std::string> ids = {};  ///< to whom it goes; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
-  int max_world_size = 0;             ///< kStart: as GroupState
-  int min_world_size = 0;             ///< kStart, a range: the fewest ranks with which it can go on
-  int code = 0;                       ///< kEnd
-  bool is_graceful = false;           ///< kStop, kEnd: as Order
-  bool is_restart = false;            ///< kAgain: it uses up one of --max-restarts
-  TimePoint next = TimePoint::max();  ///< kWait: when to decide again if nothing happens
+  int max_world_size = 0;                     ///< kStart: as GroupState
+  int min_world_size = 0;                     ///< kStart, a range: the fewest ranks with which it can go on
+  int code = 0;                               ///< kEnd
+  bool is_graceful = false;                   ///< kStop, kEnd: as Order
+  bool is_restart = false;                    ///< kAgain: it uses up one of --max-restarts
+  std::optional<ExcludedNode> excluded = {};  ///< kAgain: who may not take part any more
+  TimePoint next = TimePoint::max();          ///< kWait: when to decide again if nothing happens
 };
 
 /// Takes in what happened. An event of a node that is not there, or of an earlier round, changes nothing.

@@ -187,7 +187,7 @@ void Guard::blame(int rank, const std::string& what) const {
                                         text::thousands(proved_));
   if (rank >= 0) {
     throw Miscomputed(proved_, where + place(rank) + " " + what,
-                      fmt::format("take that host out and test its memory and processor; {}", go_on));
+                      fmt::format("take that host out and test its memory and processor; {}", go_on), rank);
   }
   std::string carrier = place(roles_.carrier);
   throw Miscomputed(proved_, where + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,

@@ -20,8 +20,8 @@ namespace lockstep::train {
 /// The guard has found a wrong number, the same on every rank.
 class Miscomputed : public CorruptionError {
  public:
-  Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint)
-      : CorruptionError(message, hint), proved_(proved) {}
+  Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint, int rank = -1)
+      : CorruptionError(message, hint, rank), proved_(proved) {}
   /// Returns the last step whose weights were the same on every rank, with no wrong gradient found.
   [[nodiscard]] std::int64_t proved() const noexcept { return proved_; }
 
