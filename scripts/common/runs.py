@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import zlib
@@ -78,6 +79,12 @@ def step_digests(run_dir) -> str:
     """The digests of all steps that led to the newest checkpoint, folded into one number."""
     newest = sorted(pathlib.Path(run_dir, "checkpoints").glob("step-*"))[-1]
     return json.loads((newest / "manifest.json").read_text()).get("digest_fold", "none")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def descendants(pid: int) -> list[int]:

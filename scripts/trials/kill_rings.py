@@ -14,7 +14,6 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import time
@@ -67,12 +66,6 @@ def kill(pid: int, draw: random.Random) -> int:
     return killed_ns
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Trial(driver.Trial):
     COUNT = 50
     KINDS = ("ring", "notice")
@@ -108,7 +101,7 @@ class Trial(driver.Trial):
         return {"ended": round(ended, 3), "wrong": wrong}
 
     def notice(self, draw: random.Random, victim: int) -> dict:
-        rings, port = [self.given.work / f"ring-{rank}" for rank in range(RANKS)], free_port()
+        rings, port = [self.given.work / f"ring-{rank}" for rank in range(RANKS)], runs.free_port()
         for ring in rings:
             ring.unlink(missing_ok=True)
         ranks = [start([self.program], LOCKSTEP_BACKEND=self.given.backend, RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank),
