@@ -12,6 +12,8 @@
 #include <set>
 
 #include "apps/command.h"
+#include "checkpoint/formats/manifest_json.h"
+#include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
@@ -61,6 +63,16 @@ class Explained : public ::testing::Test {
     const ProcessResult result = lockstep({"bisect", one, other, "--json"}, home_->path());
     EXPECT_EQ(result.code, code) << result.err << result.out;
     return json::parse(result.out, nullptr, false);
+  }
+  /// The checkpoint of another libtorch.
+  static void forge_libtorch(const fs::path& step) {
+    const fs::path file = step / "manifest.json";
+    if (fs::is_symlink(step) || !fs::exists(file)) return;
+    const auto manifest = checkpoint::manifest_from_json(FileSystem::system().read(file));
+    ASSERT_TRUE(manifest.ok());
+    Manifest forged = *manifest;
+    forged.libtorch = "0.9.9";
+    write_file_atomically(FileSystem::system(), file, checkpoint::manifest_to_json(forged));
   }
   static TempDir* home_;
 };
@@ -157,6 +169,28 @@ TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
   EXPECT_EQ(found["step"], 1);
   EXPECT_EQ(found["part"], "forward");
   EXPECT_EQ(found["layer"], "features.0");
+}
+
+/// The variable that libtorch reads to choose its kernels: both replays have the variables of their runs.
+TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
+  ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  train("plain", "1");
+  const ProcessResult alone = lockstep({"explain", "two", "--step", "10"}, home_->path());
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("step-00000008 was written with"), HasSubstr("ATEN_CPU_CAPABILITY=default")));
+  const ProcessResult found = lockstep({"bisect", "two", "plain"}, home_->path());
+  EXPECT_EQ(found.code, 1) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("each has the digests of its run"));
+  EXPECT_THAT(found.out, ::testing::ContainsRegex("kernel variables +none +ATEN_CPU_CAPABILITY=default"));
+  EXPECT_THAT(found.out, ::testing::Not(HasSubstr("platform ")));
+}
+
+TEST_F(Explained, AReplayOnAnotherPlatformSaysSo) {
+  train("here", "1", {"--set", "fused_layers=false"});
+  for (const auto& step : fs::directory_iterator(*home_ / "here/checkpoints")) forge_libtorch(step.path());
+  const json found = bisected("here");
+  EXPECT_THAT(found["b_platform"].get<std::string>(), HasSubstr("here was made with libtorch 0.9.9"));
+  EXPECT_EQ(found["a_platform"], "");
 }
 
 TEST_F(Explained, AnotherLearningRateIsTheUpdates) {

@@ -15,7 +15,6 @@
 #include "lockstep/comm/replicas.h"
 #include "lockstep/optim/tensor_digest.h"
 #include "lockstep/parallel/replica_team.h"
-#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,11 +23,6 @@ std::string host_name(const Job& job) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return fmt::format("host {} (node {})", host, job.rank_info().node_rank);
-}
-
-std::string platform() {
-  return fmt::format("libtorch {}, {}, {}", tensor::libtorch_version(), checkpoint::instruction_set(),
-                     checkpoint::blas_kernels());
 }
 
 /// The ranks other than those in `without`, those on none of their hosts first.
@@ -81,7 +75,7 @@ std::uint64_t row_digest(const at::Tensor& row) { return optim::digest_of(row.de
 Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters)
     : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)) {
   hosts_ = all_gather_object(job_.group(), host_name(job_));
-  const std::string why = obstacle(job_, all_gather_object(job_.group(), platform()));
+  const std::string why = obstacle(job_, all_gather_object(job_.group(), checkpoint::platform()));
   serves_ = why.empty();
   if (!serves_) {
     if (job_.is_main()) log::warn("the guard cannot serve: {}", why);
