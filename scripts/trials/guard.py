@@ -1,14 +1,16 @@
 """Flips one bit in one of 4 processes on 2 hosts, and reads which rank the guard names.
 
 A trial orders a flip (LOCKSTEP_FAULT) of a batch, an activation, a gradient, a weight or the optimizer's state, of a random rank at a step that
-guards its replica. The run must end with exit code 77 and name that rank; or have the digests of an undisturbed run, where
-the flip was lost in a rounding. The undisturbed run has the guard in every step and must end well. The hosts are network
-namespaces, which need root and iproute2; --one-host does without.
+guards its replica. The guard must name that rank and no other, the ranks must start again from what was proved, and the run must end with the
+digests of an undisturbed run; or nothing is named and the digests are the same, where the flip was lost in a rounding. Of the flips of
+each kind but the batch's more than half must be named. The undisturbed run has the guard in every step and must end well. The hosts are
+network namespaces, which need root and iproute2; --one-host does without.
 
 example:
   scripts/trials/trial guard --count 40
 """
 import random
+import re
 import secrets
 import subprocess
 
@@ -17,6 +19,7 @@ import runs
 from hosts import Hosts, can_make_hosts
 
 WORLD = 4
+NAMED = re.compile(r"step [\d,]+: rank (\d+) on host")
 
 
 class Trial(driver.Trial):
@@ -63,9 +66,17 @@ class Trial(driver.Trial):
         step = draw.choice([step for step in range(2, self.given.steps) if step % WORLD == rank])
         bit = draw.randrange(32)
         code, said = self.train(f"flip:{kind}:rank={rank}:step={step}:bit={bit}")
-        found = {"rank": rank, "step": step, "bit": bit, "code": code}
-        if code == 0:
-            same = self.digests() == self.expected
-            return found | {"seen": "no effect", "wrong": [] if same else ["other digests, and nothing was said"]}
-        named = f": rank {rank} on host" in said and code == 77
-        return found | {"seen": "named" if named else "another end", "wrong": [] if named else [said[-400:]]}
+        named = sorted(set(map(int, NAMED.findall(said))))
+        wrong = [] if named in ([], [rank]) else [f"named {named}"]
+        if code != 0:
+            wrong.append(f"exit code {code}: {said[-400:]}")
+        elif self.digests() != self.expected:
+            wrong.append("other digests" + ("" if named else ", and nothing was said"))
+        return {"rank": rank, "step": step, "bit": bit, "seen": "named" if named else "no effect", "wrong": wrong}
+
+    def closing(self, rows: list[dict]) -> list[str]:
+        """A trial that names nothing tries nothing."""
+        counts = {kind: [row["seen"] for row in rows if row["kind"] == kind] for kind in self.KINDS}
+        print("named: " + ", ".join(f"{kind} {seen.count('named')} of {len(seen)}" for kind, seen in counts.items()))
+        return [f"of {len(seen)} flips of {kind} only {seen.count('named')} were named"
+                for kind, seen in counts.items() if kind != "batch" and len(seen) >= 8 and 2 * seen.count("named") < len(seen)]

@@ -81,6 +81,10 @@ class Recorder final : public trace::Sink {
   }
   void step(std::int64_t step) noexcept override { writer_.set_step(step); }
 
+  void note_on_device(const trace::Event& event, bool ends) noexcept {
+    ends ? writer_.end_on_device(call_of(event)) : writer_.begin_on_device(call_of(event));
+  }
+
   [[nodiscard]] const Ring& ring() const noexcept { return ring_; }
   [[nodiscard]] Writer& writer() noexcept { return writer_; }
 
@@ -144,6 +148,11 @@ void start_recorder(const RecorderOptions& options) {
                                           std::chrono::nanoseconds(options.timeout).count()});
   if (!trace::add_sink(*made)) return;  // it is never destroyed, for a thread may hold it
   recorder.store(made, std::memory_order_release);
+}
+
+void note_on_device(const trace::Event& event, bool ends) noexcept {
+  Recorder* const running = recorder.load(std::memory_order_acquire);
+  if (running != nullptr) running->note_on_device(event, ends);
 }
 
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {

@@ -96,25 +96,42 @@ void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
   slot.stamp.store(number + 1, memory_order_release);
 }
 
-void Writer::begin(const Call& call) noexcept {
-  const std::int64_t now = now_ns();
-  LaneSlot& lane = lane_of(ring_, call.group);
-  // One thread at a time begins a group's collectives: no atomic increment is needed.
+namespace {
+
+// One thread at a time begins a group's collectives: no atomic increment is needed.
+void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::uint64_t kind) noexcept {
   const std::uint64_t version = lane.version.load(memory_order_relaxed);
   lane.version.store(version + 1, memory_order_relaxed);
   std::atomic_thread_fence(memory_order_release);
   lane.started.store(call.sequence, memory_order_relaxed);
   lane.started_ns.store(now, memory_order_relaxed);
   lane.bytes.store(call.bytes, memory_order_relaxed);
-  lane.kind.store(pack({What::kCollectiveBegin, id_of(call.name), call.group, call.bucket, call.buckets}),
-                  memory_order_relaxed);
+  lane.kind.store(kind, memory_order_relaxed);
   lane.version.store(version + 2, memory_order_release);
+}
+
+}  // namespace
+
+void Writer::begin(const Call& call) noexcept {
+  const std::int64_t now = now_ns();
+  set_lane(lane_of(ring_, call.group), call, now,
+           pack({What::kCollectiveBegin, id_of(call.name), call.group, call.bucket, call.buckets}));
   push(What::kCollectiveBegin, call, now);
 }
 
 void Writer::end(const Call& call) noexcept {
   if (!call.has_failed) lane_of(ring_, call.group).finished.store(call.sequence, memory_order_relaxed);
   push(call.has_failed ? What::kCollectiveFailed : What::kCollectiveEnd, call, now_ns());
+}
+
+void Writer::begin_on_device(const Call& call) noexcept {
+  const int group = kDeviceLanes + call.group;
+  set_lane(lane_of(ring_, group), call, now_ns(),
+           pack({What::kCollectiveBegin, id_of(call.name), group, call.bucket, call.buckets}));
+}
+
+void Writer::end_on_device(const Call& call) noexcept {
+  lane_of(ring_, kDeviceLanes + call.group).finished.store(call.sequence, memory_order_relaxed);
 }
 
 void Writer::note_section(What what, std::string_view name) noexcept { push(what, {.name = name}, now_ns()); }

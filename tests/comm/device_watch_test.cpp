@@ -36,16 +36,18 @@ struct FakeMeeting final : Operation {
 class DeviceWatchTest : public ::testing::Test {
  protected:
   DeviceWatch::Hooks hooks() {
-    return {.problem = [this] { return problem; },
-            .check_group =
-                [this](const Collective&) {
-                  if (group_failed || ++asked == asked_before_death) throw PeerError("rank 1 died");
-                },
-            .failed =
-                [this](const std::exception_ptr&) {
-                  ++failures;
-                  stored_first = watch.failure() != nullptr;
-                }};
+    return {
+        .problem = [this] { return problem; },
+        .check_group =
+            [this](const Collective&) {
+              if (group_failed || ++asked == asked_before_death) throw PeerError("rank 1 died");
+            },
+        .failed =
+            [this](const std::exception_ptr&) {
+              ++failures;
+              stored_first = watch.failure() != nullptr;
+            },
+        .on_long_wait = [this](const Collective& each, bool ends) { waits.emplace_back(each.what.sequence, ends); }};
   }
 
   /// An all_reduce that is enqueued at second 0 and has 30 seconds.
@@ -77,7 +79,8 @@ class DeviceWatchTest : public ::testing::Test {
   int asked = 0;
   int asked_before_death = -1;
   int failures = 0;
-  bool stored_first = false;  ///< at the time of the failure's hook
+  std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective, and whether it ended
+  bool stored_first = false;                          ///< at the time of the failure's hook
   DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
 };
 
@@ -90,6 +93,25 @@ TEST_F(DeviceWatchTest, ForgetsWhatIsDoneAndKeepsWhatIsNot) {
   second->done = true;
   EXPECT_EQ(watch.look(at(100)), 0U);
   EXPECT_EQ(watch.failure(), nullptr);
+}
+
+/// The launcher reads there whom a rank of another host waits for.
+TEST_F(DeviceWatchTest, ALongWaitIsNotedOnceAndSoIsItsEnd) {
+  using ::testing::ElementsAre;
+  using ::testing::Pair;
+  const auto short_one = enqueue();
+  short_one->done = true;
+  (void)watch.look(at(5));
+  EXPECT_TRUE(waits.empty());
+  const auto long_one = enqueue();
+  (void)watch.look(at(0));
+  EXPECT_TRUE(waits.empty());
+  (void)watch.look(at(1));
+  (void)watch.look(at(2));
+  EXPECT_THAT(waits, ElementsAre(Pair(418, false)));
+  long_one->done = true;
+  (void)watch.look(at(3));
+  EXPECT_THAT(waits, ElementsAre(Pair(418, false), Pair(418, true)));
 }
 
 TEST_F(DeviceWatchTest, AnOperationThatAllRanksReachedAndThatNeverEndsPointsToTheGpusThemselves) {

@@ -113,6 +113,20 @@ TEST_F(RingTest, KnowsTheCollectiveThatRunsAndTheSectionsInsideEachOther) {
   EXPECT_EQ(found.sections[0].name, kForward);
 }
 
+TEST_F(RingTest, KnowsTheCollectiveOfTheGpuBesideThatOfTheHosts) {
+  writer().begin({.name = kReduce, .sequence = 7, .bytes = 100, .group = 1});
+  writer().end({.name = kReduce, .sequence = 7, .group = 1});
+  writer().begin_on_device({.name = kReduce, .sequence = 7, .bytes = 100, .group = 1});
+  const Snapshot found = read();
+  ASSERT_EQ(found.lanes.size(), 2U);
+  EXPECT_FALSE(found.lanes[0].is_running());
+  EXPECT_TRUE(found.lanes[1].is_running());
+  EXPECT_EQ(found.lanes[1].name, kReduce);
+  EXPECT_EQ(found.events.size(), 2U) << "a wait for the GPU is no event of its own";
+  writer().end_on_device({.name = kReduce, .sequence = 7, .group = 1});
+  EXPECT_FALSE(read().lanes[1].is_running());
+}
+
 TEST_F(RingTest, KnowsTheLongestSectionOfEachNameAndTheLimits) {
   writer().set_limit("save", 5);
   writer().enter(kForward, 7);

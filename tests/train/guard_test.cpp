@@ -108,7 +108,9 @@ INSTANTIATE_TEST_SUITE_P(OfAllKinds, GuardedFlips,
                                            Flip{"flip:activation:rank=1:step=5:bit=20", 4, "step 5: rank 1 on host"},
                                            Flip{"flip:batch:rank=3:step=3:bit=22", 4, "step 3: rank 3 on host"},
                                            Flip{"flip:weight:rank=2:step=4:bit=3", 4, "step 4: rank 2 on host"},
-                                           Flip{"flip:optimizer:rank=1:step=4:bit=30", 4, "step 5: rank 1 on host"},
+                                           Flip{"flip:optimizer:rank=1:step=4:bit=30", 4, "step 4: rank 1 on host"},
+                                           Flip{"flip:optimizer:rank=0:step=4:bit=1", 4, "step 4: rank 0 on host"},
+                                           Flip{"flip:optimizer:rank=1:step=10:bit=30", 4, "step 10: rank 1 on host"},
                                            Flip{"flip:gradient:rank=1:step=6:bit=12", 2, "step 6: rank 1 on host"},
                                            Flip{"flip:activation:rank=0:step=5:bit=20:always", 4, ": rank 0 on host"}));
 
@@ -122,7 +124,7 @@ TEST(Guard, PutsAsideWhatIsNotProved) {
         NoisyRun run = guarded();
         run.config.guard = 4;
         EXPECT_THAT(test::fault_of<CorruptionError>([&] { test::train(job, shared, run); }),
-                    AllOf(HasSubstr("step 8: rank 1 "), HasSubstr("checkpoints after step 3 are put aside")));
+                    AllOf(HasSubstr("step 6: rank 1 "), HasSubstr("checkpoints after step 3 are put aside")));
       },
       {.world = 3, .env = {{"LOCKSTEP_TEST_SHARED", shared}, {"LOCKSTEP_FAULT", "flip:weight:rank=1:step=6:bit=3"}}});
   EXPECT_EQ(load_checkpoint(shared).step(), 3);

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/trace.h"
+
 #pragma GCC visibility push(default)
 
 namespace lockstep::flight {
@@ -29,6 +31,10 @@ void start_recorder(const RecorderOptions& options);
 /// Sets how long a section of this name may take (watch.h); 0: any time. Call it after start_recorder(), which init()
 /// calls; without a recorder it does nothing. Thread-safe: yes.
 void limit_section(std::string_view name, std::chrono::milliseconds limit);
+
+/// Notes that this rank's GPU is in the collective `event`, which the flight ring then says; `ends`: it no longer is.
+/// Without a recorder it does nothing. Only one thread at a time may call it for a group.
+void note_on_device(const trace::Event& event, bool ends) noexcept;
 
 /// Returns until when this rank's collectives wait in any case, because the launcher sees another rank at long work. In
 /// the past: they keep to their own timeout. Thread-safe: yes; it costs one load.

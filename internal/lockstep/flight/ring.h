@@ -15,6 +15,7 @@ namespace lockstep::flight {
 
 inline constexpr std::size_t kEvents = 4096;  ///< a power of two
 inline constexpr std::size_t kLanes = 16;     ///< groups whose state is kept; later ones share the last
+inline constexpr int kDeviceLanes = 8;        ///< number of group 0's lane for what its GPU is in
 inline constexpr std::size_t kNames = 128;    ///< operations and sections; later ones are "other"
 inline constexpr std::size_t kDepth = 8;      ///< sections inside each other; deeper ones are only events
 
@@ -123,6 +124,10 @@ class Writer {
   void begin(const Call& call) noexcept;
   /// Notes that it has completed, or failed.
   void end(const Call& call) noexcept;
+  /// Notes that the rank's GPU is in a collective, in a lane beside that of `call.group`, and without an event.
+  void begin_on_device(const Call& call) noexcept;
+  /// Notes that the GPU has completed it.
+  void end_on_device(const Call& call) noexcept;
 
   /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that;
   /// `queued_ns`: as Event::queued_ns.

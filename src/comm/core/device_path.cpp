@@ -13,6 +13,7 @@
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/flight/recorder.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/device_graph.h"
 
@@ -116,6 +117,16 @@ DevicePath::DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr
   DeviceWatch::Hooks hooks;
   hooks.problem = [this] { return transport_->problem(); };
   if (queue_ != nullptr) hooks.check_group = [this](const Collective& under_way) { queue_->runner().check(under_way); };
+  if (queue_ != nullptr)
+    hooks.on_long_wait = [group = queue_->number()](const Collective& collective, bool ends) {
+      flight::note_on_device({.name = name_of(collective.what.kind),
+                              .sequence = collective.what.sequence,
+                              .bytes = collective.bytes,
+                              .group = group,
+                              .bucket = collective.bucket,
+                              .buckets = collective.buckets},
+                             ends);
+    };
   hooks.naming = kNaming;
   hooks.failed = [this](const std::exception_ptr& error) { fail(error); };
   watch_ = std::make_shared<DeviceWatch>(std::move(world), std::move(hooks));

@@ -16,6 +16,8 @@ namespace {
 
 // The interval of the looks: asking a GPU costs a microsecond, and a verdict may be a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
+// Shorter waits are no news, and each note takes some of the rank's time.
+constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
   const auto advice = nccl_advice(problem);
@@ -136,6 +138,15 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
+/// A rank that waits for its GPU is in no collective of the hosts: without this it looks like one that did not come.
+void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
+  const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
+  const bool waits = !done && (waits_long_ || is_long);
+  if (waits == waits_long_ || !hooks_.on_long_wait) return;
+  waits_long_ = waits;
+  hooks_.on_long_wait(front.collective, !waits);
+}
+
 /// After a failure, tensors that the device still uses keep their memory, unless the device can no longer be asked.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
@@ -161,6 +172,7 @@ std::size_t DeviceWatch::look(Time now) {
       front = entries_.front();
     }
     const Finding found = examine(*front, now);
+    note_wait(*front, found.done, now);
     if (found.error) {
       fail(found.error);
       break;

@@ -34,6 +34,9 @@ class DeviceWatch {
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
     std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set; ends operations
                                                             ///< under way
+    /// Called, by one thread at a time, once a collective takes longer than a wait that is worth a note, and at its
+    /// end.
+    std::function<void(const Collective&, bool ends)> on_long_wait;
     std::chrono::milliseconds naming{0};  ///< how much later than the transport the group may notice a death
   };
 
@@ -84,6 +87,7 @@ class DeviceWatch {
   };
   [[nodiscard]] Finding examine(const Entry& entry, Time now) const noexcept;
   [[nodiscard]] std::exception_ptr verdict(const Entry& entry, Time now) const;
+  void note_wait(const Entry& front, bool done, Time now);
   void forget_ended(std::deque<Entry>& ended);
   void run() noexcept;
 
@@ -94,6 +98,7 @@ class DeviceWatch {
   std::condition_variable changed_;
   std::deque<Entry> entries_;
   std::exception_ptr failure_;
+  bool waits_long_ = false;  ///< for the first of entries_, as on_long_wait has heard; belongs to who looks
   bool stopping_ = false;
   std::thread thread_;
 };

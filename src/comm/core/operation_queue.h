@@ -75,6 +75,8 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   void close(bool orderly) noexcept;
 
   [[nodiscard]] Runner& runner() noexcept { return *runner_; }
+  /// Returns its number among this process's groups.
+  [[nodiscard]] int number() const noexcept { return number_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -86,7 +88,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   std::unique_ptr<Runner> runner_;
   const std::chrono::milliseconds timeout_;
-  const int number_;  ///< among this process's groups
+  const int number_;
   std::mutex mutex_;
   std::condition_variable work_;      ///< for the thread: something to run, or the end
   std::condition_variable finished_;  ///< for waiters: an operation is done

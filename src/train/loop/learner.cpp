@@ -54,6 +54,7 @@ void Learner::begin_average() {
 void Learner::build_average(const Start& start) {
   if (config_.ema.decay <= 0) return;
   begin_average();
+  steps_.guard_average([this] { return average_->state_dict(); });
   if (!start.resumed) return;
   if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
   const StateDict average = share_state_of(job_, start.checkpoint, "ema");

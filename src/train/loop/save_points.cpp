@@ -37,6 +37,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   // Which ranks take part in a collective must not depend on what only rank 0 knows.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
   if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
+  if (first_time) learner_.steps().compare_state(run.step);
   if (first_time && sharded) learner_.steps().sync_buffers();  // the saved buffers are replica 0's
   const bool writes = saver_.writes() && saver_.last_step() != run.step;
   const SaveOrder order{.meta = {.step = run.step,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -72,8 +73,8 @@ GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::s
 
 std::uint64_t row_digest(const at::Tensor& row) { return optim::digest_of(row.detach().to(at::kDouble), "loss"); }
 
-Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters)
-    : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)) {
+Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state)
+    : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)), state_(std::move(state)) {
   hosts_ = all_gather_object(job_.group(), host_name(job_));
   const std::string why = obstacle(job_, all_gather_object(job_.group(), checkpoint::platform()));
   serves_ = why.empty();
@@ -116,23 +117,33 @@ void Guard::finish(const Recompute& recompute) {
   const std::string reductions = broadcast_bytes(job_.group(), reductions_, roles_.carrier);
   std::uint64_t own = job_.rank() == roles_.carrier ? sum_ : 0;
   if (job_.rank() == roles_.checker) own = recompute(roles_.replica, reductions);
-  const std::uint64_t weights = optim::digest_of(parameters_);
-  const auto all = all_gather_object(
-      job_.group(), std::vector<std::int64_t>{static_cast<std::int64_t>(weights), static_cast<std::int64_t>(own)});
-  std::vector<std::int64_t> of_weights;
-  std::vector<std::int64_t> of_replica;
-  for (const auto& row : all) {
-    of_weights.push_back(row.at(0));
-    of_replica.push_back(row.at(1));
-  }
-  compare_weights(of_weights);
+  const std::vector<std::int64_t> of_replica = compare(own);
   const auto found = [&](int rank) { return of_replica[static_cast<std::size_t>(rank)]; };
   if (found(roles_.carrier) != found(roles_.checker)) break_tie(of_replica, recompute, reductions);
   proved_ = step_ - 1;
 }
 
-/// The update is the same on every rank, so one whose weights differ has erred.
-void Guard::compare_weights(const std::vector<std::int64_t>& all) {
+void Guard::compare_state(std::int64_t step) {
+  if (!serves_) return;
+  step_ = step;
+  (void)compare(0);
+}
+
+std::vector<std::int64_t> Guard::compare(std::uint64_t own) {
+  const std::array<std::uint64_t, 3> digests = {optim::digest_of(parameters_), optim::digest_of(state_()), own};
+  const auto all = all_gather_object(job_.group(), std::vector<std::int64_t>(digests.begin(), digests.end()));
+  const auto column = [&all](std::size_t index) {
+    std::vector<std::int64_t> values;
+    for (const auto& row : all) values.push_back(row.at(index));
+    return values;
+  };
+  require_equal(column(0), "weights");
+  require_equal(column(1), "values of the optimizer or the moving average");
+  return column(2);
+}
+
+/// The update is the same on every rank, so one whose values differ has erred.
+void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what) {
   std::map<std::int64_t, int> counts;
   for (const std::int64_t each : all) ++counts[each];
   if (counts.size() == 1) return;
@@ -140,7 +151,7 @@ void Guard::compare_weights(const std::vector<std::int64_t>& all) {
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > static_cast<int>(all.size());
   const auto odd = std::find_if(all.begin(), all.end(), [&](std::int64_t each) { return each != most->first; });
-  blame(majority ? static_cast<int>(odd - all.begin()) : -1, "has other weights than the others");
+  blame(majority ? static_cast<int>(odd - all.begin()) : -1, fmt::format("has other {} than the others", what));
 }
 
 /// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.

@@ -47,8 +47,11 @@ class Guard {
   /// Computes a replica's part of the step again: with its number, and what its collectives gave. Returns the digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
+  /// What every rank must have alike beside the weights: the optimizer's state, the moving average.
+  using State = std::function<NamedTensors()>;
+
   /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
-  Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters);
+  Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
   /// Begins a step; false: it is not guarded. `buffers` are those that the step begins with.
   bool begin(std::int64_t step, const NamedTensors& buffers);
@@ -61,10 +64,15 @@ class Guard {
   /// Compares over all ranks, before the weights are updated. Collective: yes. Blocks: yes.
   /// Throws: Miscomputed, on every rank, which names the rank and host that erred.
   void finish(const Recompute& recompute);
+  /// Compares weights and state over all ranks after step `step`, before they are saved. Collective: yes. Blocks: yes.
+  /// Throws: as finish().
+  void compare_state(std::int64_t step);
 
  private:
   void add_gradient(const at::Tensor& gradient, const std::string& name);
-  void compare_weights(const std::vector<std::int64_t>& all);
+  /// Returns the `own` of every rank. Throws: Miscomputed where weights or state differ.
+  [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
+  void require_equal(const std::vector<std::int64_t>& all, const char* what);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
   [[noreturn]] void blame(int rank, const std::string& what) const;
   [[nodiscard]] std::string place(int rank) const;
@@ -73,6 +81,7 @@ class Guard {
   std::int64_t every_;
   int replicas_;
   NamedTensors parameters_;
+  State state_;
   std::vector<std::string> hosts_;  ///< of each rank
   bool serves_ = false;
   bool armed_ = false;

@@ -57,6 +57,15 @@ NamedTensors copies_of(NamedTensors tensors) {
   return tensors;
 }
 
+NamedTensors floating_tensors(const StateDict& state) {
+  NamedTensors found;
+  for (const auto& [name, value] : state) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    if (tensor != nullptr && tensor->is_floating_point()) found.emplace_back(name, *tensor);
+  }
+  return found;
+}
+
 /// It is null where no step is recorded.
 std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job, const Task& task) {
   const GraphPlace place = graph_place(job, task);
@@ -126,7 +135,9 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
       return changed;
     });
   }
-  if (config_.guard > 0) guard_.emplace(job_, config_.guard, replicas_, named_parameters_of(*model_));
+  if (config_.guard > 0) {
+    guard_.emplace(job_, config_.guard, replicas_, named_parameters_of(*model_), [this] { return equal_state(); });
+  }
   if (!graph) return;
   StepGraphOptions options;
   options.automatic = config_.cuda_graph == "auto";
@@ -160,15 +171,24 @@ const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batche
   if (guarded) {
     guard_->finish([this](int replica, const std::string& reductions) { return compute_again(replica, reductions); });
   }
-  if (fault_.awaits("optimizer")) {
-    const StatePart state = weights_.optimizer().state_part(job_.rank(), job_.world_size());
-    std::vector<at::Tensor> tensors;
-    for (const auto& [name, value] : state.entries) {
-      if (const auto* tensor = std::get_if<at::Tensor>(&value)) tensors.push_back(*tensor);
-    }
-    fault_.strike("optimizer", tensors);
-  }
+  if (fault_.awaits("optimizer")) fault_.strike("optimizer", optimizer_tensors());
   return taken_.losses();
+}
+
+/// With ZeRO this rank's part.
+NamedTensors StepRunner::optimizer_tensors() {
+  return floating_tensors(weights_.optimizer().state_part(/*rank=*/0, /*world_size=*/1).entries);
+}
+
+NamedTensors StepRunner::equal_state() {
+  NamedTensors tensors = config_.optimizer.zero ? NamedTensors{} : optimizer_tensors();
+  if (!average_) return tensors;
+  for (const auto& [name, value] : floating_tensors(average_())) tensors.emplace_back("average." + name, value);
+  return tensors;
+}
+
+void StepRunner::compare_state(std::int64_t step) {
+  if (guard_) guard_->compare_state(step);
 }
 
 void StepRunner::run_replica(Replica& replica, std::int64_t batches) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,8 +81,16 @@ class StepRunner {
   /// Returns the tensors that this rank keeps, and those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
+  /// `average` returns the state of the moving average: the guard compares it, too.
+  void guard_average(std::function<StateDict()> average) { average_ = std::move(average); }
+  /// Has the guard, if there is one, compare what all ranks must have alike. Collective: yes. Throws: Miscomputed.
+  void compare_state(std::int64_t step);
+
  private:
   [[nodiscard]] NamedTensors floating_buffers();
+  [[nodiscard]] NamedTensors optimizer_tensors();
+  /// Returns the state, without the weights, that is the same on every rank.
+  [[nodiscard]] NamedTensors equal_state();
   void run_replica(Replica& replica, std::int64_t batches);
   /// Computes the gradients of a batch; returns its loss row.
   at::Tensor compute(Replica& replica, Batch& batch);
@@ -117,6 +126,7 @@ class StepRunner {
   std::string noted_;               ///< why they are not, once a note has said it
   NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
   OrderedFault fault_;
+  std::function<StateDict()> average_;
   std::optional<Guard> guard_;
   std::int64_t first_batch_ = 0;  ///< number of the step's first batch in the epoch
   bool synced_ = false;           ///< no step has changed the buffers since sync_buffers()
