@@ -150,8 +150,11 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what
   const auto most =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > static_cast<int>(all.size());
-  const auto odd = std::find_if(all.begin(), all.end(), [&](std::int64_t each) { return each != most->first; });
-  blame(majority ? static_cast<int>(odd - all.begin()) : -1, fmt::format("has other {} than the others", what));
+  std::vector<int> odd;
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    if (majority && all[static_cast<std::size_t>(rank)] != most->first) odd.push_back(rank);
+  }
+  blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", what));
 }
 
 /// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.
@@ -168,20 +171,24 @@ void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& r
   const bool for_carrier = two ? at(again, roles_.checker) == carrier : at(again, roles_.third) == carrier;
   const std::string what =
       fmt::format("computed another loss or gradient of replica {} than other ranks", roles_.replica);
-  blame(for_checker == for_carrier ? -1 : (for_checker ? roles_.carrier : roles_.checker), what);
+  if (for_checker == for_carrier) blame({}, what);
+  blame({for_checker ? roles_.carrier : roles_.checker}, what);
 }
 
 std::string Guard::place(int rank) const {
   return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)]);
 }
 
-void Guard::blame(int rank, const std::string& what) const {
+void Guard::blame(const std::vector<int>& ranks, const std::string& what) const {
   const std::string where = fmt::format("step {}: ", text::thousands(step_));
   const std::string go_on = fmt::format("checkpoints after step {} are put aside, and a resumed run goes on from there",
                                         text::thousands(proved_));
-  if (rank >= 0) {
-    throw Miscomputed(proved_, where + place(rank) + " " + what,
-                      fmt::format("take that host out and test its memory and processor; {}", go_on));
+  if (!ranks.empty()) {
+    std::vector<std::string> places;
+    for (const int rank : ranks) places.push_back(place(rank));
+    throw Miscomputed(proved_, fmt::format("{}{} {}", where, text::join(places), what),
+                      fmt::format("take {} out and test memory and processor; {}",
+                                  ranks.size() == 1 ? "that host" : "these hosts", go_on));
   }
   std::string carrier = place(roles_.carrier);
   throw Miscomputed(proved_, where + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,
