@@ -51,6 +51,12 @@ constexpr std::array kOptions = {
                 .help = "let a run that resumes have another setting `replicas`: its batches are divided into so many "
                         "parts, and the result has other bits",
                 .in_programs = true},
+    TrainOption{.name = "--skip-samples",
+                .value = "FILE",
+                .help = "leave out the samples that FILE names, one a line, from where the run starts or resumes; "
+                        "`lockstep explain --skip-to FILE` writes one",
+                .setting = "data.skip_samples",
+                .in_programs = true},
     TrainOption{.name = "--rescue",
                 .value = "FOLDER",
                 .help = "save the run here and end with exit code 74 if its own folder is removed or its disk cannot "
@@ -80,6 +86,12 @@ constexpr std::array kOptions = {
                 .value = "N",
                 .help = "record N steps after the first three: print where a step's time goes, and write "
                         "RUN_DIR/trace/rank-R.json for https://ui.perfetto.dev",
+                .in_programs = true},
+    TrainOption{.name = "--guard",
+                .value = "N",
+                .help = "have another rank compute a replica again every N steps, and end with exit code 77 if the "
+                        "bits differ",
+                .setting = "guard",
                 .in_programs = true},
     TrainOption{.name = "--test-only",
                 .help = "train nothing: evaluate the weights of -r or -t on data.test, and write the results to "

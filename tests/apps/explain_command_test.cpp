@@ -12,6 +12,8 @@
 #include <set>
 
 #include "apps/command.h"
+#include "checkpoint/formats/manifest_json.h"
+#include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
@@ -48,17 +50,29 @@ class Explained : public ::testing::Test {
     const ProcessResult run = lockstep(words, home_->path());
     ASSERT_EQ(run.code, 0) << run.err;
   }
-  static json explained(const Words& more) {
-    Words words = {"explain", "two", "--json"};
+  static json explained(const Words& more) { return explained("two", more); }
+  static json explained(const std::string& run, const Words& more) {
+    Words words = {"explain", run, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const ProcessResult result = lockstep(words, home_->path());
     EXPECT_EQ(result.code, 0) << result.err;
     return json::parse(result.out, nullptr, false);
   }
-  static json bisected(const std::string& other, int code = 1) {
-    const ProcessResult result = lockstep({"bisect", "two", other, "--json"}, home_->path());
+  static json bisected(const std::string& other, int code = 1) { return bisected("two", other, code); }
+  static json bisected(const std::string& one, const std::string& other, int code) {
+    const ProcessResult result = lockstep({"bisect", one, other, "--json"}, home_->path());
     EXPECT_EQ(result.code, code) << result.err << result.out;
     return json::parse(result.out, nullptr, false);
+  }
+  /// The checkpoint of another libtorch.
+  static void forge_libtorch(const fs::path& step) {
+    const fs::path file = step / "manifest.json";
+    if (fs::is_symlink(step) || !fs::exists(file)) return;
+    const auto manifest = checkpoint::manifest_from_json(FileSystem::system().read(file));
+    ASSERT_TRUE(manifest.ok());
+    Manifest forged = *manifest;
+    forged.libtorch = "0.9.9";
+    write_file_atomically(FileSystem::system(), file, checkpoint::manifest_to_json(forged));
   }
   static TempDir* home_;
 };
@@ -88,6 +102,35 @@ TEST_F(Explained, AStepsPicturesAreDrawn) {
                               HasSubstr("yes: loss, gradients and weights"), HasSubstr("gradient norms by layer"),
                               HasSubstr(".png")));
   EXPECT_TRUE(fs::exists(*home_ / "worst.png"));
+}
+
+TEST_F(Explained, SamplesAreSkippedFromAResumeOn) {
+  const ProcessResult listed =
+      lockstep({"explain", "two", "--step", "10", "--limit", "3", "--skip-to", "skip"}, home_->path());
+  ASSERT_EQ(listed.code, 0) << listed.err;
+  std::ifstream file(*home_ / "skip");
+  std::set<std::string> names;
+  for (std::string line; std::getline(file, line);) names.insert(line);
+  ASSERT_EQ(names.size(), 3U);
+  train("skipped", "1",
+        {"--resume", "two/checkpoints/step-00000008", "--skip-samples", "skip", "--set", "checkpoint.every_steps=1"});
+  for (const int step : {9, 10}) {
+    const json found = explained("skipped", {"--step", std::to_string(step)});
+    EXPECT_THAT(found["repeats"].get<std::string>(), HasSubstr("yes"));
+    EXPECT_EQ(found["samples"].size(), 8U);
+    for (const json& sample : found["samples"]) EXPECT_EQ(names.count(sample["sample"]), 0U) << sample;
+  }
+  // One that goes on from there on other processes, and is not told of the file.
+  train("again", "2", {"--resume", "skipped/checkpoints/step-00000010"});
+  EXPECT_EQ(bisected("skipped", "again", 0)["steps"], 2);
+}
+
+TEST_F(Explained, AnUnknownSampleToSkipIsNamedWithItsLine) {
+  std::ofstream(*home_ / "typo") << "data/00_1.png\n";
+  const ProcessResult run =
+      lockstep({"train", "two/config.yml", "--run-dir", "typo_run", "--skip-samples", "typo"}, home_->path());
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.err, HasSubstr("typo:1: data.train has no sample 'data/00_1.png' (did you mean 'data/"));
 }
 
 TEST_F(Explained, AWrongStepOrFolderIsOneError) {
@@ -126,6 +169,28 @@ TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
   EXPECT_EQ(found["step"], 1);
   EXPECT_EQ(found["part"], "forward");
   EXPECT_EQ(found["layer"], "features.0");
+}
+
+/// The variable that libtorch reads to choose its kernels: both replays have the variables of their runs.
+TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
+  ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  train("plain", "1");
+  const ProcessResult alone = lockstep({"explain", "two", "--step", "10"}, home_->path());
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("step-00000008 was written with"), HasSubstr("ATEN_CPU_CAPABILITY=default")));
+  const ProcessResult found = lockstep({"bisect", "two", "plain"}, home_->path());
+  EXPECT_EQ(found.code, 1) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("each has the digests of its run"));
+  EXPECT_THAT(found.out, ::testing::ContainsRegex("kernel variables +none +ATEN_CPU_CAPABILITY=default"));
+  EXPECT_THAT(found.out, ::testing::Not(HasSubstr("platform ")));
+}
+
+TEST_F(Explained, AReplayOnAnotherPlatformSaysSo) {
+  train("here", "1", {"--set", "fused_layers=false"});
+  for (const auto& step : fs::directory_iterator(*home_ / "here/checkpoints")) forge_libtorch(step.path());
+  const json found = bisected("here");
+  EXPECT_THAT(found["b_platform"].get<std::string>(), HasSubstr("here was made with libtorch 0.9.9"));
+  EXPECT_EQ(found["a_platform"], "");
 }
 
 TEST_F(Explained, AnotherLearningRateIsTheUpdates) {

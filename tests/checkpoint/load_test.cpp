@@ -254,12 +254,14 @@ std::string refusal_of_value(const std::string& key, const std::string& value) {
                                                {"threads", "1"},
                                                {"libtorch", "\"\""},
                                                {"instruction_set", "\"\""},
+                                               {"kernel_variables", "\"\""},
                                                {"configuration_hash", "\"\""},
                                                {"bytes", "1"},
                                                {"xxh3_128", fmt::format("\"{:032}\"", 0)}};
   fields.at(key) = value;
   std::string body = "{\n\"format_version\": 1,";
-  for (const char* plain : {"step", "replicas", "threads", "libtorch", "instruction_set", "configuration_hash"}) {
+  for (const char* plain :
+       {"step", "replicas", "threads", "libtorch", "instruction_set", "kernel_variables", "configuration_hash"}) {
     body += fmt::format("\"{}\": {},", plain, fields.at(plain));
   }
   return sealed_refusal(body + fmt::format(R"("files": {{"a.txt": {{"bytes": {}, "xxh3_128": {}}}}},)",
@@ -278,6 +280,7 @@ TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
     EXPECT_THAT(refusal_of_value("xxh3_128", hash), HasSubstr("no hash of 32 hexadecimal digits")) << hash;
   }
   EXPECT_THAT(refusal_of_value("libtorch", R"("1.13\u001b[2J")"), HasSubstr("its libtorch has characters other than"));
+  EXPECT_THAT(refusal_of_value("kernel_variables", R"("A=\u0007")"), HasSubstr("its kernel_variables has characters"));
   EXPECT_THAT(refusal_of_value("instruction_set", '"' + std::string(300, 'A') + '"'), HasSubstr("has 300 bytes"));
 }
 

@@ -114,6 +114,26 @@ INSTANTIATE_TEST_SUITE_P(OfAllKinds, GuardedFlips,
                                            Flip{"flip:gradient:rank=1:step=6:bit=12", 2, "step 6: rank 1 on host"},
                                            Flip{"flip:activation:rank=0:step=5:bit=20:always", 4, ": rank 0 on host"}));
 
+TEST(Guard, NamesEveryRankThatDiffers) {
+  const TempDir folder;
+  const char* told = std::getenv("LOCKSTEP_TEST_SHARED");
+  const std::string shared = told != nullptr ? told : (folder / "run").string();
+  testing::run_ranks(testing::current_test(),
+                     [&](Job& job) {
+                       if (job.rank() == 1 || job.rank() == 3) {
+                         const auto order = fmt::format("flip:weight:rank={}:step=4:bit={}", job.rank(), job.rank());
+                         ::setenv("LOCKSTEP_FAULT", order.c_str(), 1);
+                       }
+                       NoisyRun run = guarded();
+                       run.config.replicas = 5;
+                       EXPECT_THAT(test::fault_of<CorruptionError>([&] { test::train(job, shared, run); }),
+                                   AllOf(HasSubstr("step 4: rank 1 on host"), HasSubstr(", rank 3 on host"),
+                                         HasSubstr("have other weights than the others")));
+                       ::unsetenv("LOCKSTEP_FAULT");
+                     },
+                     {.world = 5, .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+}
+
 TEST(Guard, PutsAsideWhatIsNotProved) {
   const TempDir folder;
   const char* told = std::getenv("LOCKSTEP_TEST_SHARED");

@@ -17,6 +17,7 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/platform.h"
 #include "lockstep/comm/replicas.h"
 #include "lockstep/launch/child.h"
 #include "lockstep/view/digest_chain.h"
@@ -63,18 +64,42 @@ struct Side {
   std::string run;
   StepRecord record;
   bool repeats = false;
+  std::string elsewhere = {};  ///< what the replay's platform is, and the run's was; empty: the same
 };
 
-// Each in a process of its own: libtorch chooses its kernels once.
-StepRecord replayed(const std::string& run, std::int64_t step, bool yes, const fs::path& file) {
+/// The checkpoint nearest before the step, which says on what the run was computed.
+std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
+  const fs::path folder = fs::path(run) / "checkpoints";
+  auto found = find_newest_finite(FileSystem::system(), folder, step);
+  if (!found) found = find_newest_valid(FileSystem::system(), folder);
+  if (!found) return {};
+  return load_checkpoint(found->string()).manifest();
+}
+
+// Each in a process of its own, with the run's variables: libtorch chooses its kernels once.
+Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, const fs::path& file) {
+  const std::string step = std::to_string(own.step);
+  const auto manifest = manifest_of(run, own.step);
+  std::vector<std::string> command = manifest ? checkpoint::words_for_env(*manifest) : std::vector<std::string>();
+  command.insert(command.begin(), "env");
   const std::string self = fs::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> command = {self, "explain", run, "--step", std::to_string(step), "--record", file.string()};
+  command.insert(command.end(), {self, "explain", run, "--step", step, "--record", file.string()});
   if (yes) command.emplace_back("--yes");
   const ChildResult child = run_child(std::move(command), std::chrono::hours(24));
-  if (child.code == 0) return read_record(file);
-  const std::string why = child.err.empty() ? fmt::format("exit code {}", child.code) : child.err;
-  throw DataError(
-      fmt::format("step {} of {} could not be replayed: {}", step, run, std::string(text::first_line(why))));
+  if (child.code != 0) {
+    const std::size_t error = child.err.find("error: ");  // warnings may come first
+    const std::string why =
+        error == std::string::npos ? fmt::format("exit code {}", child.code) : child.err.substr(error + 7);
+    throw DataError(
+        fmt::format("step {} of {} could not be replayed: {}", step, run, std::string(text::first_line(why))));
+  }
+  Side side{.run = run, .record = read_record(file)};
+  side.repeats = has_digest(side.record, own);
+  const std::string then = manifest ? checkpoint::platform_of(*manifest) : side.record.platform;
+  if (then != side.record.platform) {
+    side.elsewhere = fmt::format("{} was made with {}, and replayed with {}", run, then, side.record.platform);
+  }
+  return side;
 }
 
 /// "rank 1 of 2", where the run's summary has its world size.
@@ -105,19 +130,15 @@ Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   const auto compare = [&](const std::string& what, const std::string& a, const std::string& b) {
     if (a != b) rows.push_back({what, a, b});
   };
-  const auto manifest = [&](const std::string& run) -> std::optional<Manifest> {
-    const fs::path folder = fs::path(run) / "checkpoints";
-    auto found = find_newest_finite(FileSystem::system(), folder, step);
-    if (!found) found = find_newest_valid(FileSystem::system(), folder);
-    if (!found) return {};
-    return load_checkpoint(found->string()).manifest();
-  };
-  const auto a = manifest(bisect.a);
-  const auto b = manifest(bisect.b);
+  const auto a = manifest_of(bisect.a, step);
+  const auto b = manifest_of(bisect.b, step);
   if (a && b) {
     compare("libtorch", a->libtorch, b->libtorch);
     compare("instruction set", a->instruction_set, b->instruction_set);
     compare("matrix products", a->blas, b->blas);
+    if (!a->kernel_variables.empty() && !b->kernel_variables.empty()) {
+      compare("kernel variables", a->kernel_variables, b->kernel_variables);
+    }
   }
   const auto settings = [](const std::string& run) {
     const fs::path file = settings_of_run(run);
@@ -201,6 +222,9 @@ void print_text(const BisectArguments& bisect, const view::DigestDifference& ste
              in_a.empty() || in_b.empty() ? "" : fmt::format(", of {} in A and {} in B", in_a, in_b));
   }
   print_to(stdout, "  replays    {}\n", repeat_text(a, b));
+  for (const Side* side : {&a, &b}) {
+    if (!side->elsewhere.empty()) print_to(stdout, "  platform   {}\n", side->elsewhere);
+  }
   Rows samples;
   for (const SampleRecord& sample : found.samples) {
     const bool changed = std::any_of(found.changed.begin(), found.changed.end(),
@@ -226,7 +250,9 @@ nlohmann::json to_json(const view::DigestDifference& step, const Side& a, const 
           {"replica", found.replica},
           {"changed", found.changed},
           {"a_repeats", a.repeats},
-          {"b_repeats", b.repeats}};
+          {"b_repeats", b.repeats},
+          {"a_platform", a.elsewhere},
+          {"b_platform", b.elsewhere}};
 }
 
 int say_equal(const BisectArguments& bisect, std::int64_t steps) {
@@ -257,10 +283,8 @@ int cmd_bisect(const Arguments& arguments) {
   }
   const apps::TemporaryFolder scratch("lockstep-bisect");
   const fs::path folder(scratch.path());
-  Side a{.run = bisect.a, .record = replayed(bisect.a, step->a.step, bisect.yes, folder / "a.json")};
-  Side b{.run = bisect.b, .record = replayed(bisect.b, step->a.step, bisect.yes, folder / "b.json")};
-  a.repeats = has_digest(a.record, step->a);
-  b.repeats = has_digest(b.record, step->b);
+  const Side a = replayed(bisect.a, step->a, bisect.yes, folder / "a.json");
+  const Side b = replayed(bisect.b, step->b, bisect.yes, folder / "b.json");
   const StepDifference found = first_difference(a.record, b.record);
   if (bisect.json) {
     cli::print_json(to_json(*step, a, b, found).dump() + "\n");

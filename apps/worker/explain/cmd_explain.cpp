@@ -37,6 +37,7 @@ struct ExplainArguments {
   std::int64_t limit = 12;
   std::string pictures;
   std::string record;
+  std::string skip_to;
 };
 
 bool parse(ExplainArguments& explain, const Arguments& arguments) {
@@ -58,6 +59,9 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
   app.add_option("--pictures", explain.pictures, "draw the samples with the largest losses into this PNG file")
       ->type_name("FILE");
   app.add_option("--record", explain.record, "write the bits of every operator into this JSON file, as bisect compares")
+      ->type_name("FILE");
+  app.add_option("--skip-to", explain.skip_to,
+                 "write the names of the samples shown into this file, for `lockstep train --skip-samples`")
       ->type_name("FILE");
   app.add_option("--set", explain.request.sets, "change a setting for the replay; may be given more than once")
       ->allow_extra_args(false)
@@ -105,6 +109,16 @@ std::string samples_table(const StepRecord& record, std::int64_t limit) {
   return fmt::format(
       "samples: {}, the largest loss alone first\n{}", text::thousands(std::ssize(all)),
       view::render_table({{"replica"}, {"loss alone"}, {"index"}, {"sample", 0, view::Align::kLeft}}, rows));
+}
+
+/// The samples that samples_table() shows.
+void write_names(const StepRecord& record, const ExplainArguments& explain) {
+  std::string names;
+  std::int64_t left = explain.limit;
+  for (const ShownSample& shown : worst_first(record)) {
+    if (left-- > 0) names += shown.sample->name + "\n";
+  }
+  write_file_atomically(FileSystem::system(), explain.skip_to, names);
 }
 
 struct LayerRow {
@@ -288,6 +302,7 @@ int cmd_explain(const Arguments& arguments) {
     write_record(replay.record, explain.record);
     return 0;
   }
+  if (!explain.skip_to.empty()) write_names(replay.record, explain);
   if (!explain.pictures.empty()) draw(replay, explain);
   if (explain.json) {
     print_json(replay, explain);

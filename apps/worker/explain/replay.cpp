@@ -14,6 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/platform.h"
 #include "lockstep/train/run_folder.h"
 #include "lockstep/train/trainer.h"
 #include "worker/recipes.h"
@@ -64,6 +65,13 @@ class Patience {
   TimePoint begin_;
 };
 
+/// A replay that resumes is compared with its checkpoint; one from the beginning with the run's newest.
+void warn_of_another_platform(const fs::path& run) {
+  const auto newest = find_newest_valid(FileSystem::system(), run / "checkpoints");
+  const std::string difference = newest ? platform_difference(load_checkpoint(newest->string()).manifest()) : "";
+  if (!difference.empty()) log::warn("{} was {}: the replay may have other bits", newest->string(), difference);
+}
+
 /// What the step's own event has.
 class StepOfRun final : public RunSink {
  public:
@@ -98,6 +106,7 @@ Replay replay_step(const ReplayRequest& request) {
   leave_out_the_rest(settings.config());
   const auto from = find_newest_finite(FileSystem::system(), fs::path(request.run) / "checkpoints", request.step);
   const std::int64_t from_step = from ? load_checkpoint(from->string()).step() : 0;
+  if (!from) warn_of_another_platform(request.run);
   const apps::TemporaryFolder scratch("lockstep-replay");
   Replay replay;
   replay.checkpoint = from ? from->string() : "";
@@ -139,6 +148,7 @@ Replay replay_step(const ReplayRequest& request) {
     replay.norms = recorder->norms();
     replay.pictures = recorder->pictures();
     replay.record.from_step = from_step;
+    replay.record.platform = checkpoint::platform();
     replay.record.loss = std::numeric_limits<double>::quiet_NaN();
     if (const auto& seen = step->seen()) {
       replay.record.lr = seen->lr;

@@ -67,9 +67,9 @@ void from_json(const nlohmann::json& json, GradientRecord& gradient) {
 }
 
 void write_record(const StepRecord& record, const std::filesystem::path& file) {
-  nlohmann::json json = {{"step", record.step},          {"from_step", record.from_step}, {"lr", record.lr},
-                         {"loss", Number{record.loss}},  {"weights", record.weights},     {"batches", record.batches},
-                         {"gradients", record.gradients}};
+  nlohmann::json json = {{"step", record.step},           {"from_step", record.from_step}, {"lr", record.lr},
+                         {"loss", Number{record.loss}},   {"weights", record.weights},     {"batches", record.batches},
+                         {"gradients", record.gradients}, {"platform", record.platform}};
   if (record.digest) json["digest"] = *record.digest;
   write_file_atomically(FileSystem::system(), file,
                         json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -81,6 +81,7 @@ StepRecord read_record(const std::filesystem::path& file) {
   try {
     return {.step = json.at("step"),
             .from_step = json.at("from_step"),
+            .platform = json.at("platform"),
             .lr = number_of(json.at("lr")),
             .loss = number_of(json.at("loss")),
             .weights = json.at("weights"),

@@ -42,6 +42,7 @@ struct GradientRecord {
 struct StepRecord {
   std::int64_t step = 0;
   std::int64_t from_step = 0;        ///< the step that the replay resumed from; 0: it began with the run
+  std::string platform;              ///< checkpoint::platform() of the replay
   double lr = 0;                     ///< learning rate of the step
   double loss = 0;                   ///< mean over all replicas; NaN where it was not finite
   std::uint64_t weights = 0;         ///< digest of parameters and buffers before the step

@@ -32,11 +32,13 @@ struct CheckpointMeta {
 
 /// The content of manifest.json.
 struct Manifest {
-  std::int64_t format_version = 1;          ///< 1: one rank wrote it; 2: several did, each a part
-  CheckpointMeta meta;                      ///< the step and facts about the run
-  std::string libtorch;                     ///< digests are promised only for one version and one instruction set
-  std::string instruction_set;              ///< "AVX512"
-  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
+  std::int64_t format_version = 1;    ///< 1: one rank wrote it; 2: several did, each a part
+  CheckpointMeta meta;                ///< the step and facts about the run
+  std::string libtorch;               ///< digests are promised only for one version and one instruction set
+  std::string instruction_set;        ///< "AVX512"
+  std::string blas;                   ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
+  std::string kernel_variables = {};  ///< variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2"; "none"; empty:
+                                      ///< unknown
   std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
 
   bool operator==(const Manifest&) const = default;

@@ -32,6 +32,8 @@ struct ParsedArguments {
 ///   --init-from-partial   the weights may fit less than half of the model
 ///   --allow-other-bits    a run that resumes may have another number of replicas
 ///   --profile N           profiles N steps (TrainerOptions::profile)
+///   --skip-samples FILE   leaves out the samples that FILE names, from here on
+///   --guard N             has another rank compute a replica again every N steps
 ///   --metrics [HOST:]PORT, --tensorboard DIR, --no-tensorboard
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///

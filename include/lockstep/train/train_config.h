@@ -58,8 +58,14 @@ struct TrainConfig {
   } ema;                     ///< the moving average
   /// Where the samples are.
   struct Data {
-    std::string train;           ///< a path, as the task or recipe understands it
-    std::string test;            ///< empty: no evaluation
+    std::string train;  ///< a path, as the task or recipe understands it
+    std::string test;   ///< empty: no evaluation
+    /// A file with the names of samples, one a line, that are left out from where the run starts or resumes. Another
+    /// sample comes in the place of each, drawn by seed, epoch and index: batches keep their size, epochs their steps.
+    /// A run reads it once, and then has its samples in skipped_samples.
+    std::string skip_samples;
+    std::vector<ConfigMap> skipped_samples;  ///< {epoch, batch, samples}: indices that are left out from that batch of
+                                             ///< that epoch on, in this run and in every one that goes on from it
     bool allow_outside = false;  ///< lists and annotations may name files outside of their folder (name_inside())
     std::int64_t max_pixels = 178'956'970;  ///< limit for a picture; a larger one is refused before its memory is
                                             ///< allocated

@@ -3,6 +3,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/checkpoint/manifest.h"
 
 #pragma GCC visibility push(default)
 
@@ -13,6 +17,21 @@ namespace lockstep::checkpoint {
 
 /// Returns "OpenBLAS 0.3.21 Cooperlake"; or "MKL 2024.2"; empty where libtorch has neither.
 [[nodiscard]] std::string blas_kernels();
+
+/// Returns the variables that choose kernels, as the process has them: "ATEN_CPU_CAPABILITY=avx2
+/// ONEDNN_MAX_CPU_ISA=AVX2", or "none". Without an OPENBLAS_CORETYPE that names the kernels of blas_kernels(): the
+/// launcher sets it, and a process that starts alone chooses the same.
+[[nodiscard]] std::string kernel_variables();
+
+/// Returns the words for `env` that give a program the variables that a checkpoint names, as kernel_variables() and
+/// blas_kernels() have written them, and no others of them: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
+/// Empty: the checkpoint does not know.
+[[nodiscard]] std::vector<std::string> words_for_env(const Manifest& manifest);
+
+/// Returns "libtorch 1.13.1, AVX512, OpenBLAS 0.3.21 Cooperlake", and the variables where there are any.
+[[nodiscard]] std::string platform();
+/// Returns the same of a checkpoint, in which what it does not know is as here.
+[[nodiscard]] std::string platform_of(const Manifest& manifest);
 
 }  // namespace lockstep::checkpoint
 

@@ -86,6 +86,7 @@ Manifest fields_of(const nlohmann::json& json) {
   manifest.libtorch = json.at("libtorch").get<std::string>();
   manifest.instruction_set = json.at("instruction_set").get<std::string>();
   manifest.blas = json.value("blas", "");
+  manifest.kernel_variables = json.value("kernel_variables", "");
   for (const auto& [name, entry] : json.at("files").items()) {
     manifest.files[name] = {entry.at("bytes").get_ref<const nlohmann::json::number_unsigned_t&>(),
                             entry.at("xxh3_128").get<std::string>()};
@@ -118,8 +119,8 @@ std::string manifest_problem(const Manifest& manifest) {
   }
   for (const auto& [key, word] :
        {std::pair("libtorch", &manifest.libtorch), std::pair("instruction_set", &manifest.instruction_set),
-        std::pair("blas", &manifest.blas), std::pair("configuration_hash", &meta.configuration_hash),
-        std::pair("digest_fold", &meta.digest_fold)}) {
+        std::pair("blas", &manifest.blas), std::pair("kernel_variables", &manifest.kernel_variables),
+        std::pair("configuration_hash", &meta.configuration_hash), std::pair("digest_fold", &meta.digest_fold)}) {
     if (std::string why = check_word(key, *word); !why.empty()) return why;
   }
   for (const auto& [name, digest] : manifest.files) {
@@ -143,6 +144,7 @@ std::string manifest_to_json(const Manifest& manifest) {
   words("libtorch", manifest.libtorch);
   words("instruction_set", manifest.instruction_set);
   if (!manifest.blas.empty()) words("blas", manifest.blas);
+  if (!manifest.kernel_variables.empty()) words("kernel_variables", manifest.kernel_variables);
   words("configuration_hash", manifest.meta.configuration_hash);
   if (!manifest.meta.digest_fold.empty()) words("digest_fold", manifest.meta.digest_fold);
   text += "  \"files\": {";

@@ -80,13 +80,9 @@ CheckpointDescription describe_file(FileSystem& files, const std::filesystem::pa
 }
 
 std::string platform_difference(const Manifest& manifest) {
-  std::string now = fmt::format("{}, {}", tensor::libtorch_version(), checkpoint::instruction_set());
-  std::string then = fmt::format("{}, {}", manifest.libtorch, manifest.instruction_set);
-  if (const std::string blas = checkpoint::blas_kernels(); !blas.empty() && !manifest.blas.empty()) {
-    now += ", " + blas;
-    then += ", " + manifest.blas;
-  }
-  return now == then ? "" : fmt::format("written with libtorch {}, and this is {}", then, now);
+  const std::string now = checkpoint::platform();
+  const std::string then = checkpoint::platform_of(manifest);
+  return now == then ? "" : fmt::format("written with {}, and this is {}", then, now);
 }
 
 std::string checkpoint_digest(const Checkpoint& checkpoint) {

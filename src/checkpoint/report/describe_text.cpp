@@ -48,6 +48,7 @@ nlohmann::ordered_json manifest_json(const Manifest& manifest) {
           {"libtorch", manifest.libtorch},
           {"instruction_set", manifest.instruction_set},
           {"blas", manifest.blas},
+          {"kernel_variables", manifest.kernel_variables},
           {"format", manifest.format_version}};
 }
 
@@ -57,12 +58,15 @@ std::string to_text(const CheckpointDescription& description) {
   std::string text = fmt::format("{:<15}{}\n", description.manifest ? "checkpoint" : "file", description.path.string());
   if (description.manifest) {
     const Manifest& manifest = *description.manifest;
+    const bool has_variables = !manifest.kernel_variables.empty() && manifest.kernel_variables != "none";
+    const std::string variables = has_variables ? ", " + manifest.kernel_variables : "";
     text += fmt::format(
         "step           {}\nreplicas       {}\nthreads        {} per replica\nconfiguration  {}\n"
-        "libtorch       {}, {}{}\nformat         {}\n",
+        "libtorch       {}, {}{}{}\nformat         {}\n",
         text::thousands(manifest.meta.step), manifest.meta.replicas, manifest.meta.threads,
         manifest.meta.configuration_hash.empty() ? "-" : manifest.meta.configuration_hash, manifest.libtorch,
-        manifest.instruction_set, manifest.blas.empty() ? "" : ", " + manifest.blas, manifest.format_version);
+        manifest.instruction_set, manifest.blas.empty() ? "" : ", " + manifest.blas, variables,
+        manifest.format_version);
   }
   for (const auto& [file, digest] : description.texts) {
     text += fmt::format("text           {} ({})\n", file, text::bytes(digest.bytes));

@@ -158,6 +158,9 @@ std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b)
   compare("libtorch", x.libtorch, y.libtorch);
   compare("instruction set", x.instruction_set, y.instruction_set);
   if (!x.blas.empty() && !y.blas.empty()) compare("matrix products", x.blas, y.blas);
+  if (!x.kernel_variables.empty() && !y.kernel_variables.empty()) {
+    compare("kernel variables", x.kernel_variables, y.kernel_variables);
+  }
   for (const std::string& file : either(a.text_files(), b.text_files())) {
     const auto text_a = a.text(file);
     const auto text_b = b.text(file);

@@ -89,7 +89,14 @@ std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& targe
 fs::path place_content(Staging& staging, const CheckpointMeta& meta, int world_size,
                        const std::map<std::string, FileDigest>& digests, bool& placed) {
   const std::int64_t format = world_size == 1 ? kFormatVersion : kShardedFormatVersion;
-  return staging.place({format, meta, tensor::libtorch_version(), instruction_set(), blas_kernels(), digests}, placed);
+  return staging.place({.format_version = format,
+                        .meta = meta,
+                        .libtorch = tensor::libtorch_version(),
+                        .instruction_set = instruction_set(),
+                        .blas = blas_kernels(),
+                        .kernel_variables = kernel_variables(),
+                        .files = digests},
+                       placed);
 }
 
 FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content) {

@@ -114,6 +114,24 @@ BegunWith begun_with(const fs::path& settings) {
           .batch_size = whole_number_at(tree, "batch_size")};
 }
 
+SkippedSamples skipped_in(const fs::path& run_folder) {
+  SkippedSamples skipped;
+  for (const bool experiment : {false, true}) {
+    const fs::path settings = run_folder / RunFolder::settings_file(experiment);
+    if (run_folder.empty() || !FileSystem::system().exists(settings)) continue;
+    skipped.add(SkippedSamples::in_settings(ConfigTree::from_file(settings)));
+  }
+  return skipped;
+}
+
+SkippedSamples skipped_by(const Checkpoint& checkpoint) {
+  SkippedSamples skipped = skipped_in(run_folder_of(checkpoint.path()));
+  if (const auto settings = checkpoint.text("config.yml")) {
+    skipped.add(SkippedSamples::in_settings(ConfigTree::from_text(*settings, "the checkpoint's config.yml")));
+  }
+  return skipped;
+}
+
 std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   const auto settings = checkpoint.text("config.yml");
   if (!settings) return 0;

@@ -9,6 +9,7 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/train/trainer.h"
+#include "train/plan/skipped_samples.h"
 
 namespace lockstep::train {
 
@@ -58,6 +59,12 @@ struct BegunWith {
   std::int64_t batch_size = 0;
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
+
+/// Returns the samples that the checkpoint's run leaves out, also where it does so from a later step on: by the
+/// checkpoint's settings, and by those of the run folder that it lies in.
+[[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
+/// Returns those that the settings in a run folder name; none where there is no such folder.
+[[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);
 
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);

@@ -110,7 +110,24 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   return saved;
 }
 
+constexpr const char* kSkipped = "data.skipped_samples";
+
+/// The samples that this run and those before it leave out, as the text of the setting.
+std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
+  SkippedSamples all(config.data.skipped_samples);
+  all.add(before);
+  config.data.skipped_samples = all.to_maps();
+  return ConfigFields::value_text(&config.data.skipped_samples);
+}
+
+void take_skipped(const StateDict& shared, TrainConfig& config) {
+  ConfigTree told;
+  told.set(fmt::format("{}={}", kSkipped, entry<std::string>(shared, kSkipped)), "rank 0");
+  config.data.skipped_samples = SkippedSamples::in_settings(told).to_maps();
+}
+
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
+  take_skipped(shared, config);
   config.replicas = entry<std::int64_t>(shared, "replicas");
   if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
   const auto batch_size = entry<std::int64_t>(shared, "batch_size");
@@ -212,6 +229,9 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   told["threads"] = config.threads;
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
   told["run_dir"] = folder->path().string();
+  told["skips_more"] = !config.data.skip_samples.empty();
+  const SkippedSamples in_folder = place.resume ? skipped_in(place.path) : SkippedSamples();
+  told[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
   if (!start.checkpoint) return told;
   go_on_from(*start.checkpoint, config, options, told);
   bring_base(*start.checkpoint, config, folder->checkpoints());
@@ -237,6 +257,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
   start.run_dir = entry<std::string>(shared, "run_dir");
+  start.skips_more = entry<bool>(shared, "skips_more");
   decide(job, config, shared);
   set_max_pixels(config.data.max_pixels);
   start.settings = settings_text(options.recipe, config);

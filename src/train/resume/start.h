@@ -21,6 +21,7 @@ struct Start {
   std::string run_dir;                   ///< the run folder, on every rank
   bool saved_here = false;               ///< the checkpoint lies in the run's folder
   bool in_old_folder = false;            ///< on rank 0: the run folder may hold more than the checkpoint knows
+  bool skips_more = false;               ///< rank 0 has a file of data.skip_samples to read
 };
 
 /// The job has more ranks than the run has replicas, and its launcher has nodes that it can leave out: the ranks leave,
@@ -28,7 +29,8 @@ struct Start {
 struct TooManyRanks {};
 
 /// Opens the run folder on rank 0, finds the checkpoint and tells all ranks; sets config.replicas,
-/// config.threads, a config.batch_size that is auto where the run has one, and job.replicas().
+/// config.threads, config.data.skipped_samples, a config.batch_size that is auto where the run has one, and
+/// job.replicas().
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no

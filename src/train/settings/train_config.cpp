@@ -47,6 +47,15 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree)
       .of_a_host();
   fields
+      .add("data.skip_samples", &data.skip_samples,
+           "file with the names of samples, one a line, that are left out from where the run starts or resumes")
+      .at_resume(OnResume::kFree)
+      .of_a_host();
+  fields
+      .add("data.skipped_samples", &data.skipped_samples,
+           "what data.skip_samples has left out so far, {epoch, batch, samples} each; a run writes it itself")
+      .at_resume(OnResume::kCheckpoint);
+  fields
       .add("data.allow_outside", &data.allow_outside,
            "lists and annotations may name files outside of their folder: by .., or absolute")
       .at_resume(OnResume::kFree);

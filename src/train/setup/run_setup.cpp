@@ -15,6 +15,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/job.h"
+#include "lockstep/comm/objects.h"
 #include "lockstep/flight/recorder.h"
 #include "lockstep/flight/section_timeouts.h"
 #include "lockstep/tensor/memory.h"
@@ -24,6 +25,8 @@
 #include "lockstep/train/train_config.h"
 #include "train/loop/rescue.h"
 #include "train/plan/run_state.h"
+#include "train/plan/skipped_samples.h"
+#include "train/ranks/same_outcome.h"
 #include "train/resume/init_from.h"
 #include "train/resume/start.h"
 #include "train/settings/configuration.h"
@@ -31,6 +34,7 @@
 #include "train/settings/schedule_choice.h"
 #include "train/setup/auto_batch.h"
 #include "train/setup/run_banner.h"
+#include "train/setup/skip_file.h"
 #include "train/step/loss_scale.h"
 
 namespace lockstep::train {
@@ -127,6 +131,23 @@ class RunSetup {
                        or_only_weights("go on with the same samples"));
     }
     run_.state.samples = train_set_->size();
+    if (start_.skips_more) skip_more();
+    config_.data.skip_samples.clear();  // from now on the settings hold the samples
+    start_.settings = settings_text(options_.recipe, config_);
+    const std::int64_t skipped = SkippedSamples(config_.data.skipped_samples).size();
+    if (skipped > 0 && job_.is_main()) log::note("{} are left out", counted(skipped, "sample", "samples"));
+  }
+
+  /// Leaves out the samples in rank 0's file of data.skip_samples, from the next batch on. Collective: yes.
+  void skip_more() {
+    std::vector<std::int64_t> indices;
+    do_on_main(job_, [&] { indices = read_skip_file(config_.data.skip_samples, *train_set_); });
+    SkippedSamples skipped(config_.data.skipped_samples);
+    const auto found = all_gather_object(job_.group(), indices);
+    for (const std::int64_t index : found.front()) {
+      skipped.add(index, {.epoch = run_.state.epoch, .batch = run_.state.batch});
+    }
+    config_.data.skipped_samples = skipped.to_maps();
   }
 
   void make_plan() {

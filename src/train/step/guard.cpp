@@ -16,7 +16,6 @@
 #include "lockstep/comm/replicas.h"
 #include "lockstep/optim/tensor_digest.h"
 #include "lockstep/parallel/replica_team.h"
-#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::train {
 namespace {
@@ -25,11 +24,6 @@ std::string host_name(const Job& job) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return fmt::format("host {} (node {})", host, job.rank_info().node_rank);
-}
-
-std::string platform() {
-  return fmt::format("libtorch {}, {}, {}", tensor::libtorch_version(), checkpoint::instruction_set(),
-                     checkpoint::blas_kernels());
 }
 
 /// The ranks other than those in `without`, those on none of their hosts first.
@@ -82,12 +76,13 @@ std::uint64_t row_digest(const at::Tensor& row) { return optim::digest_of(row.de
 Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state)
     : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)), state_(std::move(state)) {
   hosts_ = all_gather_object(job_.group(), host_name(job_));
-  const std::string why = obstacle(job_, all_gather_object(job_.group(), platform()));
+  const std::string why = obstacle(job_, all_gather_object(job_.group(), checkpoint::platform()));
   serves_ = why.empty();
   if (!serves_) {
     if (job_.is_main()) log::warn("the guard cannot serve: {}", why);
     return;
   }
+  roles_ = guard_roles(0, replicas_, hosts_);
   for (const auto& [name, parameter] : parameters_) {
     if (!parameter.requires_grad()) continue;
     parameter.register_hook([this, name = name](const at::Tensor& gradient) { add_gradient(gradient, name); });
@@ -156,8 +151,11 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what
   const auto most =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > static_cast<int>(all.size());
-  const auto odd = std::find_if(all.begin(), all.end(), [&](std::int64_t each) { return each != most->first; });
-  blame(majority ? static_cast<int>(odd - all.begin()) : -1, fmt::format("has other {} than the others", what));
+  std::vector<int> odd;
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    if (majority && all[static_cast<std::size_t>(rank)] != most->first) odd.push_back(rank);
+  }
+  blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", what));
 }
 
 /// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.
@@ -174,20 +172,25 @@ void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& r
   const bool for_carrier = two ? at(again, roles_.checker) == carrier : at(again, roles_.third) == carrier;
   const std::string what =
       fmt::format("computed another loss or gradient of replica {} than other ranks", roles_.replica);
-  blame(for_checker == for_carrier ? -1 : (for_checker ? roles_.carrier : roles_.checker), what);
+  if (for_checker == for_carrier) blame({}, what);
+  blame({for_checker ? roles_.carrier : roles_.checker}, what);
 }
 
 std::string Guard::place(int rank) const {
   return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)]);
 }
 
-void Guard::blame(int rank, const std::string& what) const {
+void Guard::blame(const std::vector<int>& ranks, const std::string& what) const {
   const std::string where = fmt::format("step {}: ", text::thousands(step_));
   const std::string go_on = fmt::format("checkpoints after step {} are put aside, and a resumed run goes on from there",
                                         text::thousands(proved_));
-  if (rank >= 0) {
-    throw Miscomputed(proved_, where + place(rank) + " " + what,
-                      fmt::format("take that host out and test its memory and processor; {}", go_on), rank);
+  if (!ranks.empty()) {
+    std::vector<std::string> places;
+    for (const int rank : ranks) places.push_back(place(rank));
+    throw Miscomputed(proved_, fmt::format("{}{} {}", where, text::join(places), what),
+                      fmt::format("take {} out and test memory and processor; {}",
+                                  ranks.size() == 1 ? "that host" : "these hosts", go_on),
+                      ranks.front());
   }
   std::string carrier = place(roles_.carrier);
   throw Miscomputed(proved_, where + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,

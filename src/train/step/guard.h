@@ -74,7 +74,8 @@ class Guard {
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
   void require_equal(const std::vector<std::int64_t>& all, const char* what);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
-  [[noreturn]] void blame(int rank, const std::string& what) const;
+  /// `ranks` are those that erred; empty: none can be named.
+  [[noreturn]] void blame(const std::vector<int>& ranks, const std::string& what) const;
   [[nodiscard]] std::string place(int rank) const;
 
   Job job_;

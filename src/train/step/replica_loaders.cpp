@@ -6,38 +6,41 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "train/plan/skipped_samples.h"
 
 namespace lockstep::train {
-namespace {
-
-DataLoaderOptions loader_options(const TrainConfig& config, const Task& task, const ShardSpec& shard,
-                                 c10::Device device) {
-  const bool pinned = config.pin_memory && device.is_cuda();
-  return {.batch_size = config.batch_size,
-          .workers = config.workers,
-          .prefetch_factor = config.prefetch_factor,
-          .persistent_workers = config.persistent_workers,
-          .shuffle = true,
-          .drop_last = config.drop_last,
-          .seed = static_cast<std::uint64_t>(config.seed),
-          .shard = shard,
-          .bad_samples = config.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
-          .timeout_s = config.loader_timeout_s,
-          .note_waiting = false,  // the step report says it, and why
-          .pin_memory = pinned,
-          .device = pinned ? device : c10::Device(c10::kCPU),
-          .collate = task.collate()};
-}
-
-}  // namespace
-
 ReplicaLoaders::ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block)
     : job_(std::move(job)), task_(task), config_(config), block_(block) {}
 
+DataLoaderOptions ReplicaLoaders::options(int replica, c10::Device device) const {
+  const bool pinned = config_.pin_memory && device.is_cuda();
+  return {.batch_size = config_.batch_size,
+          .workers = config_.workers,
+          .prefetch_factor = config_.prefetch_factor,
+          .persistent_workers = config_.persistent_workers,
+          .shuffle = !sampler_,
+          .drop_last = config_.drop_last,
+          .seed = static_cast<std::uint64_t>(config_.seed),
+          .shard = {replica, static_cast<int>(config_.replicas)},
+          .sampler = sampler_,
+          .bad_samples = config_.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
+          .timeout_s = config_.loader_timeout_s,
+          .note_waiting = false,  // the step report says it, and why
+          .pin_memory = pinned,
+          .device = pinned ? device : c10::Device(c10::kCPU),
+          .collate = task_.collate()};
+}
+
 void ReplicaLoaders::open(const std::shared_ptr<Dataset>& dataset) {
+  if (const SkippedSamples skipped(config_.data.skipped_samples); !skipped.empty()) {
+    skipped.require_enough(dataset->size(), config_.replicas);
+    const OrderShape shape{.seed = static_cast<std::uint64_t>(config_.seed),
+                           .size = dataset->size(),
+                           .samples_of_step = config_.batch_size * config_.replicas};
+    sampler_ = std::make_shared<SkippingSampler>(shape, config_.replicas, skipped);
+  }
   for (int replica = block_.begin; replica < block_.end; ++replica) {
-    const ShardSpec shard{replica, static_cast<int>(config_.replicas)};
-    loaders_.emplace_back(dataset, loader_options(config_, task_, shard, job_.device()));
+    loaders_.emplace_back(dataset, options(replica, job_.device()));
   }
 }
 
@@ -64,20 +67,18 @@ Batch& ReplicaLoaders::load(std::size_t local) {
 
 void ReplicaLoaders::look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
                                 const std::function<void(const Batch&)>& look) const {
-  const ShardSpec shard{block_.begin + static_cast<int>(local), static_cast<int>(config_.replicas)};
-  DataLoaderOptions options = loader_options(config_, task_, shard, c10::kCPU);
-  options.workers = 0;
-  DataLoader loader(loaders_[local].dataset(), options);
+  DataLoaderOptions again = options(block_.begin + static_cast<int>(local), c10::kCPU);
+  again.workers = 0;
+  DataLoader loader(loaders_[local].dataset(), again);
   DataLoader::Epoch pass = loader.epoch(epoch, number);
   look(*pass.next());
 }
 
 void ReplicaLoaders::make_again(int replica, std::int64_t first, std::int64_t count,
                                 const std::function<void(Batch&)>& use) const {
-  const ShardSpec shard{replica, static_cast<int>(config_.replicas)};
-  DataLoaderOptions options = loader_options(config_, task_, shard, c10::kCPU);
-  options.workers = 0;
-  DataLoader loader(loaders_.front().dataset(), options);
+  DataLoaderOptions again = options(replica, c10::kCPU);
+  again.workers = 0;
+  DataLoader loader(loaders_.front().dataset(), again);
   DataLoader::Epoch pass = loader.epoch(epoch_, first);
   for (std::int64_t i = 0; i < count; ++i) use(*pass.next());
 }

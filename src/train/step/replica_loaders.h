@@ -22,6 +22,7 @@ class ReplicaLoaders {
   /// In `config` replicas are decided. `block` is this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
+  /// Throws: DataError where too few samples are left.
   void open(const std::shared_ptr<Dataset>& dataset);
   /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
@@ -53,11 +54,13 @@ class ReplicaLoaders {
 
  private:
   [[nodiscard]] Batch& load(std::size_t local);
+  [[nodiscard]] DataLoaderOptions options(int replica, c10::Device device) const;
 
   Job job_;
   const Task& task_;
   const TrainConfig& config_;
   ReplicaSpan block_;
+  std::shared_ptr<const Sampler> sampler_;  ///< null: every sample is read
   std::vector<DataLoader> loaders_;
   std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the epoch under way
   /// What next() repeats, and the copy that it lent out, by replica; empty: it loads.

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples that a training leaves out from some batch on. Another sample comes in the place of each, so that steps,
+// epochs and the learning rate stay. Pure functions of the settings: the order is the same on any number of ranks.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/config.h"
+#include "lockstep/data/sampler.h"
+
+namespace lockstep::train {
+
+/// A place in a training, the same on every replica.
+struct BatchPlace {
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;  ///< of the epoch
+
+  auto operator<=>(const BatchPlace&) const = default;
+};
+
+/// How an epoch's order becomes batches.
+struct OrderShape {
+  std::uint64_t seed = 0;
+  std::int64_t size = 0;             ///< samples of the set
+  std::int64_t samples_of_step = 1;  ///< samples of one batch over all replicas
+};
+
+/// Which samples are left out, by index, and from where on. The setting data.skipped_samples holds it.
+class SkippedSamples {
+ public:
+  SkippedSamples() = default;
+  /// Throws: UsageError where a map is none of {epoch: E, batch: B, samples: [I, ...]}.
+  explicit SkippedSamples(const std::vector<ConfigMap>& maps);
+  /// Reads them from the settings of an earlier run; empty where these have none.
+  [[nodiscard]] static SkippedSamples in_settings(const ConfigTree& settings);
+
+  /// Leaves a sample out from `from` on, or from where it is left out already, if that is earlier.
+  void add(std::int64_t index, const BatchPlace& from);
+  /// Adds all of `others`.
+  void add(const SkippedSamples& others);
+
+  [[nodiscard]] bool empty() const { return from_.empty(); }
+  [[nodiscard]] std::int64_t size() const { return std::ssize(from_); }
+  /// Returns true where the sample is left out now or later.
+  [[nodiscard]] bool has(std::int64_t index) const { return from_.contains(index); }
+  /// Returns the same for the same samples, however they were added.
+  [[nodiscard]] std::vector<ConfigMap> to_maps() const;
+
+  /// Throws: DataError where an index is not in the set, or fewer samples than `least` are left of it.
+  void require_enough(std::int64_t set_size, std::int64_t least) const;
+  /// Puts another sample in the place of each that is left out: one that is not, drawn by seed, epoch and index.
+  void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
+
+ private:
+  std::map<std::int64_t, BatchPlace> from_;  ///< by index
+};
+
+/// The random order of a set, without the samples that are left out. A part of an epoch that the number of replicas
+/// does not divide is padded here, as the loader would do it, but after the samples were left out.
+class SkippingSampler final : public Sampler {
+ public:
+  SkippingSampler(const OrderShape& shape, std::int64_t replicas, SkippedSamples skipped)
+      : shape_(shape), replicas_(replicas), skipped_(std::move(skipped)) {}
+
+  [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
+  [[nodiscard]] std::int64_t size() const noexcept override {
+    return (shape_.size + replicas_ - 1) / replicas_ * replicas_;
+  }
+
+ private:
+  OrderShape shape_;
+  std::int64_t replicas_;
+  SkippedSamples skipped_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of data.skip_samples: the names of samples, as `lockstep explain` prints them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep::train {
+
+/// Returns the indices of the samples that `file` names, one a line; empty lines and those that begin with # say
+/// nothing. A name that several samples have means all of them.
+/// Throws: DataError naming the line and the nearest name where the set has no such sample; IoError.
+[[nodiscard]] std::vector<std::int64_t> read_skip_file(const std::filesystem::path& file, const Dataset& dataset);
+
+}  // namespace lockstep::train
