@@ -213,7 +213,7 @@ def self_test():
         (root / "src/a").mkdir(parents=True)
         (root / "scripts/check").mkdir(parents=True)
         (root / "src/a/a.cpp").write_text(BAD + "struct Sum { int there; };\n")
-        (root / "scripts/go.py").write_text('"""Goes.\n\nWho goes is told.\n"""\nx = 1  # what it is for\n')
+        (root / "scripts" / "go.py").write_text('"""Goes.\n\nWho goes is told.\n"""\nx = 1  # what it is for\n')
         (root / "README.md").write_text(PAGE)
         found = count(root)
         numbers = {row: [found.number(row, rule) for rule in RULES] for row in found.rows()}
