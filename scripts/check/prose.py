@@ -25,8 +25,8 @@ WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 class Block:
     """One paragraph: the text of its lines, joined by spaces, and the number of the line of every place in it."""
 
-    def __init__(self, number, line):
-        self.text, self.starts = line.strip(), [(0, number)]
+    def __init__(self, number, line, is_title=False):
+        self.text, self.starts, self.is_title = line.strip(), [(0, number)], is_title
 
     def add(self, number, line):
         self.starts.append((len(self.text) + 1, number))
@@ -39,7 +39,7 @@ class Block:
         return len(WORD.findall(self.text))
 
 
-def join(lines):
+def join(lines, titles=()):
     """Blocks of (number, text, continues): a line that continues belongs to the block before."""
     blocks = []
     for number, text, continues in lines:
@@ -48,7 +48,7 @@ def join(lines):
         if continues and blocks and blocks[-1].starts[-1][1] == number - 1:
             blocks[-1].add(number, text)
         else:
-            blocks.append(Block(number, text))
+            blocks.append(Block(number, text, number in titles))
     return blocks
 
 
@@ -96,15 +96,17 @@ def python_comments(text):
 
 def paragraphs(text, number=1):
     """The blocks of a page or a docstring: items, headings and the cells of tables begin one."""
-    lines, open_block = [], False
-    for at, line in enumerate(text.splitlines(), number):
+    lines, open_block, titles, all_lines = [], False, set(), text.splitlines()
+    for at, line in enumerate(all_lines, number):
+        if line.startswith("#") or re.match(r"\s*\|[-:| ]+\|\s*$", (all_lines + [""])[at - number + 1]):
+            titles.add(at)
         if line.lstrip().startswith("|"):
             lines += [(at, cell.replace("**", ""), False) for cell in line.strip().strip("|").split("|") if cell.strip(" -:")]
             open_block = False
             continue
         lines.append((at, ITEM.sub("", line).replace("**", "").lstrip(">* "), open_block and not ITEM.match(line)))
         open_block = bool(line.strip()) and not line.startswith("#")
-    return join(lines)
+    return join(lines, titles)
 
 
 def blank(match):

@@ -4,7 +4,7 @@
 
 scripts/check/words.txt has the counts of each module and folder. A count that rises is a fault; one that falls is written
 with --lower. The rules:
-  opener   a sentence that opens with a clause: What ..., Which ..., Whether ..., Who ...
+  opener   a sentence that opens with a clause: What ..., Which ..., Whether ..., Who ...; a heading may
   where    "where" for a condition: "empty where it has none"
   tell     tells, told
   stand    stands, stood
@@ -43,7 +43,7 @@ WHERE = re.compile(r"\bwhere\b", re.I)
 # "where" is right after a place, and after a word of knowing or showing.
 PLACE = re.compile(r"\b(?:from|to|that|is|are|place|point|position|folder|director(?:y|ie)|file|line|page|row|column|cell|table|region|pixel|part|node|host"
                    r"|machine|address|offset|memory|segment|branch|loop|graph|block|window|box|edge|corner|world|mode|program|process"
-                   r"|knows?|known|shows?|shown|says?|sees?|seen|finds?|found|names?|prints?|lists?|remembers?|decides?|learns?|asks?"
+                   r"|knows?|known|shows?|shown|says?|sees?|seen|finds?|found|names?|prints?|lists?|looks?|remembers?|decides?|learns?|asks?"
                    r"|goes|go|went|stays?|stayed|continues?|begins?|starts?|exactly|just|only|everywhere|anywhere|here|there|and|or|of|matter)(?:e?s)?,?\s+$", re.I)
 TO_LIE = re.compile(r"^where(?:\b[^.,;:]*\b(?:lies?|lay|goes|go|went|left|belongs?|comes? from|to)\b|[^.,;:]*\b(?:is|are|was)[.:;,]|\W*$"
                     r"|[,.;:]|\s*\|)", re.I)
@@ -73,7 +73,7 @@ def broken(block):
     opened = [start.start(1)] if start and block.words() > 2 else []
     first = start.end() if start else 0
     opened += [match.start(1) for match in OPENER.finditer(text) if match.start(1) >= first]
-    yield from (("opener", block.line(at)) for at in opened if not is_question(text, at))
+    yield from (("opener", block.line(at)) for at in opened if not block.is_title and not is_question(text, at))
     for rule, pattern in SIMPLE.items():
         yield from ((rule, block.line(match.start())) for match in pattern.finditer(text))
     yield from (("where", block.line(match.start())) for match in WHERE.finditer(text) if is_condition(text, match))
@@ -201,7 +201,7 @@ void add(const Sum& of, int how) { return of; }
 int a = 0;  ///< whether it stands there
 // Where it is late, it waits. Where the files lie. The folder where it is. From where it came. Says where it was.
 '''
-PAGE = "# What a page holds\n\nNo `src/a/gone.h`, no `Sum::gone`, no `gone()`; `src/a/a.cpp`, `a.cpp`, `Sum::there`, `add()`, `torch::x`.\n\n" \
+PAGE = "# What a page holds\n\nWhat it holds is this. No `src/a/gone.h`, no `Sum::gone`, no `gone()`; `src/a/a.cpp`, `a.cpp`, `Sum::there`, `add()`, `torch::x`.\n\n" \
        "```\nwhere it is told\n```\n| rule | told |\n|---|---|\n| who comes first | is first |\n"
 
 
