@@ -4,11 +4,11 @@
 
 scripts/check/words.txt has the counts of each module and folder. A count that rises is a fault; one that falls is written
 with --lower. The rules:
-  opener   a sentence that opens with a clause: What ..., Which ..., Whether ..., Who ...; a heading may
-  where    "where" for a condition: "empty where it has none"
-  tell     tells, told
-  stand    stands, stood
-  nobody   nobody, somebody
+  opener   a sentence that opens with a clause: `What ...`, `Which ...`, `Whether ...`, `Who ...`; a heading may
+  where    for a condition, as in `empty where it has none`
+  tell     `tells`, `told`
+  stand    `stands`, `stood`
+  nobody   `nobody`, `somebody`
   returns  "Returns ..." above a void function
   name     a parameter that is called of, by, how or mine
   missing  a file, `Name::member` or `function()` in a page that the tree does not have
@@ -40,7 +40,7 @@ START = re.compile(r"^[\W_]*(what|which|whether|who)\b", re.I)
 SIMPLE = {"tell": re.compile(r"\b(?:tells?|told)\b", re.I), "stand": re.compile(r"\b(?:stands?|stood)\b(?!-)", re.I),
           "nobody": re.compile(r"\b(?:nobody|somebody)\b", re.I)}
 WHERE = re.compile(r"\bwhere\b", re.I)
-# "where" is right after a place, and after a word of knowing or showing.
+# `where` is right after a place, and after a word of knowing or showing.
 PLACE = re.compile(r"\b(?:from|to|that|is|are|place|point|position|folder|director(?:y|ie)|file|line|page|row|column|cell|table|region|pixel|part|node|host"
                    r"|machine|address|offset|memory|segment|branch|loop|graph|block|window|box|edge|corner|world|mode|program|process"
                    r"|knows?|known|shows?|shown|says?|sees?|seen|finds?|found|names?|prints?|lists?|looks?|remembers?|decides?|learns?|asks?"
