@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,11 @@ class Guard {
 
   /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
+
+  /// Returns the last step that was proved; none where it cannot serve.
+  [[nodiscard]] std::optional<std::int64_t> proved() const {
+    return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
+  }
 
   /// Begins a step; false: it is not guarded. `buffers` are those that the step begins with.
   bool begin(std::int64_t step, const NamedTensors& buffers);
