@@ -11,7 +11,9 @@
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
+#include "launch/nodes/key_watcher.h"
 #include "launch/nodes/messages.h"
+#include "lockstep/base/error.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -61,6 +63,16 @@ TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   ASSERT_TRUE(order);
   ASSERT_EQ(order->members.size(), 2U);
   EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
+}
+
+// Node 0's launcher was started again: its store has no order for this node.
+TEST(KeyWatcher, TakesNoOtherStoreForTheOneThatItKnew) {
+  const std::string token = make_token();
+  const StoreServer server({.token = token});
+  const StoreAddress address{.port = server.port(), .token = token};
+  connect_store(address, seconds(10))->append(order_queue("secret-a"), "an order");
+  EXPECT_NO_THROW(KeyWatcher(address, "key", order_queue("secret-a") + "1"));
+  EXPECT_THROW(KeyWatcher(address, "key", order_queue("secret-b") + "1"), PeerError);
 }
 
 // A group of nodes with one in it that holds the token and means it ill.
