@@ -11,7 +11,7 @@ import runs
 
 TRIALS = ("chaos", "collective_programs", "disk_faults", "exactness", "guard", "hangs", "kill_resume", "kill_rings",
           "kill_saving", "kill_stages", "kill_switch", "kill_writer", "node_changes", "node_faults", "onnx_networks", "provoke",
-          "replays")
+          "replays", "worlds")
 FAILED, USAGE, CANNOT_RUN = 1, 64, 77
 EPILOG = """Results are appended to a file; a later call goes on from there.
 
