@@ -82,14 +82,15 @@ void World::check_blame() {
   }
 }
 
-// Agents that no fault has ended, and that had the time to join, end as the job does.
+// Agents that no fault has ended, and whose ranks have been in a round, end as the job does.
 void World::check_codes() {
   const bool has_broken = result_.faults[static_cast<std::size_t>(Fault::Kind::kBreakRank)] > 0;
   const int broken = plan_.must_end_with();
   for (int node = 0; node < plan_.nodes; ++node) {
     const Agent& agent = agents_[static_cast<std::size_t>(node)];
-    const bool is_early = plan_.starts[static_cast<std::size_t>(node)] <= 2 * kSecond && agent.starts == 1;
-    if (!is_early || !WIFEXITED(agent.status)) continue;
+    const auto is_its = [&](const Rank& rank) { return rank.agent == agent.process; };
+    const bool has_taken_part = agent.starts == 1 && std::any_of(ranks_.begin(), ranks_.end(), is_its);
+    if (!has_taken_part || !WIFEXITED(agent.status)) continue;
     const int code = WEXITSTATUS(agent.status);
     const bool was_told = code == 128 + SIGTERM;
     if (plan_.must_succeed() && !was_told) {
