@@ -11,8 +11,7 @@ import runs
 
 TRIALS = ("chaos", "collective_programs", "digest_cost", "disk_faults", "exactness", "guard", "guard_quiet", "hangs",
           "kill_resume", "kill_rings", "kill_saving", "kill_stages", "kill_switch", "kill_writer", "node_changes",
-          "node_faults", "onnx_networks", "provoke",
-          "replays")
+          "node_faults", "onnx_networks", "provoke", "replays", "worlds")
 FAILED, USAGE, CANNOT_RUN = 1, 64, 77
 EPILOG = """Results are appended to a file; a later call goes on from there.
 

@@ -49,20 +49,10 @@ bool was_killed_while_leaving(const WorkerEnd& end, const FailureRecord& cause) 
          cause.kind != FailureKind::kDied && !cause.type.empty();
 }
 
-// An error type that is not Lockstep's is one of the program.
-int exit_code_of_error(const FailureRecord& record) {
-  try {
-    rethrow(record);
-  } catch (const Error& error) {
-    const bool is_known = record.kind == FailureKind::kMismatch || record.type == error.type();
-    return static_cast<int>(is_known ? error.code() : ExitCode::kProgram);
-  }
-}
-
 }  // namespace
 
 int exit_code_of(const WorkerEnd& end, const FailureRecord& cause) {
-  return was_killed_while_leaving(end, cause) ? exit_code_of_error(cause) : exit_code(end.wait_status);
+  return was_killed_while_leaving(end, cause) ? exit_code_of(cause) : exit_code(end.wait_status);
 }
 
 int exit_code(int wait_status) {
@@ -264,7 +254,7 @@ NodeEnd end_of_round(const RoundFacts& facts) {
     return end;
   }
   if (result.found) {
-    end.code = exit_code_of_error(*result.found);
+    end.code = exit_code_of(*result.found);
     end.cause = result.found;
     return end;
   }
