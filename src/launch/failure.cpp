@@ -23,6 +23,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/restart.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
@@ -242,6 +243,15 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 }  // namespace
 
+namespace {
+
+// A rank that was told to save may fail at that moment for a reason of its own.
+bool would_come_again(const FailureRecord& cause) {
+  return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
+}
+
+}  // namespace
+
 NodeEnd end_of_round(const RoundFacts& facts) {
   const WorkerGroupResult& result = facts.result;
   NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
@@ -261,8 +271,9 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   const auto culprit = first_of(result.ends, result.claim);
   if (end.is_success || !culprit) return end;
   end.is_consequence = is_consequence(*culprit);
-  end.left_by_request = leaves_by_request(*culprit) || (result.was_told_to_save && culprit->signal_sent != 0);
   end.cause = cause_of(facts, *culprit);
+  end.left_by_request = leaves_by_request(*culprit) ||
+                        (result.was_told_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
   end.code = exit_code_of(*culprit, *end.cause);
   return end;
 }

@@ -59,8 +59,9 @@ Result& shared_result() {
 
 }  // namespace
 
+// Tests of other modules look for what ranks leave there, by name.
 Scratch::Scratch() {
-  char folder[] = "/dev/shm/lockstep-sim-XXXXXX";
+  char folder[] = "/dev/shm/worlds-XXXXXX";
   if (::mkdtemp(folder) == nullptr) throw IoError("no folder for the worlds' logs can be made in /dev/shm");
   path_ = folder;
 }

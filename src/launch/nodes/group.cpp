@@ -10,6 +10,7 @@
 
 #include "launch/nodes/members.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/invariant.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/verdict.h"
 #include "lockstep/launch/restart.h"
@@ -477,6 +478,8 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
 // --- carrying out ---
 
 void start(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(!state.is_running && !decision.ids.empty(), "round {} with {} of {} nodes", state.round + 1,
+                     decision.ids.size(), state.nodes.size());
   state.is_running = true;
   state.is_stopping = state.stops_for_joiners = false;
   state.lost.reset();
@@ -501,6 +504,8 @@ void start(GroupState& state, const Decision& decision, TimePoint now) {
 }
 
 void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(state.is_running && nodes_in(state, Phase::kRunning).empty(), "round {} of {} nodes", state.round,
+                     state.nodes.size());
   state.is_running = false;
   state.idle_since = now;
   state.left_by_signal = 0;
@@ -549,10 +554,13 @@ Decision decide(TimePoint now, const GroupState& state, const GroupOptions& opti
 }
 
 void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(!state.is_over, "decision {} ({}) after the end of round {}", static_cast<int>(decision.kind),
+                     decision.reason, state.round);
   if (decision.kind == Decision::Kind::kStart) return start(state, decision, now);
   if (decision.kind == Decision::Kind::kAgain) return go_idle(state, decision, now);
   if (decision.kind == Decision::Kind::kEnd) state.is_over = true;
   if (decision.kind == Decision::Kind::kStop) {
+    LOCKSTEP_INVARIANT(state.is_running && !state.is_stopping, "round {} ({})", state.round, decision.reason);
     state.is_stopping = true;
     state.stops_for_joiners = decision.is_graceful;
   }
