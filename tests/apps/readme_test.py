@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every `sh` block of README.md with the built commands, and compares the four lines of both READMEs with the example.
+"""Runs every `sh` block of README.md with the built commands, and compares the program of both READMEs with the example.
 
 With --as-printed the blocks run as they are, in two to three minutes: then the captcha reader must read 8 of 10 captchas right,
 and the detector must find 0.8 of the objects. Without it the sets and runs are smaller, and nothing must be learned.
@@ -71,17 +71,27 @@ def run_blocks(page: Path, bin_dir: Path, as_printed: bool) -> int:
     return len(printed)
 
 
+def check_twin(name: str, page: str, twin: str, example: str) -> None:
+    """The table of what PyTorch's program calls and what this one does: both programs have what it quotes."""
+    rows = re.search(r"^\| PyTorch \| Lockstep \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    cells = [row.strip("| ").split(" | ") for row in rows.group(1).splitlines()] if rows else []
+    missing = [code for cell in cells for text, program in zip(cell, (twin, example)) for code in re.findall(r"`([^`]+)`", text)
+               if code not in program]
+    if len(cells) < 3 or missing:
+        sys.exit(f"{name}: the programs of examples/guide lack {missing or 'the table'}")
+
+
 def check_pages(source: Path) -> None:
     example = (source / "examples/guide/first_training.cpp").read_text()
+    twin = (source / "examples/guide/first_training.py").read_text()
     commands = []
     for name in ("README.md", "README.zh.md"):
         page = (source / name).read_text()
-        lines = [line[1:] for block in blocks(page, "diff") for line in block.splitlines()]
-        missing = [line for line in lines if line not in example.splitlines()]
-        if len(lines) != 4 or missing:
-            sys.exit(f"{name}: its four lines are not those of examples/guide/first_training.cpp: {missing}")
-        if len(page.splitlines()) > 150:
-            sys.exit(f"{name} has more than 150 lines")
+        if blocks(page, "cpp") != [example.split("\n", 1)[1]]:
+            sys.exit(f"{name}: its program is not examples/guide/first_training.cpp without the first line")
+        check_twin(name, page, twin, example)
+        if len(page.splitlines()) > 140:
+            sys.exit(f"{name} has more than 140 lines")
         commands.append(blocks(page, "sh"))
         if not commands[-1]:
             sys.exit(f"{name}: no sh block")
