@@ -14,7 +14,7 @@ from sizes import FOLDERS as CPP_FOLDERS, NOISE, SOURCES
 MARK = re.compile(r"^\s*(?://+[!<]*|#+!?)\s?")
 NO_PROSE = re.compile(r"SPDX-License-Identifier|^\s*(?:NOLINT|clang-format|!|-\*-|type: ignore|pylint)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
-WRITTEN_BY_PROGRAMS = re.compile(r"<!-- (files|entries|settings|soak|scaling)\b.*?<!-- /\1 -->", re.S)
+WRITTEN_BY_PROGRAMS = re.compile(r"<!-- (files|entries|settings|soak|scaling|trials)\b.*?<!-- /\1 -->", re.S)
 NOTE = re.compile(r"<!--.*?-->", re.S)
 CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\([^)\s]*\)")
