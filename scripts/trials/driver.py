@@ -9,9 +9,9 @@ import traceback
 
 import runs
 
-TRIALS = ("chaos", "collective_programs", "disk_faults", "exactness", "guard", "guard_quiet", "hangs", "kill_resume",
-          "kill_rings", "kill_saving", "kill_stages", "kill_switch", "kill_writer", "node_changes", "node_faults", "onnx_networks", "provoke",
-          "replays")
+TRIALS = ("chaos", "collective_programs", "digest_cost", "disk_faults", "exactness", "guard", "guard_quiet", "hangs",
+          "kill_resume", "kill_rings", "kill_saving", "kill_stages", "kill_switch", "kill_writer", "node_changes",
+          "node_faults", "onnx_networks", "provoke", "replays", "worlds")
 FAILED, USAGE, CANNOT_RUN = 1, 64, 77
 EPILOG = """Results are appended to a file; a later call goes on from there.
 
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Trial:
-    """One kind of trial. A run's row has a list of words `wrong`, empty where all is well; it may stand for `count` runs."""
+    """One kind of trial. A run's row has a list of words `wrong`, empty if all is well; it may count for `count` runs."""
 
     COUNT = 20     # the default of --count
     KINDS = ("",)  # names of what is tried --count times each, in turns

@@ -22,8 +22,8 @@ class Trial:
     target: int
     batch: int  # about ten minutes
     words: list[str]
-    covers: list[str]  # src/NAME stands for its headers in include and internal, too
-    results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
+    covers: list[str]  # src/NAME includes its headers in include and internal
+    results: str = ""  # a file in {work} with a line for each trial; "": the exit code decides, and a run counts as one
     per_count: int = 1  # trials that 1 of {count} makes
     needs: str = ""     # a command without which it cannot run
 
@@ -48,7 +48,7 @@ class Trial:
 
 
 def weight(row: dict) -> int:
-    """How many trials a line of results stands for: none where it does not say how it ended."""
+    """How many trials a line of results counts for: none if it does not say how it ended."""
     return row.get("count", 1) if "wrong" in row else 0
 
 
@@ -89,6 +89,8 @@ def of_engine() -> list[Trial]:
         Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), ENGINE, "kill_rings.jsonl", 2),
         Trial("hangs", "runs", 4000, 100, trial("hangs"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, trial("node_faults"), ENGINE, "node_faults.jsonl", 5),
+        Trial("worlds", "worlds", 1_000_000, 40_000, trial("worlds"), ["src/base", "src/store", "src/flight", "src/launch", "tests/sim"],
+              "worlds.jsonl"),
         Trial("node_changes", "runs", 140, 14, trial("node_changes"), ENGINE, "node_changes.jsonl", 7),
         Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10", "--programs", "{bin}"],
               [*ENGINE, "src/checkpoint", "src/data"]),

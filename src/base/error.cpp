@@ -18,6 +18,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/invariant.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
@@ -73,6 +74,23 @@ int report(ExitCode code, const char* type, const std::string& text, int erred =
   write_error_file(type, text::for_people(text), erred);
   return static_cast<int>(code);
 }
+
+}  // namespace
+
+void end_by_invariant(const char* condition, const char* file, int line, const std::string& state) noexcept {
+  try {
+    (void)report(
+        ExitCode::kInternal, "InternalError",
+        fmt::format("an invariant of Lockstep does not hold: {} ({}:{}); {}\n  next  please report this with the "
+                    "command that led to it",
+                    condition, file, line, state));
+  } catch (const std::exception&) {
+    // There is no memory for the words.
+  }
+  ::_exit(static_cast<int>(ExitCode::kInternal));
+}
+
+namespace {
 
 std::string indented(const std::string& lines) {
   std::string out;

@@ -98,4 +98,14 @@ void rethrow(const FailureRecord& record) {
   throw_error(record.type, record.message, record.hint);
 }
 
+// An error type that is not Lockstep's is one of the program.
+int exit_code_of(const FailureRecord& record) {
+  try {
+    rethrow(record);
+  } catch (const Error& error) {
+    const bool is_known = record.kind == FailureKind::kMismatch || record.type == error.type();
+    return static_cast<int>(is_known ? error.code() : ExitCode::kProgram);
+  }
+}
+
 }  // namespace lockstep

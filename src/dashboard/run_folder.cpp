@@ -196,7 +196,7 @@ Json diagnosis_of(const fs::path& folder) {
 }  // namespace
 
 RunFolder::RunFolder(fs::path folder)
-    : folder_(std::move(folder)), name_(name_of(folder_)), log_(folder_), ranks_(folder_) {}
+    : folder_(std::move(folder)), name_(name_of(folder_)), log_(folder_), digests_(folder_), ranks_(folder_) {}
 
 Json RunFolder::live() {
   const std::scoped_lock lock(mutex_);
@@ -225,7 +225,20 @@ Json RunFolder::state() {
   out["events"] = log_.events();
   out["evaluation"] = log_.evaluation();
   out["report"] = log_.report();
+  out["proved"] = log_.proved();
+  digests_.update();
+  out["digests"] = digests_.state();
   return out;
+}
+
+Json RunFolder::compare(RunFolder& other) {
+  if (&other == this) return nullptr;
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  digests_.update();
+  other.digests_.update();
+  const auto* const a = digests_.chain();
+  const auto* const b = other.digests_.chain();
+  return a == nullptr || b == nullptr ? Json() : compare_chains(*a, *b);
 }
 
 Json RunFolder::curve(const std::string& name, const CurveWindow& window, double smooth) {

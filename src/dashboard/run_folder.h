@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "dashboard/digest_file.h"
 #include "dashboard/live_ranks.h"
 #include "dashboard/run_log.h"
 
@@ -31,9 +32,11 @@ class RunFolder {
 
   /// Returns what changes from moment to moment: ranks and how far the log is. Calls within 100 ms share one look.
   [[nodiscard]] nlohmann::json live();
-  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, and when
-  /// its network was exported.
+  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, when
+  /// its network was exported, its digests, and the last step that the guard has proved.
   [[nodiscard]] nlohmann::json state();
+  /// Returns compare_chains() of this run and another; null where one of them has no digests.
+  [[nodiscard]] nlohmann::json compare(RunFolder& other);
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
   [[nodiscard]] nlohmann::json timeline(double seconds);
   /// Returns {"text", "next", "size"}.
@@ -50,6 +53,7 @@ class RunFolder {
   std::string name_;
   std::mutex mutex_;
   RunLog log_;
+  DigestFile digests_;
   LiveRanks ranks_;
   nlohmann::json live_;
   std::chrono::steady_clock::time_point live_until_{};

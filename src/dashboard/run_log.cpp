@@ -36,6 +36,7 @@ bool RunLog::update() {
     events_.clear();
     report_ = nullptr;
     evaluation_ = nullptr;
+    proved_ = nullptr;
     step_ = 0;
   };
   const auto progress = reader_.read(kMostAtOnce, restart, [this](std::string_view line) { add(line); });
@@ -46,7 +47,11 @@ void RunLog::add(std::string_view text) {
   auto line = view::add_line(curves_, text);
   if (!line || line->event.empty()) return;
   step_ = line->step.value_or(step_);
-  if (line->event == "step") return;
+  if (line->event == "step") {
+    const auto proved = line->json.find("proved");
+    proved_ = proved != line->json.end() && proved->is_number_integer() ? *proved : Json();
+    return;
+  }
   if (line->event == "report") {
     report_ = std::move(line->json["report"]);
     return;

@@ -34,6 +34,8 @@ class RunLog {
   /// Returns {"step", "metrics"} of the last epoch that was evaluated, with [name, value] of each metric, the task's
   /// main one first; null: there is none. A value that is not finite is null.
   [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
+  /// Returns the last step that the guard has proved; null: it is off, or cannot serve.
+  [[nodiscard]] const nlohmann::json& proved() const noexcept { return proved_; }
   /// Returns the last report on where the time of steps went; null: there is none.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
@@ -50,6 +52,7 @@ class RunLog {
   std::deque<nlohmann::json> events_;
   nlohmann::json report_;
   nlohmann::json evaluation_;
+  nlohmann::json proved_;
   std::int64_t step_ = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "launch/failure.h"
@@ -21,6 +22,7 @@
 #include "launch/worker_group.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -61,6 +63,25 @@ void tell_of_ranks(const AgentOptions& options) {
       env::get("OMP_NUM_THREADS") || std::any_of(options.environment.begin(), options.environment.end(),
                                                  [](const auto& set) { return set.first == "OMP_NUM_THREADS"; });
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
+}
+
+// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Ranks that it starts
+// would meet those of another round. Returns the end to report where none was started.
+std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
+  const auto end_by = [&](const Error& problem) {
+    const Round& round = spec.round;
+    return NodeEnd{.round = round.number,
+                   .code = static_cast<int>(problem.code()),
+                   .cause = record_of(problem, round.place.first_rank, host_name())};
+  };
+  try {
+    group.emplace(spec);
+    return std::nullopt;
+  } catch (const PeerError& problem) {
+    return end_by(problem);
+  } catch (const TimeoutError& problem) {
+    return end_by(problem);
+  }
 }
 
 // From joining the group to the exit code: the rounds of one node.
@@ -156,21 +177,18 @@ class Agent {
     tell_of_round(round);
     round_ = std::move(round);
     attempt_ = std::max(attempt_ + 1, logs_.first_free_attempt(round_.place.first_rank));
-    WorkerGroup group({.options = options_,
-                       .membership = *membership_,
-                       .round = round_,
-                       .logs = logs_,
-                       .signals = signals_,
-                       .standbys = standbys_,
-                       .path = path_,
-                       .log_attempt = attempt_});
-    result_ = group.run();
+    std::optional<WorkerGroup> group;
+    const auto obstacle = start(group, {.options = options_,
+                                        .membership = *membership_,
+                                        .round = round_,
+                                        .logs = logs_,
+                                        .signals = signals_,
+                                        .standbys = standbys_,
+                                        .path = path_,
+                                        .log_attempt = attempt_});
+    result_ = obstacle ? WorkerGroupResult{} : group->run();
     has_ended_ = true;
-    try {
-      membership_->report(end_of_round(facts()));
-    } catch (const Error&) {
-      // The store is gone, and its heartbeat will say so.
-    }
+    membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
   // After node 0 was lost: where it may come back, this agent waits for its store.

@@ -23,6 +23,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/restart.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
@@ -49,20 +50,10 @@ bool was_killed_while_leaving(const WorkerEnd& end, const FailureRecord& cause) 
          cause.kind != FailureKind::kDied && !cause.type.empty();
 }
 
-// An error type that is not Lockstep's is one of the program.
-int exit_code_of_error(const FailureRecord& record) {
-  try {
-    rethrow(record);
-  } catch (const Error& error) {
-    const bool is_known = record.kind == FailureKind::kMismatch || record.type == error.type();
-    return static_cast<int>(is_known ? error.code() : ExitCode::kProgram);
-  }
-}
-
 }  // namespace
 
 int exit_code_of(const WorkerEnd& end, const FailureRecord& cause) {
-  return was_killed_while_leaving(end, cause) ? exit_code_of_error(cause) : exit_code(end.wait_status);
+  return was_killed_while_leaving(end, cause) ? exit_code_of(cause) : exit_code(end.wait_status);
 }
 
 int exit_code(int wait_status) {
@@ -252,6 +243,15 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 }  // namespace
 
+namespace {
+
+// A rank that was told to save may fail at that moment for a reason of its own.
+bool would_come_again(const FailureRecord& cause) {
+  return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
+}
+
+}  // namespace
+
 NodeEnd end_of_round(const RoundFacts& facts) {
   const WorkerGroupResult& result = facts.result;
   NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
@@ -264,15 +264,16 @@ NodeEnd end_of_round(const RoundFacts& facts) {
     return end;
   }
   if (result.found) {
-    end.code = exit_code_of_error(*result.found);
+    end.code = exit_code_of(*result.found);
     end.cause = result.found;
     return end;
   }
   const auto culprit = first_of(result.ends, result.claim);
   if (end.is_success || !culprit) return end;
   end.is_consequence = is_consequence(*culprit);
-  end.left_by_request = leaves_by_request(*culprit) || (result.was_told_to_save && culprit->signal_sent != 0);
   end.cause = cause_of(facts, *culprit);
+  end.left_by_request = leaves_by_request(*culprit) ||
+                        (result.was_told_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
   end.code = exit_code_of(*culprit, *end.cause);
   return end;
 }

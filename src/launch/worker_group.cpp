@@ -145,7 +145,8 @@ WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
       output_(spec.options, spec.round.place.first_rank),
       hangs_([this](const char* topic) { return link_of(spec_, topic); }) {
   watcher_ =
-      std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey);
+      std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey,
+                                   spec.membership.first_order_key());
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
   spec.standbys.begin_round(now());
 }

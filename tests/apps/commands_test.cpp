@@ -259,6 +259,23 @@ TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
   EXPECT_THAT(profile.out, HasSubstr("memory: the steps' tensors took"));
 }
 
+TEST(Commands, MeasureTheDigestsOfAStep) {
+  const ProcessResult cost = lockstep(
+      {"bench", "step", "captcha", "--model", "conv3", "--batch", "2", "--repeats", "9", "--digest-cost", "--json"});
+  ASSERT_EQ(cost.code, 0) << cost.err;
+  const auto field = [&](const std::string& name) {
+    const std::string key = "\"" + name + "\": ";
+    const std::size_t at = cost.out.find(key);
+    return at == std::string::npos ? std::nan("") : std::stod(cost.out.substr(at + key.size()));
+  };
+  EXPECT_EQ(field("pairs"), 9);
+  EXPECT_GT(field("update_ms"), 0);
+  EXPECT_GT(field("step_ms"), field("update_ms"));
+  EXPECT_GT(field("record_us"), 0);
+  EXPECT_LT(field("low_us"), field("high_us"));
+  EXPECT_NEAR(field("share"), (field("digest_us") + field("record_us")) / field("step_ms") / 1e3, 1e-5);
+}
+
 TEST(Commands, ABenchedStepNeedsNoEvaluationsForItsSecondStage) {
   const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--batch", "2", "--repeats", "1", "--set",
                                        "stop_epoch=1", "--set", "data.test="});

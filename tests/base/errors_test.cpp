@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/failure_record.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/invariant.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -30,6 +31,12 @@ TEST(Error, ItsTypeDecidesTheExitCode) {
   EXPECT_EQ(guarded_main([]() -> int { throw PeerError("dead"); }), 75);
   EXPECT_EQ(guarded_main([]() -> int { throw TimeoutError("late"); }), 76);
   EXPECT_EQ(guarded_main([] { return 3; }), 3);
+}
+
+TEST(Invariant, ThatDoesNotHoldEndsTheProcessWithItsState) {
+  const auto check = [](int sum) { LOCKSTEP_INVARIANT(sum < 3, "a sum of {}", sum); };
+  check(2);
+  EXPECT_EXIT(check(3), ::testing::ExitedWithCode(70), "sum < 3 \\(.*errors_test.cpp:[0-9]+\\); a sum of 3");
 }
 
 TEST(Error, TheHintStandsOnALineOfItsOwn) {

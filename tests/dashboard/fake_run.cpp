@@ -17,6 +17,7 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/flight/recorder.h"
 #include "lockstep/flight/ring.h"
+#include "lockstep/view/digest_chain.h"
 
 namespace {
 
@@ -80,12 +81,22 @@ void write_log(const fs::path& file, int points) {
       << "\n";
 }
 
+/// Digests of 60 steps: from step 31 on they depend on the learning rate.
+void write_digests(const fs::path& folder, double lr) {
+  lockstep::view::DigestWriter chain(folder, {});
+  for (int step = 1; step <= 60; ++step) {
+    chain.add(
+        {.step = step, .loss = 1, .gradients = 2, .weights = step <= 30 ? 3 : static_cast<std::uint64_t>(1e6 * lr)});
+  }
+}
+
 int make_folder(char** words) {
   const fs::path folder = words[0];
   const int ranks = std::atoi(words[1]);
   fs::create_directories(folder);
   write_log(folder / "log.jsonl", std::atoi(words[2]));
   std::ofstream(folder / "config.yml") << fmt::format("recipe: captcha\nseed: 0\noptimizer:\n  lr: {}\n", words[3]);
+  write_digests(folder, std::atof(words[3]));
   for (int rank = 0; rank < ranks; ++rank) {
     write_ring(folder / "logs" / "attempt_0" / fmt::format("rank-{}", rank), rank, ranks);
   }

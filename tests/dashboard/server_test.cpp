@@ -14,6 +14,7 @@
 #include "dashboard/access.h"
 #include "dashboard/process.h"
 #include "lockstep/dashboard/dashboard.h"
+#include "lockstep/view/digest_chain.h"
 #include "support/http_client.h"
 #include "support/temp_dir.h"
 
@@ -35,7 +36,21 @@ class Server : public testing::Test {
     std::ofstream(run / "samples/one.png") << "picture";
     std::ofstream(folder_.path() / "secret.png") << "secret";
     std::filesystem::create_symlink(folder_.path() / "secret.png", run / "samples/link.png");
-    dashboard_.emplace(DashboardOptions{.runs = {run}, .token = "right"});
+    const auto other = folder_.path() / "other";
+    std::filesystem::create_directories(other);
+    write_chain(run, 4, 0);
+    write_chain(other, 6, 3);
+    dashboard_.emplace(DashboardOptions{.runs = {run, other}, .token = "right"});
+  }
+
+  /// Steps 1 to `steps`; those from `odd` on have other weights.
+  static void write_chain(const std::filesystem::path& run, int steps, int odd) {
+    std::filesystem::remove(run / view::kDigestFile);
+    view::DigestWriter chain(run, {});
+    for (int step = 1; step <= steps; ++step) {
+      const bool is_odd = odd > 0 && step >= odd;
+      chain.add({.step = step, .loss = 1, .gradients = 2, .weights = is_odd ? 100U + static_cast<unsigned>(odd) : 3U});
+    }
   }
 
   static std::string with(const std::string& token = "right") { return "Authorization: Bearer " + token + "\r\n"; }
@@ -49,8 +64,34 @@ class Server : public testing::Test {
   std::optional<Dashboard> dashboard_;
 };
 
-constexpr const char* kPaths[] = {"/api/runs",          "/api/run/0/state", "/api/run/0/log",
-                                  "/api/run/0/network", "/nowhere",         "/api/events"};
+TEST_F(Server, ComparesTheDigestsOfTwoRuns) {
+  const auto digests = [this](const char* path) { return nlohmann::json::parse(get(path).body); };
+  EXPECT_EQ(digests("/api/run/0/state")["digests"], nlohmann::json({{"steps", 4}, {"first", 1}, {"last", 4}}));
+  nlohmann::json expected = {{"equal", false}, {"steps", 4}, {"step", 3}, {"differs", "weights"}};
+  EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
+  write_chain(folder_.path() / "run", 8, 5);    // grown, with other steps than before
+  write_chain(folder_.path() / "other", 7, 5);  // cut, and grown again
+  expected = {{"equal", true}, {"steps", 7}, {"step", nullptr}, {"differs", nullptr}};
+  EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
+  EXPECT_EQ(digests("/api/run/0/digests?with=0"), nullptr);
+  std::filesystem::remove(folder_.path() / "run" / view::kDigestFile);
+  EXPECT_EQ(digests("/api/run/1/digests?with=0"), nullptr);
+  for (const char* other : {"2", "-1", "x", ""}) {
+    EXPECT_EQ(get(std::string("/api/run/0/digests?with=") + other).status, 404) << other;
+  }
+}
+
+TEST_F(Server, ShowsTheStepThatTheGuardHasProved) {
+  EXPECT_EQ(nlohmann::json::parse(get("/api/run/0/state").body)["proved"], nullptr);
+  std::ofstream(folder_.path() / "run/log.jsonl", std::ios::app)
+      << "{\"event\": \"step\", \"step\": 20, \"loss\": 0.5, \"proved\": 17}\n";
+  const auto state = nlohmann::json::parse(get("/api/run/0/state").body);
+  EXPECT_EQ(state["proved"], 17);
+  EXPECT_EQ(state["curves"], nlohmann::json({"loss"}));
+}
+
+constexpr const char* kPaths[] = {"/api/runs", "/api/run/0/state", "/api/run/0/log",           "/api/run/0/network",
+                                  "/nowhere",  "/api/events",      "/api/run/0/digests?with=1"};
 
 TEST_F(Server, ServesNothingOfARunWithoutTheToken) {
   for (const char* path : kPaths) {
@@ -124,7 +165,7 @@ TEST_F(Server, AnswersWithWhatTheRunSays) {
   EXPECT_EQ(curve["raw"]["values"][0], 0.5);
   const auto log = nlohmann::json::parse(get("/api/run/0/log?attempt=0&rank=0&stream=stderr&from=6").body);
   EXPECT_EQ(log["text"], "<b>world</b>\n");
-  EXPECT_EQ(get("/api/run/1/state").status, 404);
+  EXPECT_EQ(get("/api/run/2/state").status, 404);
 }
 
 TEST_F(Server, LeavesTheRunFolderForNoFile) {

@@ -11,7 +11,9 @@
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
+#include "launch/nodes/key_watcher.h"
 #include "launch/nodes/messages.h"
+#include "lockstep/base/error.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -61,6 +63,16 @@ TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   ASSERT_TRUE(order);
   ASSERT_EQ(order->members.size(), 2U);
   EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
+}
+
+// Node 0's launcher was started again: its store has no order for this node.
+TEST(KeyWatcher, TakesNoOtherStoreForTheOneThatItKnew) {
+  const std::string token = make_token();
+  const StoreServer server({.token = token});
+  const StoreAddress address{.port = server.port(), .token = token};
+  connect_store(address, seconds(10))->append(order_queue("secret-a"), "an order");
+  EXPECT_NO_THROW(KeyWatcher(address, "key", order_queue("secret-a") + "1"));
+  EXPECT_THROW(KeyWatcher(address, "key", order_queue("secret-b") + "1"), PeerError);
 }
 
 // A group of nodes with one in it that holds the token and means it ill.
@@ -114,6 +126,73 @@ TEST_F(GroupWithALiar, AWordAboutARankOfAnotherNodeHasItsName) {
 }
 
 TEST_F(GroupWithALiar, AWordAboutItsOwnRankIsLeftAsItIs) { EXPECT_EQ(verdict_on(1), "torn"); }
+
+class GroupThatLosesANode : public GroupWithALiar {
+ protected:
+  void lose(const std::string& name, const std::string& why) {
+    Event event{.kind = Event::Kind::kLost, .why = why};
+    event.node.id = name;
+    apply(state_, event, now_, options_);
+  }
+
+  // As an agent that has lost the store, and finds it again.
+  void join_again(const std::string& host) {
+    Event event{.kind = Event::Kind::kJoined};
+    event.node = {.id = host + "-again", .host = host, .wish = 1, .min_nodes = 2, .max_nodes = 2, .last_round = 0};
+    apply(state_, event, now_, options_);
+  }
+
+  Decision conclusion() {
+    EXPECT_EQ(next().kind, Kind::kStop);
+    Event event{.kind = Event::Kind::kEnded};
+    event.node.id = "a";
+    event.end = {.is_consequence = true, .code = 75, .cause = FailureRecord{.type = "PeerError", .rank = 0}};
+    apply(state_, event, now_, options_);
+    return next();
+  }
+};
+
+TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
+  lose("b", "closed");
+  join_again("host-b");
+  const auto cause = conclusion().cause.value();
+  EXPECT_EQ(cause.host, "host-a");
+  EXPECT_THAT(cause.message,
+              HasSubstr("node 0 (host-a, rank 0) was out of reach for node 1 (host-b), which came back"));
+}
+
+TEST_F(GroupThatLosesANode, BlamesItWhereAnotherJoins) {
+  lose("b", "closed");
+  join_again("host-c");
+  EXPECT_EQ(conclusion().cause.value().host, "host-b");
+}
+
+TEST_F(GroupThatLosesANode, BlamesTheLauncherThatWasStopped) {
+  observe_stop(state_, seconds(9), now_ - seconds(6));
+  lose("b", "silent");
+  const auto cause = conclusion().cause.value();
+  EXPECT_EQ(cause.host, "host-a");
+  EXPECT_EQ(cause.message,
+            "the launcher of node 0 (host-a, rank 0) was stopped for 9.0 s, and node 1 (host-b) took it for lost");
+}
+
+TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) {
+  observe_stop(state_, seconds(9), now_ - seconds(60));
+  observe_stop(state_, seconds(1), now_);
+  lose("b", "silent");
+  EXPECT_EQ(conclusion().cause.value().host, "host-b");
+}
+
+// Its agent was frozen before it could say how the rank ended; the rank itself had.
+TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
+  options_.max_restarts = 3;
+  state_.claim = FailureRecord{.type = "DataError", .message = "torn", .rank = 1, .host = "host-b"};
+  lose("b", "silent");
+  const Decision end = conclusion();
+  EXPECT_EQ(end.kind, Kind::kEnd) << "it would come again";
+  EXPECT_EQ(end.code, 65);
+  EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
+}
 
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
   for (int i = 0; i < 1001; ++i) join("x" + std::to_string(i), 1);

@@ -226,6 +226,23 @@ TEST(Failure, AMismatchIsTheCauseWhicheverRankEndedFirst) {
   EXPECT_EQ(end.cause->rank, 1);
 }
 
+// A node joins, the ranks are told to save, and one fails at that moment.
+TEST(Failure, ThatWouldComeAgainIsNoEndByRequest) {
+  const test::TempDir folder;
+  const LogFolder logs(folder.path());
+  const std::string path = "train";
+  const Round round;
+  const auto is_by_request = [&](const char* type) {
+    const WorkerGroupResult result{.ends = {{.wait_status = exited(70), .signal_sent = SIGTERM}},
+                                   .was_told_to_save = true,
+                                   .claim = FailureRecord{.type = type, .message = "torn", .rank = 0}};
+    return end_of_round({.round = round, .result = result, .logs = logs, .path = path}).left_by_request;
+  };
+  EXPECT_FALSE(is_by_request("DataError"));
+  EXPECT_TRUE(is_by_request("PeerError"));
+  EXPECT_TRUE(is_by_request("")) << "a program whose handler of SIGTERM exits with a code of its own";
+}
+
 TEST(Failure, CodesAndWordsAreThoseOfAShell) {
   EXPECT_EQ(exit_code(exited(3)), 3);
   EXPECT_EQ(exit_code(SIGKILL), 137);

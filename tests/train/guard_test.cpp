@@ -80,6 +80,9 @@ TEST(Guard, ChangesNoBitAndSaysNothingWhereNothingErrs) {
                      {.world = 3, .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
   test::train(testing::alone(), folder / "alone");
   EXPECT_EQ(test::digest_of(shared), test::digest_of(folder / "alone"));
+  const auto log_of = [&](const std::filesystem::path& run) { return FileSystem::system().read(run / "log.jsonl"); };
+  EXPECT_THAT(log_of(shared), ::testing::ContainsRegex("\"step\": 10, .*\"proved\": 9\\}"));
+  EXPECT_THAT(log_of(folder / "alone"), ::testing::Not(HasSubstr("proved")));
 }
 
 struct Flip {

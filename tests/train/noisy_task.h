@@ -69,9 +69,9 @@ class NoisyTask final : public Task {
   }
   /// Divided by the squares of all replicas, so that a collective lies between forward and backward.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
-    const at::Tensor squares = batch.target.detach().pow(2).sum().reshape({1});
+    const at::Tensor squares = batch.target.detach().pow(2).sum().reshape({1}).cpu();
     this_replica().all_reduce(squares, ReduceOp::kMean);
-    return at::mse_loss(output, batch.target) / (0.1 + squares);
+    return at::mse_loss(output, batch.target) / (0.1 + squares.to(output.device()));
   }
   at::Tensor count(const at::Tensor& output, const Batch& batch) override {
     const double error = (output - batch.target).pow(2).sum().item<double>();

@@ -121,5 +121,17 @@ TEST(DigestChain, FoldsStepsInTheirOrder) {
   EXPECT_NE(one, fold_digest(fold_digest(0, record(1)), record(2, 8)));
 }
 
+TEST(DigestChain, IsReadOnAsItGrows) {
+  const test::TempDir folder;
+  write(folder.path(), 1, 5);
+  const std::string bytes = bytes_of(folder.path());
+  DigestChain chain = DigestChain::parse(bytes.substr(0, 3 * 32 + 5), "x");
+  EXPECT_EQ(chain.records().size(), 2U);
+  chain.read_on(std::string_view(bytes).substr(chain.whole_bytes()));
+  EXPECT_EQ(chain.records(), DigestChain::parse(bytes, "x").records());
+  chain.read_on(std::string_view(bytes).substr(32));  // steps that it has
+  EXPECT_EQ(chain.records().size(), 5U);
+}
+
 }  // namespace digest_chain_test
 }  // namespace lockstep::view

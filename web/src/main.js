@@ -14,6 +14,7 @@ import './parts.js';
 import './timeline.js';
 import './machine.js';
 import './verdicts.js';
+import './digests.js';
 import './checkpoints.js';
 import './settings.js';
 import './pictures.js';

@@ -34,6 +34,7 @@ export const state = (run) => answer(`/api/run/${run}/state`);
 export const curve = (run, values) => answer(`/api/run/${run}/curve?${query(values)}`);
 export const timeline = (run, seconds) => answer(`/api/run/${run}/timeline?${query({ seconds })}`);
 export const log = (run, values) => answer(`/api/run/${run}/log?${query(values)}`);
+export const digests = (run, other) => answer(`/api/run/${run}/digests?${query({ with: other })}`);
 export const verify = (run, name) => answer(`/api/run/${run}/verify?${query({ name })}`, { method: 'POST' });
 export const network = async (run) => (await ask(`/api/run/${run}/network`)).arrayBuffer();
 export const runtime = async () => (await ask('/network/runtime.wasm.gz')).body;

@@ -13,6 +13,7 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/observe/profiler.h"
 #include "lockstep/train/step_graph.h"
+#include "worker/bench/digest_cost.h"
 #include "worker/bench/measure.h"
 #include "worker/bench/recorder_cost.h"
 #include "worker/bench/timed_recipe.h"
@@ -71,15 +72,39 @@ int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& t
         R"("share_of_step": {}}})",
         timed.settings.recipe().name(), timed.task->model_name(), job.world_size(),
         timed.settings.config().batch_size.value(), cost.pairs, text::json_number(cost.median_seconds * 1e3, 3),
-        text::json_number(cost.ratio, 5), text::json_number(cost.low, 5), text::json_number(cost.high, 5),
-        text::json_number(cost.events_per_step), text::json_number(cost.event_seconds * 1e9, 1),
-        text::json_number(share, 7));
+        text::json_number(cost.ratio.median, 5), text::json_number(cost.ratio.low, 5),
+        text::json_number(cost.ratio.high, 5), text::json_number(cost.events_per_step),
+        text::json_number(cost.event_seconds * 1e9, 1), text::json_number(share, 7));
   } else {
     job.print(
         "{} pairs of steps with and without flight recorder and step report: {:.1f} ms without, ratio {:.4f} (95 %: "
         "{:.4f} to {:.4f})\n{} events a step, {:.0f} ns each: {:.4f} % of the step",
-        cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low, cost.high, cost.events_per_step,
+        cost.pairs, cost.median_seconds * 1e3, cost.ratio.median, cost.ratio.low, cost.ratio.high, cost.events_per_step,
         cost.event_seconds * 1e9, share * 100);
+  }
+  return 0;
+}
+
+int report_digests(const Job& job, const StepBench& bench, const TimedRecipe& timed, const DigestCost& cost) {
+  const TrainConfig& config = timed.settings.config();
+  const auto [median, low, high] = cost.digest;
+  if (bench.json) {
+    job.print(
+        R"({{"bench": "{}_step_digests", "network": "{}", "ranks": {}, "batch": {}, "parameters": {}, "pairs": {}, )"
+        R"("step_ms": {}, "update_ms": {}, "digest_us": {}, "low_us": {}, "high_us": {}, "record_us": {}, )"
+        R"("share": {}, "share_low": {}, "share_high": {}}})",
+        timed.settings.recipe().name(), timed.task->model_name(), job.world_size(), config.batch_size.value(),
+        timed.timer->parameter_count(), cost.pairs, text::json_number(cost.step * 1e3, 3),
+        text::json_number(cost.update * 1e3, 3), text::json_number(median * 1e6, 2), text::json_number(low * 1e6, 2),
+        text::json_number(high * 1e6, 2), text::json_number(cost.record * 1e6, 2),
+        text::json_number(cost.share(median), 6), text::json_number(cost.share(low), 6),
+        text::json_number(cost.share(high), 6));
+  } else {
+    job.print(
+        "{} pairs of updates with and without digests: {:.2f} ms without, {:.0f} us more with them (95 %: {:.0f} to "
+        "{:.0f}), and {:.1f} us for the record: {:.3f} % (95 %: {:.3f} to {:.3f}) of a step of {:.1f} ms",
+        cost.pairs, cost.update * 1e3, median * 1e6, low * 1e6, high * 1e6, cost.record * 1e6, cost.share(median) * 100,
+        cost.share(low) * 100, cost.share(high) * 100, cost.step * 1e3);
   }
   return 0;
 }
@@ -136,7 +161,9 @@ void print_profile(Job& job, const StepBench& bench, TimedRecipe& timed) {
 
 int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.data_parallel > 0) return run_data_parallel_bench(job, bench);
-  TimedRecipe timed(job, bench.recipe, bench.sets);
+  std::vector<std::string> sets = bench.sets;
+  if (bench.digest_cost) sets.emplace_back("digests=false");
+  TimedRecipe timed(job, bench.recipe, sets);
   const bool on_gpu = job.device().is_cuda();
   // A GPU's graph is recorded after some steps.
   const bool records = timed.settings.config().cuda_graph != "false" && on_gpu;
@@ -145,6 +172,12 @@ int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.recorder_cost) {
     (void)timed.timer->run(warmup);
     return report_recorder(job, bench, timed, measure_recorder(bench.repeats, [&] { (void)timed.timer->run(1); }));
+  }
+  if (bench.digest_cost) {
+    const auto step_once = [&] { (void)timed.timer->run(1); };
+    const std::string& type = timed.settings.config().optimizer.type;
+    return report_digests(job, bench, timed,
+                          measure_digests(bench.repeats, timed.timer->parameters(), type, step_once));
   }
   StepTime time = time_steps(*timed.timer, warmup, bench.repeats);
   if (on_gpu && !records) time.waits = timed.timer->waits().size();

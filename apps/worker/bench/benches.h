@@ -66,6 +66,7 @@ struct StepBench {
   std::string recipe;                  ///< RECIPE, RECIPE:PRESET or FILE.yml
   std::vector<std::string> sets = {};  ///< settings, as key=value
   int data_parallel = 0;               ///< replicas of DataParallel in one process; 0: DistributedDataParallel
+  bool digest_cost = false;            ///< measures the digests of steps
   bool recorder_cost = false;          ///< compares steps with and without flight recorder and step report
   std::int64_t repeats = 7;
   std::int64_t profile = 0;  ///< steps to profile after the timed ones; 0: none

@@ -293,6 +293,9 @@ void add_step_options(CLI::App& app, StepArguments& given) {
   app.add_flag("--cuda-graph", given.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_flag("--recorder-cost", bench.recorder_cost,
                "compare --repeats pairs of steps, with and without what is always on: flight recorder and step report");
+  app.add_flag("--digest-cost", bench.digest_cost,
+               "compare --repeats pairs of updates, with and without the digests of steps, and say what part of a step "
+               "they are");
   app.add_flag("--json", bench.json, kJsonHelp);
   app.add_flag("--shapes", bench.shapes, "add the shapes of the parameters to --json, in the order of registration");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -26,15 +27,36 @@ struct Timing {
   return values[values.size() / 2];
 }
 
+/// The median of values, and the interval that covers the median of all such values with a probability of 95 % (order
+/// statistics; no distribution is assumed).
+struct MedianRange {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// The list is not empty.
+[[nodiscard]] inline MedianRange median_range(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const double n = static_cast<double>(values.size());
+  const double half = 0.98 * std::sqrt(n);  // 1.96 standard deviations of a binomial with p = 1/2
+  const auto at = [&](double rank) { return values[static_cast<std::size_t>(std::clamp(rank, 0.0, n - 1))]; };
+  return {values[values.size() / 2], at(std::floor(n / 2 - half)), at(std::ceil(n / 2 + half))};
+}
+
+/// Returns the seconds of one run.
+template <class Action>
+[[nodiscard]] double seconds_of(Action action) {
+  const auto begin = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 template <class Action>
 [[nodiscard]] Timing time_runs(const Repeats& repeats, Action action) {
   for (std::int64_t i = 0; i < repeats.warmup; ++i) action();
   std::vector<double> seconds;
-  for (std::int64_t i = 0; i < repeats.counted; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    action();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
+  for (std::int64_t i = 0; i < repeats.counted; ++i) seconds.push_back(seconds_of(action));
   std::sort(seconds.begin(), seconds.end());
   return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100]};
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/bench/recorder_cost.h"
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -14,12 +11,6 @@
 
 namespace lockstep::worker {
 namespace {
-
-double time_of(const std::function<void()>& step) {
-  const auto begin = std::chrono::steady_clock::now();
-  step();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// The process has no sinks while it lives.
 class WithoutSinks {
@@ -61,23 +52,13 @@ std::int64_t events_of(const std::function<void()>& step) {
 double event_seconds(trace::Sink& recorder) {
   constexpr int kEvents = 100'000;
   const trace::Event event{.name = "bench", .sequence = 1, .bytes = 1, .bucket = 0, .buckets = 1};
-  const double seconds = time_of([&] {
+  const double seconds = seconds_of([&] {
     for (int i = 0; i < kEvents / 2; ++i) {
       recorder.begin(event);
       recorder.end(event);
     }
   });
   return seconds / kEvents;
-}
-
-void add_interval(std::vector<double> ratios, RecorderCost& cost) {
-  std::sort(ratios.begin(), ratios.end());
-  const double n = static_cast<double>(ratios.size());
-  const double half = 0.98 * std::sqrt(n);  // 1.96 standard deviations of a binomial with p = 1/2
-  const auto at = [&](double rank) { return ratios[static_cast<std::size_t>(std::clamp(rank, 0.0, n - 1))]; };
-  cost.ratio = ratios[ratios.size() / 2];
-  cost.low = at(std::floor(n / 2 - half));
-  cost.high = at(std::ceil(n / 2 + half));
 }
 
 }  // namespace
@@ -98,14 +79,14 @@ RecorderCost measure_recorder(std::int64_t pairs, const std::function<void()>& s
     for (const bool with : {with_first, !with_first}) {
       std::optional<WithoutSinks> off;
       if (!with) off.emplace();
-      seconds[with ? 1 : 0] = time_of(step);
+      seconds[with ? 1 : 0] = seconds_of(step);
     }
     ratios.push_back(seconds[1] / seconds[0]);
     without.push_back(seconds[0]);
   }
   cost.median_seconds = median_of(without);
   cost.event_seconds = event_seconds(*recorder);
-  add_interval(std::move(ratios), cost);
+  cost.ratio = median_range(std::move(ratios));
   return cost;
 }
 

@@ -6,16 +6,14 @@
 #include <cstdint>
 #include <functional>
 
+#include "worker/bench/measure.h"
+
 namespace lockstep::worker {
 
-/// Ratios of step times, with the sinks over without them: the median of the pairs, and the interval that covers the
-/// median of all such pairs with a probability of 95 % (order statistics; no distribution is assumed).
 struct RecorderCost {
   std::int64_t pairs = 0;
-  double median_seconds = 0;  ///< of a step without them
-  double ratio = 0;
-  double low = 0;
-  double high = 0;
+  double median_seconds = 0;   ///< of a step without them
+  MedianRange ratio = {};      ///< of step times, with the sinks over without them
   double events_per_step = 0;  ///< spans, each an event at its begin and one at its end
   double event_seconds = 0;    ///< one event of the recorder, measured in a loop
 };

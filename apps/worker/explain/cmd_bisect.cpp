@@ -116,14 +116,6 @@ std::string carrier(const std::string& run, int replica) {
   return "";
 }
 
-std::string digest_parts(const view::DigestDifference& found) {
-  std::vector<std::string> parts;
-  if (found.a.loss != found.b.loss) parts.emplace_back("loss");
-  if (found.a.gradients != found.b.gradients) parts.emplace_back("gradients");
-  if (found.a.weights != found.b.weights) parts.emplace_back("weights");
-  return text::join(parts, ", ");
-}
-
 /// What differs between the two worlds: platform of the nearest checkpoints, and settings.
 Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   Rows rows;
@@ -214,7 +206,7 @@ void print_rows(const std::string& title, std::vector<view::Column> columns, con
 void print_text(const BisectArguments& bisect, const view::DigestDifference& step, const Side& a, const Side& b,
                 const StepDifference& found) {
   cli::print(fmt::format("{} and {} differ first at step {} ({}): {}\n", bisect.a, bisect.b,
-                         text::thousands(step.a.step), digest_parts(step), place_text(found)));
+                         text::thousands(step.a.step), view::differing_parts(step), place_text(found)));
   if (found.replica >= 0) {
     const std::string in_a = carrier(bisect.a, found.replica);
     const std::string in_b = carrier(bisect.b, found.replica);
@@ -242,7 +234,7 @@ void print_text(const BisectArguments& bisect, const view::DigestDifference& ste
 nlohmann::json to_json(const view::DigestDifference& step, const Side& a, const Side& b, const StepDifference& found) {
   return {{"equal", false},
           {"step", step.a.step},
-          {"differs", digest_parts(step)},
+          {"differs", view::differing_parts(step)},
           {"part", part_name(found.part)},
           {"layer", found.layer},
           {"a", found.a},
@@ -278,7 +270,7 @@ int cmd_bisect(const Arguments& arguments) {
   if (!step) return say_equal(bisect, view::common_steps(left, right));
   if (bisect.only_step) {
     print_to(stdout, "{} and {} differ first at step {} ({})\n", bisect.a, bisect.b, text::thousands(step->a.step),
-             digest_parts(*step));
+             view::differing_parts(*step));
     return 1;
   }
   const apps::TemporaryFolder scratch("lockstep-bisect");

@@ -59,6 +59,8 @@ struct StepResult {
   std::optional<StepDigest> digest;                        ///< none: TrainConfig::digests is off
   std::optional<double> images_per_s;                      ///< speed over the last seconds; none until there is an
                                                            ///< interval
+  std::optional<std::int64_t>
+      proved;  ///< the last step that the guard has proved good; none: it is off, or cannot serve
 };
 
 /// The gradients of a step are reduced, and the weights are still those that they belong to. It comes before the step's

@@ -66,6 +66,9 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Throws: always the error that the record describes; InternalError where its type is unknown.
 [[noreturn]] void rethrow(const FailureRecord& record);
 
+/// Returns the exit code of a program that the record's error ends.
+[[nodiscard]] int exit_code_of(const FailureRecord& record);
+
 }  // namespace lockstep
 
 #pragma GCC visibility pop

@@ -51,6 +51,8 @@ class DigestChain {
   /// Parses a file. Records are used up to the first one that is torn or damaged, as a kill leaves it.
   /// Throws: DataError, which begins with `name`, where the header is none or of another version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
+  /// Adds the records in `bytes`, which come behind whole_bytes() of the file, up to the first that is torn.
+  void read_on(std::string_view bytes);
   /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError where there is none.
   [[nodiscard]] static DigestChain load(const std::filesystem::path& path);
 
@@ -76,6 +78,8 @@ struct DigestDifference {
   DigestRecord a;
   DigestRecord b;
 };
+/// Returns "loss, gradients, weights", or some of them.
+[[nodiscard]] std::string differing_parts(const DigestDifference& found);
 /// Compares the steps that both chains have. None: these are equal.
 [[nodiscard]] std::optional<DigestDifference> first_difference(const DigestChain& a, const DigestChain& b);
 /// Returns the number of steps that both chains have.

@@ -64,6 +64,7 @@ struct RunFacts {
   std::optional<RunSummary> summary = {};     ///< none: the run has not written one
   std::optional<RunLog> log = {};             ///< none: the run has not written one
   std::string checkpoint = {};                ///< the newest one that is committed; empty: none
+  std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has put aside, in order
   std::vector<std::string> notes = {};        ///< what could not be read, and why
   std::int64_t now_ns = 0;                    ///< CLOCK_REALTIME
   std::int64_t monotonic_ns = 0;              ///< CLOCK_MONOTONIC, as the rings have it

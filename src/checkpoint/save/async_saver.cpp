@@ -18,6 +18,7 @@
 
 #include "checkpoint/formats/stream_copy.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/invariant.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
@@ -152,6 +153,8 @@ class AsyncSaver::Impl {
   void begin(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
+      LOCKSTEP_INVARIANT(!task_ && !leaves_, "a save begins while {}",
+                         leaves_ ? "the writer ends" : "another is written");
       task_ = std::move(task);
     }
     changed_.notify_all();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/invariant.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -76,6 +77,8 @@ void OperationQueue::wait(QueuedOperation& operation) {
   operation.waited_ns_.compare_exchange_strong(nobody, monotonic_ns(), std::memory_order_relaxed);
   Lock lock(mutex_);
   while (!operation.is_done()) {
+    LOCKSTEP_INVARIANT(running_ || !pending_.empty(), "operation {} waits in an idle queue",
+                       operation.collective_.what.sequence);
     if (!running_ && pending_.front().get() == &operation) {
       ++inline_runs_;
       run_front(lock, true);
@@ -148,6 +151,8 @@ std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noe
 }
 
 void OperationQueue::run_front(Lock& lock, bool caller_waits) {
+  LOCKSTEP_INVARIANT(!running_ && !pending_.empty(), "operation {} of group {}, {} are queued", sequence_, number_,
+                     pending_.size());
   const std::shared_ptr<QueuedOperation> operation = pending_.front();
   operation->collective_.caller_waits = caller_waits;
   running_ = true;

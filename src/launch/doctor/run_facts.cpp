@@ -163,6 +163,7 @@ view::RunFacts read_run(const std::string& path) {
   run.summary = launch::read_summary(folder / "summary.json", run.notes);
   run.log = launch::read_log(folder / view::kRunLog, run.notes);
   run.checkpoint = launch::newest_checkpoint(folder, run.notes);
+  run.suspects = launch::suspect_checkpoints(folder);
   run.now_ns = wall_time_ns();
   run.monotonic_ns = flight::now_ns();
   return run;

@@ -236,6 +236,18 @@ std::string newest_checkpoint(const fs::path& run, Notes& notes) {
   return "";
 }
 
+std::vector<std::string> suspect_checkpoints(const fs::path& run) {
+  std::vector<std::string> names;
+  std::error_code problem;
+  fs::directory_iterator at(run / "checkpoints", problem);
+  for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".suspect")) names.push_back(text::printable(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 bool names_recipe(const fs::path& settings) {
   Notes ignored;
   const auto bytes = read_file(settings, kLargest, ignored);

@@ -33,6 +33,9 @@ void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt
 /// noted.
 [[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
 
+/// Returns the names of the checkpoints that the guard has put aside, "step-00000006.suspect", in order.
+[[nodiscard]] std::vector<std::string> suspect_checkpoints(const std::filesystem::path& run);
+
 /// Returns whether config.yml names one of the recipes that `lockstep train` has; a program may have others.
 [[nodiscard]] bool names_recipe(const std::filesystem::path& settings);
 

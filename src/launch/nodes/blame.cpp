@@ -72,6 +72,21 @@ FailureRecord lost_node(const NodeName& node, const std::string& why, std::chron
   return record(node.first_rank, node.host, lost_text(name, why, silence));
 }
 
+FailureRecord out_of_reach(const NodeName& server, const NodeName& node) {
+  return record(
+      server.first_rank, server.host,
+      fmt::format("node {} ({}, {}) was out of reach for node {} ({}), which came back: the network between "
+                  "them was cut, or the launcher of node {} was stopped",
+                  server.node_rank, server.host, ranks_text(server), node.node_rank, node.host, server.node_rank));
+}
+
+FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped) {
+  return record(server.first_rank, server.host,
+                fmt::format("the launcher of node {} ({}, {}) was stopped for {}, and node {} ({}) took it for lost",
+                            server.node_rank, server.host, ranks_text(server), text::duration(Seconds(stopped).count()),
+                            node.node_rank, node.host));
+}
+
 FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why, std::chrono::milliseconds silence) {
   return record(0, address.host, lost_text(fmt::format("node 0 ({}:{})", address.host, address.port), why, silence));
 }

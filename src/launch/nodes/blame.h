@@ -45,6 +45,13 @@ struct NodeName {
 /// The record of a node whose agent's connection to the store was "closed" or "silent" for `silence`.
 [[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
+/// The record of a node whose agent has lost the store by itself, and came back: `server`, which serves it, was out of
+/// its reach.
+[[nodiscard]] FailureRecord out_of_reach(const NodeName& server, const NodeName& node);
+
+/// The record of a node that gave `server` up, whose launcher was stopped for `stopped`.
+[[nodiscard]] FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped);
+
 /// Node 0 as the other agents see it when its store is gone. `why`: "closed" or "silent".
 [[nodiscard]] FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why,
                                            std::chrono::milliseconds silence);

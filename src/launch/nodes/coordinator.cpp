@@ -48,6 +48,8 @@ Order order_for(const std::string& id, Order order) {
 
 Coordinator::Coordinator(CoordinatorSpec spec)
     : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
+  see_stops();
+  state_.stopped_for = {};  // before, nothing depended on it
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -101,12 +103,21 @@ void Coordinator::take_events() {
   } catch (const TimeoutError&) {
     return;  // time itself may change what is to be done
   }
+  see_stops();
   for (; text; text = store_->try_get(key())) {
     (void)store_->remove(key());
     ++next_event_;
     const auto event = parse_event(*text);
     if (event) apply(state_, *event, AwakeClock::instance().now(), spec_.options);
   }
+}
+
+// Its thread looks at AwakeClock while it waits, so that the clock falls behind where the process is stopped alone.
+void Coordinator::see_stops() {
+  const TimePoint awake = AwakeClock::instance().now();
+  const auto behind = SystemClock::instance().now() - awake;
+  const auto stopped = behind - std::exchange(behind_, behind);
+  if (stopped > kAwakeLook) observe_stop(state_, std::chrono::floor<std::chrono::milliseconds>(stopped), awake);
 }
 
 // What only the store knows: the ranks' claim once they have ended, and their checkpoints while a node waits.

@@ -44,6 +44,7 @@ class Coordinator {
   void run();
   void serve();
   void take_events();
+  void see_stops();
   void look(TimePoint now);
   void act(const Decision& decision, TimePoint now);
   void send(const Decision& decision);
@@ -56,6 +57,7 @@ class Coordinator {
   GroupState state_;
   std::int64_t next_event_ = 1;
   TimePoint next_ = TimePoint::max();
+  TimePoint::duration behind_{0};  ///< AwakeClock, when it was last compared
   std::string present_;
 
   std::mutex mutex_;

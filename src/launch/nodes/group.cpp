@@ -10,6 +10,7 @@
 
 #include "launch/nodes/members.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/invariant.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/verdict.h"
 #include "lockstep/launch/restart.h"
@@ -69,15 +70,48 @@ void remove(GroupState& state, const std::string& id) {
   std::erase_if(state.nodes, [&](const GroupNode& node) { return node.info.id == id; });
 }
 
-void lose(GroupState& state, const Event& event, const GroupOptions& options) {
+const GroupNode* server_of_round(const GroupState& state) {
+  const auto found = std::find_if(state.nodes.begin(), state.nodes.end(), [](const GroupNode& node) {
+    return node.is_serving && node.phase != Phase::kWaiting;
+  });
+  return found == state.nodes.end() ? nullptr : &*found;
+}
+
+// Others hear nothing from a process that is stopped, and give it up.
+bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
+  return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
+}
+
+void blame_server(GroupState& state, const GroupNode& server, FailureRecord record) {
+  state.lost = std::move(record);
+  state.lost_ranks = server.info.processes;
+  state.left.reset();
+}
+
+void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options) {
   const GroupNode* node = find(state, event.node.id);
   if (node == nullptr) return;
   const bool is_news = state.is_running && node->phase != Phase::kWaiting && !state.lost;
   if (is_news) {
     state.lost = lost_node(name_of(*node), event.why, options.silence);
     state.lost_ranks = node->info.processes;
+    state.left = event.why == "closed" ? std::optional(name_of(*node)) : std::nullopt;
+    const GroupNode* server = server_of_round(state);
+    if (server != nullptr && was_stopped(state, now, options)) {
+      blame_server(state, *server, given_up(name_of(*server), name_of(*node), state.stopped_for));
+    }
   }
   remove(state, event.node.id);
+}
+
+// An agent that joins again with a memory of earlier rounds still runs: it had lost the store, and not the store it.
+void see_who_came_back(GroupState& state) {
+  const auto is_back = [&](const GroupNode& node) {
+    return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
+  };
+  if (!state.lost || !state.left || std::none_of(state.nodes.begin(), state.nodes.end(), is_back)) return;
+  const GroupNode* server = server_of_round(state);
+  if (server != nullptr) blame_server(state, *server, out_of_reach(name_of(*server), *state.left));
 }
 
 void leave(GroupState& state, const Event& event) {
@@ -320,7 +354,8 @@ std::optional<ExcludedNode> node_that_erred(const GroupState& state, const Group
 Decision conclude_failure(const GroupState& state, const GroupOptions& options, const GroupNode* culprit) {
   FailureRecord cause = culprit != nullptr ? cause_of(*culprit) : state.claim.value_or(FailureRecord{});
   if (const auto leaver = early_leaver(state, culprit)) cause = *leaver;
-  const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : static_cast<int>(ExitCode::kPeer);
+  const int said = cause.type.empty() ? static_cast<int>(ExitCode::kPeer) : exit_code_of(cause);
+  const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : said;
   if (auto erred = node_that_erred(state, options, cause)) {
     Decision without = again(state, "the nodes that are left go on", cause, false);
     without.excluded = std::move(erred);
@@ -364,6 +399,8 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
       return conclude_loss(state, options);
     }
+    // A rank of the lost node could still say why it failed: what ranks elsewhere say of it is no news.
+    if (!claim && state.claim) return conclude_failure(state, options, nullptr);
   }
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
@@ -441,9 +478,12 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
 // --- carrying out ---
 
 void start(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(!state.is_running && !decision.ids.empty(), "round {} with {} of {} nodes", state.round + 1,
+                     decision.ids.size(), state.nodes.size());
   state.is_running = true;
   state.is_stopping = state.stops_for_joiners = false;
   state.lost.reset();
+  state.left.reset();
   state.claim.reset();
   state.saves.reset();
   state.saves_before.reset();
@@ -464,6 +504,8 @@ void start(GroupState& state, const Decision& decision, TimePoint now) {
 }
 
 void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(state.is_running && nodes_in(state, Phase::kRunning).empty(), "round {} of {} nodes", state.round,
+                     state.nodes.size());
   state.is_running = false;
   state.idle_since = now;
   state.left_by_signal = 0;
@@ -478,10 +520,11 @@ void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
 }  // namespace
 
 void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options) {
-  if (event.kind == Event::Kind::kJoined) return join(state, event, now);
   if (event.kind == Event::Kind::kEnded) return end(state, event);
   if (event.kind == Event::Kind::kLeft) return leave(state, event);
-  lose(state, event, options);
+  if (event.kind == Event::Kind::kJoined) join(state, event, now);
+  if (event.kind == Event::Kind::kLost) lose(state, event, now, options);
+  see_who_came_back(state);
 }
 
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {
@@ -491,6 +534,11 @@ void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {
 
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas) {
   if (replicas) state.replicas = replicas;
+}
+
+void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now) {
+  state.stopped_for = time;
+  state.stopped_until = now;
 }
 
 bool has_joiners(const GroupState& state, const GroupOptions& options) {
@@ -506,10 +554,13 @@ Decision decide(TimePoint now, const GroupState& state, const GroupOptions& opti
 }
 
 void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
+  LOCKSTEP_INVARIANT(!state.is_over, "decision {} ({}) after the end of round {}", static_cast<int>(decision.kind),
+                     decision.reason, state.round);
   if (decision.kind == Decision::Kind::kStart) return start(state, decision, now);
   if (decision.kind == Decision::Kind::kAgain) return go_idle(state, decision, now);
   if (decision.kind == Decision::Kind::kEnd) state.is_over = true;
   if (decision.kind == Decision::Kind::kStop) {
+    LOCKSTEP_INVARIANT(state.is_running && !state.is_stopping, "round {} ({})", state.round, decision.reason);
     state.is_stopping = true;
     state.stops_for_joiners = decision.is_graceful;
   }

@@ -71,10 +71,15 @@ struct GroupState {
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the node that was lost first
   int lost_ranks = 0;                             ///< how many it has
+  std::optional<NodeName> left = {};              ///< that node, where it has closed the connection
   std::optional<FailureRecord> claim = {};        ///< what the ranks say failed first
   int left_by_signal = 0;                         ///< the signal that ended a node's agent
   std::optional<std::int64_t> saves = {};         ///< checkpoints so far, where the program counts them
   std::optional<std::int64_t> saves_before = {};  ///< as they were when a node came to join
+
+  // Of the process that decides.
+  std::chrono::milliseconds stopped_for{0};  ///< how long it was stopped when it was last
+  TimePoint stopped_until = {};
 };
 
 struct Decision {
@@ -100,6 +105,9 @@ void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 
 /// Takes in how many replicas the run has; none: the program does not say it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
+
+/// Takes in that the process that decides was stopped for `time`, until now: others may have given it up meanwhile.
+void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
 /// Some node waits for a place in the round that runs, and there is one.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);

@@ -22,7 +22,8 @@ inline constexpr auto kReachAgain = std::chrono::seconds(20);
 /// Waits for a key in a thread of its own.
 class KeyWatcher {
  public:
-  KeyWatcher(const StoreAddress& address, std::string key);
+  /// Throws: PeerError where the store at that address lacks the key `known`: it is another than the one that had it.
+  KeyWatcher(const StoreAddress& address, std::string key, const std::string& known);
   ~KeyWatcher();
   KeyWatcher(const KeyWatcher&) = delete;
   KeyWatcher& operator=(const KeyWatcher&) = delete;

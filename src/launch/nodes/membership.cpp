@@ -209,9 +209,14 @@ std::optional<Round> Membership::round_of(const Order& order) const {
 }
 
 void Membership::report(NodeEnd end) {
-  Event event{.kind = Event::Kind::kEnded, .end = std::move(end)};
-  event.node.id = id_;
-  store_->append(kEventQueue, to_text(event));
+  const int round = end.round;
+  try {
+    Event event{.kind = Event::Kind::kEnded, .end = std::move(end)};
+    event.node.id = id_;
+    store_->append(kEventQueue, to_text(event));
+  } catch (const Error& problem) {
+    log::debug("the end of round {} was not reported: {}", round, problem.message());
+  }
 }
 
 std::string Membership::missing() const { return store_->try_get(kPresentKey).value_or("other nodes"); }

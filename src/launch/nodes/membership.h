@@ -56,6 +56,8 @@ class Membership {
   [[nodiscard]] std::shared_ptr<Store> store_of(int round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
+  /// A key of the store that has given this agent an order.
+  [[nodiscard]] std::string first_order_key() const { return order_queue(id_) + "1"; }
   /// Readable when take_order() has something to return, or to throw.
   [[nodiscard]] int orders_fd() const { return orders_->fd(); }
   /// Throws: what ended the coordinator, where this agent has it.
@@ -67,6 +69,7 @@ class Membership {
 
   /// This agent's part in the round of an order kRun; empty where it has none.
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;
+  /// Nothing where the store is gone: its heartbeat says so.
   void report(NodeEnd end);
   /// Says whom the group waits for.
   [[nodiscard]] std::string missing() const;

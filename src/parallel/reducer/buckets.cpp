@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/invariant.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/flat_layout.h"
@@ -180,7 +181,11 @@ void Buckets::restart(int divisor) {
 }
 
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
-  --missing_[bucket_of_[parameter]];
+  const std::size_t bucket_index = bucket_of_[parameter];
+  LOCKSTEP_INVARIANT(missing_[bucket_index] > 0 && stages_.size() <= bucket_index,
+                     "a gradient of parameter {} comes to bucket {} of {}, which misses {} while {} are reduced",
+                     parameter, bucket_index, buckets_.size(), missing_[bucket_index], stages_.size());
+  --missing_[bucket_index];
   while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {
     Bucket& bucket = buckets_[stages_.size()];
     recorded_ = bucket.buffer.defined() && bucket.buffer.is_cuda() && tensor::is_recording();

@@ -149,7 +149,8 @@ void EpochLoop::train_step() {
                 .images = steps.images(),
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
-                .skipped = state_.skipped});
+                .skipped = state_.skipped,
+                .proved = steps.proved()});
 }
 
 /// The step that was just done did not change the weights.

@@ -65,6 +65,7 @@ void LogSink::on_step(const StepResult& event) {
     line.emplace_back("loss_scale", text::json_number(*event.loss_scale));
     line.emplace_back("skipped", std::to_string(event.skipped));
   }
+  if (event.proved) line.emplace_back("proved", std::to_string(*event.proved));
   folder_.log(line);
 }
 

@@ -24,6 +24,7 @@ std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place) {
     return fmt::format("cuda_graph is auto, and the steps of {} processes are recorded with cuda_graph=true only",
                        place.world_size);
   }
+  if (config.guard > 0) return "the guard reads the gradients of single replicas";
   if (config.replicas > place.world_size) {
     return fmt::format("{} replicas take turns within the step", config.replicas);
   }

@@ -15,15 +15,23 @@
 #include "lockstep/comm/objects.h"
 #include "lockstep/comm/replicas.h"
 #include "lockstep/optim/tensor_digest.h"
-#include "lockstep/parallel/replica_team.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep::train {
 namespace {
+
+// A kernel whose sums depend on the order of its threads hardly gives the same bits so often.
+constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return fmt::format("host {} (node {})", host, job.rank_info().node_rank);
+}
+
+std::string platform(const Job& job) {
+  std::string platform = checkpoint::platform();
+  return job.device().is_cpu() ? platform : platform + ", " + tensor::device_name(job.device());
 }
 
 /// The ranks other than those in `without`, those on none of their hosts first.
@@ -49,7 +57,6 @@ int carrier_of(int replica, int world, int replicas) {
 /// Returns why it cannot serve; empty: it can.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
   if (job.world_size() < 2) return "it needs two processes at least";
-  if (!job.device().is_cpu()) return "on GPUs it is not tried yet";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
     if (platforms[rank] == platforms[0]) continue;
     return fmt::format("rank 0 has {}, and rank {} has {}", platforms[0], rank, platforms[rank]);
@@ -76,13 +83,14 @@ std::uint64_t row_digest(const at::Tensor& row) { return optim::digest_of(row.de
 Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state)
     : job_(job), every_(every), replicas_(replicas), parameters_(std::move(parameters)), state_(std::move(state)) {
   hosts_ = all_gather_object(job_.group(), host_name(job_));
-  const std::string why = obstacle(job_, all_gather_object(job_.group(), checkpoint::platform()));
+  const std::string why = obstacle(job_, all_gather_object(job_.group(), platform(job_)));
   serves_ = why.empty();
   if (!serves_) {
     if (job_.is_main()) log::warn("the guard cannot serve: {}", why);
     return;
   }
   roles_ = guard_roles(0, replicas_, hosts_);
+  probes_ = job_.device().is_cpu() ? 0 : kProbes;
   for (const auto& [name, parameter] : parameters_) {
     if (!parameter.requires_grad()) continue;
     parameter.register_hook([this, name = name](const at::Tensor& gradient) { add_gradient(gradient, name); });
@@ -104,8 +112,7 @@ bool Guard::begin(std::int64_t step, const NamedTensors& buffers) {
 
 /// Other replicas of this rank have hooks on the same parameters.
 void Guard::add_gradient(const at::Tensor& gradient, const std::string& name) {
-  const Replica* replica = armed_ ? find_replica() : nullptr;
-  if (replica != nullptr && watches(replica->index())) sum_ += optim::digest_of(gradient, name);
+  if (watches(running_)) sum_ += optim::digest_of(gradient, name);
 }
 
 void Guard::add(const at::Tensor& row, const std::string& reductions) {
@@ -116,12 +123,26 @@ void Guard::add(const at::Tensor& row, const std::string& reductions) {
 void Guard::finish(const Recompute& recompute) {
   armed_ = false;
   const std::string reductions = broadcast_bytes(job_.group(), reductions_, roles_.carrier);
+  if (probes_ > 0 && !repeats_itself(recompute, reductions)) return;
   std::uint64_t own = job_.rank() == roles_.carrier ? sum_ : 0;
   if (job_.rank() == roles_.checker) own = recompute(roles_.replica, reductions);
   const std::vector<std::int64_t> of_replica = compare(own);
   const auto found = [&](int rank) { return of_replica[static_cast<std::size_t>(rank)]; };
   if (found(roles_.carrier) != found(roles_.checker)) break_tie(of_replica, recompute, reductions);
   proved_ = step_ - 1;
+}
+
+/// Some kernels of GPUs add in the order in which their threads come: then equal bits cannot be asked for.
+bool Guard::repeats_itself(const Recompute& recompute, const std::string& reductions) {
+  --probes_;
+  const bool equal = job_.rank() != roles_.carrier || recompute(roles_.replica, reductions) == sum_;
+  const auto all = all_gather_object(job_.group(), static_cast<std::int64_t>(equal));
+  serves_ = std::count(all.begin(), all.end(), 0) == 0;
+  if (!serves_ && job_.is_main()) {
+    log::warn("the guard cannot serve: {} computed replica {} of step {} twice, and the bits differ",
+              place(roles_.carrier), roles_.replica, text::thousands(step_));
+  }
+  return serves_;
 }
 
 void Guard::compare_state(std::int64_t step) {

@@ -6,8 +6,10 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,10 +55,17 @@ class Guard {
   /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
+  /// Returns the last step that was proved; none where it cannot serve.
+  [[nodiscard]] std::optional<std::int64_t> proved() const {
+    return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
+  }
+
   /// Begins a step; false: it is not guarded. `buffers` are those that the step begins with.
   bool begin(std::int64_t step, const NamedTensors& buffers);
   /// Returns the buffers that the guarded step began with.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
+  /// Notes that this replica has the rank's turn: a GPU's gradients come in a thread that does not know it.
+  void enter(int replica) { running_ = replica; }
   /// Returns true in a guarded step for its replica. In the replica's thread.
   [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
   /// Takes a batch's loss row and what the replica's collectives gave so far. In the replica's thread.
@@ -72,6 +81,7 @@ class Guard {
   void add_gradient(const at::Tensor& gradient, const std::string& name);
   /// Returns the `own` of every rank. Throws: Miscomputed where weights or state differ.
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
+  [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
   void require_equal(const std::vector<std::int64_t>& all, const char* what);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
   /// `ranks` are those that erred; empty: none can be named.
@@ -85,6 +95,8 @@ class Guard {
   State state_;
   std::vector<std::string> hosts_;  ///< of each rank
   bool serves_ = false;
+  int probes_ = 0;  ///< guarded steps in which this GPU has still to show that a step repeats
+  std::atomic<int> running_{-1};
   bool armed_ = false;
   GuardRoles roles_;
   NamedTensors buffers_;

@@ -32,6 +32,15 @@ std::int64_t number(const std::string& words, const std::string& whole) {
   return static_cast<std::int64_t>(*parsed);
 }
 
+/// Behind autograd's back, as real faults come. `element` counts in the order of memory.
+void flip(const at::Tensor& tensor, std::int64_t element, std::uint64_t bit) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor hit = tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset() + element);
+  const at::Tensor here = hit.cpu();
+  static_cast<unsigned char*>(here.data_ptr())[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+  if (!here.is_same(hit)) hit.copy_(here);
+}
+
 }  // namespace
 
 FaultOrder parse_fault(const std::string& words_of) {
@@ -79,8 +88,7 @@ void OrderedFault::strike(const char* what, const std::vector<at::Tensor>& tenso
   const auto bits = 8 * static_cast<std::uint64_t>(hit.element_size());
   const std::uint64_t element = (draw >> 20U) % static_cast<std::uint64_t>(hit.numel());
   const std::uint64_t bit = order_->bit >= 0 ? static_cast<std::uint64_t>(order_->bit) % bits : (draw >> 8U) % bits;
-  auto* bytes = static_cast<unsigned char*>(hit.data_ptr());  // behind autograd's back, as real faults come
-  bytes[element * (bits / 8) + bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+  flip(hit, static_cast<std::int64_t>(element), bit);
   log::note("LOCKSTEP_FAULT: bit {} of element {} of a tensor of {} ({}, step {}) is flipped", bit, element,
             hit.numel(), what, step);
   if (!order_->always) order_.reset();

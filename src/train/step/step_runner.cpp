@@ -94,6 +94,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
                            .on_switch =
                                [this](int local) {
                                  clock_.turn_to(local);
+                                 if (guard_) guard_->enter(team_.block().begin + local);
                                  model_->enter_replica(local);
                                }}),
       data_(job_, task, config, team_.block()),
@@ -194,6 +195,7 @@ void StepRunner::compare_state(std::int64_t step) {
 void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
   const auto local = static_cast<std::size_t>(replica.local());
   std::optional<parallel::ReductionRecorder> recorder;
+  if (guard_) guard_->enter(replica.index());
   if (guard_ && guard_->watches(replica.index())) recorder.emplace();
   for (std::int64_t i = 0; i < batches; ++i) {
     Batch& batch = data_.next(local);

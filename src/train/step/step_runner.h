@@ -85,6 +85,8 @@ class StepRunner {
   void guard_average(std::function<StateDict()> average) { average_ = std::move(average); }
   /// Has the guard, if there is one, compare what all ranks must have alike. Collective: yes. Throws: Miscomputed.
   void compare_state(std::int64_t step);
+  /// Returns the last step that the guard has proved; none: there is no guard that can serve.
+  [[nodiscard]] std::optional<std::int64_t> proved() const { return guard_ ? guard_->proved() : std::nullopt; }
 
  private:
   [[nodiscard]] NamedTensors floating_buffers();

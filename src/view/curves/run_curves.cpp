@@ -35,7 +35,7 @@ void add_point(Curves& curves, const std::string& name, std::int64_t step, const
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {
   for (const auto& [name, value] : object.items()) {
-    if (name == "event" || name == "step" || name == "epoch") continue;
+    if (name == "event" || name == "step" || name == "epoch" || name == "proved") continue;
     add_point(curves, prefix + text::printable(name), step, value);
   }
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "view/digests/digest_bytes.h"
 #include "view/tensorboard/messages.h"
 
@@ -96,16 +97,20 @@ DigestChain DigestChain::parse(std::string_view bytes, const std::string& name) 
   }
   DigestChain chain;
   chain.begin_ = {static_cast<std::int64_t>(take<std::uint64_t>(bytes, 16)), take<std::uint64_t>(bytes, 24)};
-  std::int64_t last = chain.begin_.step;
-  for (std::size_t at = kDigestBytes; at + kDigestBytes <= bytes.size(); at += kDigestBytes) {
+  chain.read_on(bytes.substr(kDigestBytes));
+  return chain;
+}
+
+void DigestChain::read_on(std::string_view bytes) {
+  std::int64_t last = records_.empty() ? begin_.step : records_.back().step;
+  for (std::size_t at = 0; at + kDigestBytes <= bytes.size(); at += kDigestBytes) {
     const std::string one(bytes.substr(at, kDigestBytes));
     const DigestRecord record{take<std::uint32_t>(one, 0), take<std::uint64_t>(one, 8), take<std::uint64_t>(one, 16),
                               take<std::uint64_t>(one, 24)};
     if (take<std::uint32_t>(one, kCrcAtRecord) != checksum(one, kCrcAtRecord) || record.step <= last) break;
-    chain.records_.push_back(record);
+    records_.push_back(record);
     last = record.step;
   }
-  return chain;
 }
 
 DigestChain DigestChain::load(const std::filesystem::path& path) {
@@ -132,6 +137,14 @@ std::uint64_t DigestChain::fold_up_to(std::int64_t step) const {
 
 void DigestChain::cut_after(std::int64_t step) {
   std::erase_if(records_, [step](const DigestRecord& record) { return record.step > step; });
+}
+
+std::string differing_parts(const DigestDifference& found) {
+  std::vector<std::string> parts;
+  if (found.a.loss != found.b.loss) parts.emplace_back("loss");
+  if (found.a.gradients != found.b.gradients) parts.emplace_back("gradients");
+  if (found.a.weights != found.b.weights) parts.emplace_back("weights");
+  return text::join(parts);
 }
 
 namespace {

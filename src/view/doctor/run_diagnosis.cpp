@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/watch.h"
 
@@ -213,9 +214,29 @@ const FailureRecord* first_error(const AttemptFacts& attempt) {
   return cause == attempt.errors.end() ? nullptr : &*cause;
 }
 
+/// The guard's words, which name the rank and the host that erred; empty: it was another error. Every rank ends with
+/// them, so which one was first does not matter.
+std::string corruption_of(const AttemptFacts& attempt) {
+  for (const FailureRecord& error : attempt.errors) {
+    if (error.type == "CorruptionError") return error.message;
+  }
+  constexpr std::string_view kMark = "CorruptionError: ";
+  const std::size_t at = attempt.verdict ? attempt.verdict->message.find(kMark) : std::string::npos;
+  return at == std::string::npos ? "" : attempt.verdict->message.substr(at + kMark.size());
+}
+
+void add_suspects(const RunFacts& facts, RunDiagnosis& diagnosis) {
+  if (facts.suspects.empty()) return;
+  const std::size_t more = facts.suspects.size() - 1;
+  diagnosis.details.push_back(fmt::format("put aside   {}{}: the guard has not proved {}", facts.suspects.front(),
+                                          more == 0 ? "" : fmt::format(" and {} more", more),
+                                          more == 0 ? "it" : "them"));
+}
+
 RunDiagnosis diagnose_failed(const RunFacts& facts) {
   const AttemptFacts& attempt = facts.attempts.back();
   RunDiagnosis diagnosis{.state = RunState::kFailed};
+  const std::string corruption = corruption_of(attempt);
   if (attempt.verdict) {
     diagnosis.text = attempt.exit_code == 0 ? attempt.verdict->message : with_code(attempt);
     if (!attempt.then.empty()) diagnosis.details.push_back("then        " + attempt.then);
@@ -224,12 +245,18 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   } else if (const FailureRecord* const cause = first_error(attempt)) {
     diagnosis.text = fmt::format("rank {} failed: {}", cause->rank, words_of(*cause));
   }
+  if (!corruption.empty()) {
+    diagnosis.text = fmt::format("the guard found a wrong number: {} (exit code {})", corruption,
+                                 static_cast<int>(ExitCode::kCorruption));
+  }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
     // The verdict has it, or it only repeats the first failure.
     const FailureRecord& error = attempt.errors[i];
     const std::string text = words_of(error);
-    if (diagnosis.text.find(text) != std::string::npos || error.type == "PeerError") continue;
+    const bool is_said = diagnosis.text.find(text) != std::string::npos ||
+                         (error.type == "CorruptionError" && error.message == corruption);
+    if (is_said || error.type == "PeerError") continue;
     diagnosis.details.push_back(fmt::format("rank {}      {}", error.rank, text));
   }
   if (count < attempt.errors.size()) {
@@ -333,6 +360,7 @@ const char* name_of(RunState state) {
 
 RunDiagnosis diagnose(const RunFacts& facts) {
   RunDiagnosis diagnosis = diagnose_now(facts);
+  add_suspects(facts, diagnosis);
   diagnosis.earlier = earlier_of(facts);
   diagnosis.notes = facts.notes;
   if (diagnosis.state == RunState::kFinished && facts.summary) diagnosis.report = facts.summary->step_report;

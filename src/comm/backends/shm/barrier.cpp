@@ -9,6 +9,7 @@
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/invariant.h"
 
 namespace lockstep::comm {
 namespace {
@@ -41,6 +42,9 @@ void Barrier::meet(const Collective& collective) {
   health_.check(collective);
   ++target_;
   RankSlot& mine = segment_->slot(rank_);
+  // Two threads, or two ranks with one number, would let others pass too early.
+  LOCKSTEP_INVARIANT(mine.arrived.load(std::memory_order_relaxed) + 1 == target_, "rank {} of {}, meeting {}", rank_,
+                     world_, target_);
   mine.arrived.store(target_, std::memory_order_seq_cst);
   if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(mine.arrived);
   const auto limit = spin_limit(collective.caller_waits);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold in a world.
+#include <fmt/format.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "sim/files.h"
+#include "sim/world.h"
+
+namespace lockstep::sim {
+
+namespace fs = std::filesystem;
+
+// At most one round runs, as far as the nodes hear of each other.
+void World::check_start(const Rank& rank) {
+  const bool is_old = std::pair(rank.served_by, rank.round) < newest_;
+  require(!is_old || is_touched(rank.process->host->name, -1), "a rank of an old round starts");
+  require(rank.round < plan_.most_rounds(), fmt::format("round {} is one too many", rank.round));
+  require(rank.rank >= 0 && rank.rank < rank.world_size, "a rank has no place in its world");
+  std::set<const Host*> nodes = {rank.process->host};
+  for (const Rank& other : ranks_) {
+    if (&other == &rank || other.has_ended) continue;
+    if (other.round == rank.round && other.served_by == rank.served_by) {
+      nodes.insert(other.process->host);
+      require(other.rank != rank.rank, fmt::format("two processes are rank {} of round {}", rank.rank, rank.round));
+      require(other.world_size == rank.world_size, "two ranks of a round have another world size");
+      continue;
+    }
+    // A coordinator does not know of ranks whose nodes it does not hear, or that another one has started.
+    const bool is_known = other.served_by == rank.served_by && !is_touched(other.process->host->name, -1) &&
+                          !is_touched(rank.process->host->name, -1);
+    const bool is_heard = other.process->host == rank.process->host || is_known;
+    require(!is_heard,
+            fmt::format("round {} begins while rank {} of round {} still runs", rank.round, other.rank, other.round));
+  }
+  require(std::ssize(nodes) <= plan_.max_nodes, fmt::format("round {} has {} nodes", rank.round, nodes.size()));
+}
+
+void World::check_agent_end(int node, Process& process) {
+  for (const Rank& rank : ranks_) {
+    require(rank.agent != &process || rank.has_ended, fmt::format("agent {} ends before its rank {}", node, rank.rank));
+  }
+  const auto is_left = [&](const auto& fiber) {
+    return fiber.get() != machine_.current() && fiber->state != Fiber::State::kDone;
+  };
+  require(std::none_of(process.fibers.begin(), process.fibers.end(), is_left),
+          fmt::format("agent {} ends before a thread of it", node));
+  require(files().count_of(process) == 0,
+          fmt::format("agent {} leaves {} descriptors open", node, files().count_of(process)));
+}
+
+bool World::is_touched(const std::string& host, int rank) const {
+  return std::any_of(touched_.begin(), touched_.end(), [&](const Touched& one) {
+    const bool is_host = one.host == host || (host == "10.0.0.1" && one.host == "node0");
+    return is_host && (one.rank < 0 || rank < 0 || one.rank == rank);
+  });
+}
+
+// A verdict names a rank or a node that a fault has touched.
+void World::check_blame() {
+  for (const auto& entry : fs::recursive_directory_iterator("logs")) {
+    if (entry.path().filename() != "verdict.json") continue;
+    std::ifstream file(entry.path());
+    const auto verdict = nlohmann::json::parse(file, nullptr, false);
+    require(!verdict.is_discarded(), "a verdict is torn");
+    const std::string host = verdict.value("host", "");
+    const int rank = verdict.value("rank", -1);
+    const std::string text = verdict.value("text", "");
+    tell("verdict", fmt::format("{}: {} (rank {} on {}): {}", entry.path().string(), verdict.value("cause", ""), rank,
+                                host, text));
+    // These ranks have no flight rings: who is late is not known, and who noticed is named.
+    const bool is_late = verdict.value("cause", "") == "timeout" || text.find("TimeoutError") != std::string::npos;
+    if (host.empty() || is_late) continue;
+    require(is_touched(host, rank), fmt::format("rank {} on {} is blamed, which no fault has touched", rank, host));
+  }
+}
+
+// Agents that no fault has ended, and whose ranks have been in a round, end as the job does.
+void World::check_codes() {
+  const bool has_broken = result_.faults[static_cast<std::size_t>(Fault::Kind::kBreakRank)] > 0;
+  const int broken = plan_.must_end_with();
+  for (int node = 0; node < plan_.nodes; ++node) {
+    const Agent& agent = agents_[static_cast<std::size_t>(node)];
+    const auto is_its = [&](const Rank& rank) { return rank.agent == agent.process; };
+    const bool has_taken_part = agent.starts == 1 && std::any_of(ranks_.begin(), ranks_.end(), is_its);
+    if (!has_taken_part || !WIFEXITED(agent.status)) continue;
+    const int code = WEXITSTATUS(agent.status);
+    const bool was_told = code == 128 + SIGTERM;
+    if (plan_.must_succeed() && !was_told) {
+      require(code == 0, fmt::format("agent {} ends with exit code {}, not with the job's success", node, code));
+    }
+    if (has_broken && broken >= 0 && rounds_.size() > 0) {
+      require(code == broken, fmt::format("agent {} ends with exit code {}, and the job with {}", node, code, broken));
+      require(rounds_.size() <= joins(), "an error that would come again was started again");
+    }
+  }
+}
+
+// Rounds that begin since a node joins, or has no work.
+std::size_t World::joins() const {
+  const auto is_late = [](Nanos start) { return start > 2 * kSecond && start != kNever; };
+  return 1 + (plan_.is_range()
+                  ? static_cast<std::size_t>(std::count_if(plan_.starts.begin(), plan_.starts.end(), is_late)) +
+                        plan_.starts.size()
+                  : 0);
+}
+
+void World::check_end() {
+  if (!is_over()) {
+    std::string who;
+    for (const Agent& agent : agents_) {
+      if (agent.is_running) who += agent.process->name + " ";
+    }
+    require(false, fmt::format("the job has not ended {:.0f} s after the last fault: {}",
+                               static_cast<double>(plan_.end_by() - plan_.quiet_from()) * 1e-9, who));
+  }
+  const bool is_complete = !checkpoints_.empty() && checkpoints_.back().first == plan_.steps;
+  const bool says_so = std::any_of(agents_.begin(), agents_.end(), [](const Agent& a) { return a.status == 0; });
+  require(!says_so || is_complete, "an agent ends with success before the last step is committed");
+  if (plan_.must_succeed()) {
+    require(is_complete, "the job must reach its last step");
+    require(agents_[0].status == 0, "the job must end with success");
+  }
+  check_codes();
+  if (plan_.faults.empty() && !plan_.is_range()) require(rounds_.size() == 1, "a job without a fault needs one round");
+  check_blame();
+  result_.has_succeeded = says_so;
+}
+
+}  // namespace lockstep::sim

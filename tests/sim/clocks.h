@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clocks of a simulated host, and waits by them.
+#pragma once
+
+#include <time.h>
+
+#include "sim/kernel.h"
+
+namespace lockstep::sim {
+
+/// What a clock of the running process's host shows.
+[[nodiscard]] Nanos shown_by(clockid_t clock);
+/// The virtual moment at which that clock shows `time`.
+[[nodiscard]] Nanos moment_of(clockid_t clock, const timespec& time);
+
+[[nodiscard]] inline Nanos nanos_of(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
+[[nodiscard]] inline timespec timespec_of(Nanos time) { return {time / kSecond, time % kSecond}; }
+
+}  // namespace lockstep::sim

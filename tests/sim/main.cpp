@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep-sim: a cluster in one process, from a seed. Exit code 0: in every world what must hold held.
+#include <fmt/format.h>
+#include <sys/personality.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "sim/runner.h"
+#include "sim/shrink.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr const char* kUsage =
+    "lockstep-sim [--seed N] [--worlds N] [--twice] [--shrink] [--full] [--table] [--first]\n"
+    "             [--without FAULT,...] [--nodes N] [--ranks N] [--steps N]\n"
+    "  --seed     the first seed (1)                 --worlds  how many seeds from there on (1)\n"
+    "  --twice    each world runs twice, and has to be the same one\n"
+    "  --shrink   of a world that fails, finds a smaller one with the same failure\n"
+    "  --full     tells every world's whole story    --table   how often each fault occurred\n"
+    "  --first    ends after the first world that fails\n"
+    "  the others leave something out of the seed's world, as --shrink says\n";
+
+struct Options {
+  std::uint64_t first = 1;
+  std::uint64_t worlds = 1;
+  bool is_twice = false;
+  bool shrinks = false;
+  bool is_full = false;
+  bool has_table = false;
+  bool is_until_first = false;
+  Cut cut = {};
+};
+
+bool read_flag(Options& options, const std::string& word) {
+  if (word == "--twice") return options.is_twice = true;
+  if (word == "--shrink") return options.shrinks = true;
+  if (word == "--full") return options.is_full = true;
+  if (word == "--first") return options.is_until_first = true;
+  if (word == "--table") return options.has_table = true;
+  return false;
+}
+
+bool read_value(Options& options, const std::string& word, const char* value) {
+  const auto number = std::strtoull(value, nullptr, 10);
+  if (word == "--seed") return options.first = number, true;
+  if (word == "--worlds") return options.worlds = number, true;
+  if (word == "--nodes") return options.cut.nodes = static_cast<int>(number), true;
+  if (word == "--ranks") return options.cut.ranks = static_cast<int>(number), true;
+  if (word == "--steps") return options.cut.steps = static_cast<std::int64_t>(number), true;
+  if (word != "--without") return false;
+  std::istringstream list(value);
+  for (std::string fault; std::getline(list, fault, ',');) options.cut.without.push_back(std::atoi(fault.c_str()));
+  return true;
+}
+
+bool read_options(Options& options, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (read_flag(options, argv[i])) continue;
+    if (i + 1 == argc || !read_value(options, argv[i], argv[i + 1])) return false;
+    ++i;
+  }
+  return true;
+}
+
+void tell(const Plan& plan, const Result& result, const Cut& cut) {
+  fmt::print("seed {}: {}\n{}\n{}", plan.seed, result.has_failed ? result.violation : "holds", to_text(plan),
+             result.story);
+  fmt::print("replay: lockstep-sim --seed {}{} --full\n\n", plan.seed, to_text(cut));
+}
+
+void tell_smaller(const Plan& plan, const Options& options, const Scratch& scratch, const std::string& violation) {
+  const Cut cut = shrink(plan, violation, scratch);
+  const Plan least = smaller(plan, cut);
+  tell(least, run_world(least, scratch, options.is_full), cut);
+}
+
+// The second run of a seed has to be the first one, down to each turn of a thread.
+bool is_same_again(const Plan& plan, const Scratch& scratch, std::uint64_t digest) {
+  const Result& again = run_world(plan, scratch);
+  if (again.digest == digest) return true;
+  fmt::print("seed {} runs in another way the second time: {:016x}, {:016x}\n", plan.seed, digest, again.digest);
+  return false;
+}
+
+int run(const Options& options) {
+  const Scratch scratch;
+  const auto begin = std::chrono::steady_clock::now();
+  Totals totals;
+  std::uint64_t differ = 0;
+  for (std::uint64_t seed = options.first; seed < options.first + options.worlds; ++seed) {
+    if (options.is_until_first && totals.failed > 0) break;
+    const Plan plan = smaller(draw_plan(seed), options.cut);
+    const Result& result = run_world(plan, scratch, options.is_full);
+    totals.add(result);
+    const std::string violation = result.violation;
+    const std::uint64_t digest = result.digest;
+    if (result.has_failed || options.is_full) tell(plan, result, options.cut);
+    if (!violation.empty() && options.shrinks) tell_smaller(plan, options, scratch, violation);
+    if (options.is_twice && !is_same_again(plan, scratch, digest)) ++differ;
+  }
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  const std::string table = to_text(totals, passed.count());
+  fmt::print("{}", options.has_table ? table : table.substr(table.rfind('\n', table.size() - 2) + 1));
+  return totals.failed + differ == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep::sim
+
+int main(int argc, char** argv) {
+  // A seed's world is the same on every run: addresses, too, since some sets are ordered by them.
+  if ((::personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0 && ::personality(ADDR_NO_RANDOMIZE) >= 0) {
+    ::execv("/proc/self/exe", argv);
+  }
+  lockstep::sim::Options options;
+  if (!lockstep::sim::read_options(options, argc, argv)) {
+    std::fputs(lockstep::sim::kUsage, stderr);
+    return 64;
+  }
+  return lockstep::sim::run(options);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::sim {
+namespace {
+
+using Kind = Fault::Kind;
+
+// How long a fault may last that no one has to notice.
+Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
+
+bool is_of_rank(Kind kind) {
+  return kind == Kind::kKillRank || kind == Kind::kFailRank || kind == Kind::kBreakRank || kind == Kind::kHangRank;
+}
+
+bool lasts(Kind kind) {
+  return kind == Kind::kFreezeAgent || kind == Kind::kFreezeHost || kind == Kind::kCut || kind == Kind::kCutOneWay ||
+         kind == Kind::kLoss || kind == Kind::kSlow;
+}
+
+bool is_harmless(const Fault& fault, const Plan& plan) {
+  if (fault.kind == Kind::kJumpClock || fault.kind == Kind::kLoss) return true;
+  return lasts(fault.kind) && fault.lasts <= short_time(plan);
+}
+
+Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
+  Fault fault{.kind = static_cast<Kind>(dice.between(0, static_cast<int>(Kind::kCount) - 1)),
+              .at = dice.between(begin, end)};
+  fault.node = static_cast<int>(dice.between(0, plan.nodes - 1));
+  if (is_of_rank(fault.kind)) {
+    fault.other = static_cast<int>(dice.between(0, plan.ranks[static_cast<std::size_t>(fault.node)] - 1));
+  } else {
+    fault.other = static_cast<int>(dice.between(0, plan.nodes - 1));
+    if (fault.other == fault.node) fault.other = (fault.node + 1) % plan.nodes;
+  }
+  if (lasts(fault.kind)) {
+    const bool is_short = dice.chance(0.4);
+    fault.lasts =
+        is_short ? dice.between(kMilli, short_time(plan)) : dice.between(plan.silence() / 4, 4 * plan.silence());
+  }
+  // Hung ranks of all nodes but one are found by the others; the last one goes on by itself.
+  if (fault.kind == Kind::kHangRank) fault.much = static_cast<double>(dice.between(1, 3 * plan.timeout_s));
+  if (fault.kind == Kind::kLoss) fault.much = static_cast<double>(dice.between(1, 20)) / 100;
+  if (fault.kind == Kind::kSlow) fault.much = static_cast<double>(dice.between(1, 10)) / 100;
+  if (fault.kind == Kind::kJumpClock) fault.much = static_cast<double>(dice.between(-30, 30));
+  return fault;
+}
+
+// What a killed node needs to come back, as an operator or a scheduler would see to it.
+void add_returns(Dice& dice, Plan& plan) {
+  const std::vector<Fault> faults = plan.faults;
+  for (const Fault& fault : faults) {
+    const bool ends_agent =
+        fault.kind == Kind::kKillAgent || fault.kind == Kind::kPowerOff || fault.kind == Kind::kTellToLeave;
+    if (!ends_agent || !dice.chance(0.5)) continue;
+    plan.faults.push_back(
+        {.kind = Kind::kStartAgent, .at = fault.at + dice.between(100 * kMilli, 20 * kSecond), .node = fault.node});
+  }
+}
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  constexpr std::array<const char*, static_cast<std::size_t>(Kind::kCount)> kNames = {
+      "kill agent",       "power off",     "freeze agent",  "freeze host", "cut link",
+      "cut link one way", "lose segments", "slow agent",    "kill rank",   "fail rank",
+      "break rank",       "hang rank",     "tell to leave", "start agent", "jump clock"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool is_of_link(Kind kind) { return kind == Kind::kCut || kind == Kind::kCutOneWay || kind == Kind::kLoss; }
+
+std::string to_text(const Fault& fault) {
+  std::string text = fmt::format("{} of node {}", name_of(fault.kind), fault.node);
+  if (is_of_link(fault.kind)) text += fmt::format(" to node {}", fault.other);
+  if (is_of_rank(fault.kind)) text += fmt::format(", local rank {}", fault.other);
+  if (fault.lasts > 0) text += fmt::format(" for {:.3f} s", static_cast<double>(fault.lasts) * 1e-9);
+  if (fault.much != 0) text += fmt::format(" ({})", fault.much);
+  return text;
+}
+
+Nanos Plan::silence() const {
+  return std::clamp<Nanos>(timeout_s * kSecond / 2, kSecond, 6 * kSecond);  // as launch::node_silence()
+}
+
+Nanos Plan::quiet_from() const {
+  Nanos quiet = 0;
+  for (const Nanos start : starts) quiet = std::max(quiet, start == kNever ? 0 : start);
+  for (const Fault& fault : faults) quiet = std::max(quiet, fault.at + fault.lasts);
+  return quiet;
+}
+
+Nanos Plan::end_by() const {
+  const Nanos round = steps * step_time * 3 / 2 + 60 * kSecond + last_call_s * kSecond;
+  const auto rounds = static_cast<Nanos>(max_restarts + 2);
+  // A connection that a cut has slowed down tries again after twice as long as the cut lasted.
+  return quiet_from() * 3 + rounds * (round + 2 * timeout_s * kSecond) + 120 * kSecond;
+}
+
+bool Plan::must_succeed() const {
+  int ends = 0;
+  std::vector<int> lost;
+  for (const Fault& fault : faults) {
+    if (is_harmless(fault, *this)) continue;
+    if (fault.kind == Kind::kKillRank || fault.kind == Kind::kFailRank) {
+      ++ends;
+    } else if (is_range() && fault.node != 0 && (fault.kind == Kind::kKillAgent || fault.kind == Kind::kTellToLeave)) {
+      lost.push_back(fault.node);
+    } else {
+      return false;
+    }
+  }
+  std::sort(lost.begin(), lost.end());
+  lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
+  const auto left = std::count_if(starts.begin(), starts.end(), [](Nanos start) { return start <= 2 * kSecond; }) -
+                    static_cast<std::ptrdiff_t>(lost.size());
+  // Several faults at a time may count as one failure, never as more.
+  return ends <= max_restarts && left >= min_nodes;
+}
+
+int Plan::must_end_with() const {
+  const auto is_cause = [&](const Fault& fault) { return !is_harmless(fault, *this); };
+  const auto breaks = [](const Fault& fault) { return fault.kind == Kind::kBreakRank; };
+  if (std::count_if(faults.begin(), faults.end(), is_cause) != 1) return -1;
+  return std::any_of(faults.begin(), faults.end(), breaks) ? static_cast<int>(ExitCode::kData) : -1;
+}
+
+int Plan::most_rounds() const {
+  if (!is_range()) return 1 + max_restarts;
+  return 1 + max_restarts + static_cast<int>(starts.size()) + 2 * static_cast<int>(faults.size());
+}
+
+Plan draw_plan(std::uint64_t seed) {
+  Dice dice(seed * 2 + 1);
+  Plan plan{.seed = seed};
+  plan.nodes = static_cast<int>(dice.chance(0.1) ? dice.between(4, 8) : dice.between(1, 3));
+  const bool is_range = plan.nodes > 1 && dice.chance(0.5);
+  const bool has_spares = is_range && plan.nodes > 2 && dice.chance(0.3);
+  plan.max_nodes = has_spares ? plan.nodes - 1 : plan.nodes;
+  plan.min_nodes = is_range ? static_cast<int>(dice.between(1, plan.max_nodes - 1)) : plan.nodes;
+  const auto most = plan.nodes > 3 ? 1 : 3;
+  const auto each = static_cast<int>(dice.between(1, most));
+  for (int i = 0; i < plan.nodes; ++i) {
+    plan.ranks.push_back(dice.chance(0.2) ? static_cast<int>(dice.between(1, most)) : each);
+    const bool is_late = is_range && i >= plan.min_nodes && dice.chance(0.4);
+    plan.starts.push_back(is_late ? dice.between(5 * kSecond, 25 * kSecond) : dice.between(0, 2 * kSecond));
+  }
+  plan.max_restarts = static_cast<int>(dice.between(0, 3));
+  plan.timeout_s = static_cast<int>(dice.chance(0.5) ? dice.between(4, 12) : dice.between(12, 60));
+  plan.last_call_s = static_cast<int>(dice.between(1, 10));
+  plan.takes_in_at_once = dice.chance(0.5);
+  plan.replicas = dice.chance(0.2) ? static_cast<int>(dice.between(1, plan.nodes * each)) : 0;
+  plan.steps = dice.between(5, 60);
+  plan.save_every = dice.between(1, 10);
+  plan.step_time = dice.between(20, 600) * kMilli;
+  plan.delay = dice.between(20, 2000) * kMicro;
+  const auto count = dice.chance(0.15) ? 0 : dice.between(1, 4);
+  for (std::int64_t i = 0; i < count; ++i) {
+    plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, 3 * kSecond + plan.steps * plan.step_time));
+  }
+  add_returns(dice, plan);
+  std::stable_sort(plan.faults.begin(), plan.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
+  return plan;
+}
+
+std::string to_text(const Plan& plan) {
+  return fmt::format(
+      "{} nodes ({}:{}) of {} ranks, {} restarts, timeout {} s, last call {} s, {} replicas, {} steps of {} ms, saved "
+      "every {}",
+      plan.nodes, plan.min_nodes, plan.max_nodes, fmt::join(plan.ranks, "+"), plan.max_restarts, plan.timeout_s,
+      plan.last_call_s, plan.replicas, plan.steps, plan.step_time / kMilli, plan.save_every);
+}
+
+}  // namespace lockstep::sim

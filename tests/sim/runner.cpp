@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/runner.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "sim/kernel.h"
+
+namespace lockstep::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr unsigned kLongest = 60;  // seconds, real ones
+
+ssize_t write_line(void*, const char* text, std::size_t size) {
+  Kernel* machine = kernel();
+  if (machine != nullptr && machine->current() != nullptr) machine->print(*machine->current()->process, {text, size});
+  return static_cast<ssize_t>(size);
+}
+
+// What production code prints goes into the story.
+void take_output() {
+  for (FILE** stream : {&stderr, &stdout}) {
+    *stream = ::fopencookie(nullptr, "w", {.read = nullptr, .write = write_line, .seek = nullptr, .close = nullptr});
+    ::setvbuf(*stream, nullptr, _IONBF, 0);
+  }
+}
+
+// An exception that no thread has caught.
+[[noreturn]] void end_world() {
+  std::string what = "no exception";
+  try {
+    if (const auto problem = std::current_exception()) std::rethrow_exception(problem);
+  } catch (const std::exception& problem) {
+    what = problem.what();
+  } catch (...) {
+    what = "an exception";
+  }
+  world().require(false, "a thread ends its process: " + what);
+  ::_exit(1);
+}
+
+Result& shared_result() {
+  static auto* result =
+      static_cast<Result*>(::mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  return *result;
+}
+
+}  // namespace
+
+// Tests of other modules look for what ranks leave there, by name.
+Scratch::Scratch() {
+  char folder[] = "/dev/shm/worlds-XXXXXX";
+  if (::mkdtemp(folder) == nullptr) throw IoError("no folder for the worlds' logs can be made in /dev/shm");
+  path_ = folder;
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+const Result& run_world(const Plan& plan, const Scratch& scratch, bool is_full) {
+  Result& result = shared_result();
+  std::memset(static_cast<void*>(&result), 0, offsetof(Result, story) + 1);
+  result.is_full = is_full;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kLongest);  // it ends the process
+    fs::current_path(scratch.path());
+    fs::create_directory("logs");
+    take_output();
+    std::set_terminate(end_world);
+    World(plan, result).run();
+    ::_exit(0);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) continue;
+  if (!result.is_done) {
+    result.has_failed = true;
+    std::snprintf(result.violation, sizeof result.violation, "the world's process ends with wait status %d", status);
+  }
+  fs::remove_all(fs::path(scratch.path()) / "logs");
+  return result;
+}
+
+void Totals::add(const Result& result) {
+  ++worlds;
+  failed += result.has_failed ? 1 : 0;
+  succeeded += result.has_succeeded ? 1 : 0;
+  rounds += static_cast<std::uint64_t>(result.rounds);
+  turns += result.steps;
+  virtual_s += static_cast<double>(result.lasted) * 1e-9;
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    faults[i] += result.faults[i];
+    worlds_with[i] += result.faults[i] > 0 ? 1 : 0;
+  }
+}
+
+std::string to_text(const Totals& totals, double seconds) {
+  std::string text = fmt::format("{:<18} {:>10} {:>10}\n", "fault", "times", "worlds");
+  for (std::size_t i = 0; i < totals.faults.size(); ++i) {
+    text += fmt::format("{:<18} {:>10} {:>10}\n", name_of(static_cast<Fault::Kind>(i)), totals.faults[i],
+                        totals.worlds_with[i]);
+  }
+  return text +
+         fmt::format(
+             "{} worlds in {:.1f} s ({:.0f} a second), {} failed; {} jobs reached their last step, in {} rounds; "
+             "{:.1f} hours of virtual time, {} turns of threads\n",
+             totals.worlds, seconds, static_cast<double>(totals.worlds) / seconds, totals.failed, totals.succeeded,
+             totals.rounds, totals.virtual_s / 3600, totals.turns);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster in one process: agents, coordinator, store and ranks of one job, on a machine whose time, network,
+// processes and threads are simulated, and what must hold at each event.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/kernel.h"
+#include "sim/plan.h"
+#include "sim/ranks.h"
+
+namespace lockstep::sim {
+
+/// What became of a world. Fits into memory that two processes share.
+struct Result {
+  bool is_done = false;  ///< it ran to its end
+  bool has_failed = false;
+  std::uint64_t digest = 0;
+  std::uint64_t steps = 0;
+  Nanos lasted = 0;
+  int rounds = 0;
+  bool has_succeeded = false;                                                         ///< the job reached its last step
+  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< that occurred
+  char violation[512] = {};
+  bool is_full = false;  ///< asked for: the whole story, and not its last lines
+  char story[1 << 20] = {};
+};
+
+class World {
+ public:
+  World(const Plan& plan, Result& result);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// Runs it to its end, and fills the result.
+  void run();
+
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+
+  // What ranks do.
+  Rank& add_rank(Rank rank);
+  void rank_ended(Rank& rank, int status);
+  /// The newest checkpoint: its step and state.
+  std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);
+  void commit(const Rank& rank, std::int64_t step, std::uint64_t state);
+
+  /// What must hold: where it does not, the world ends and `what` is told.
+  void require(bool holds, const std::string& what);
+  /// A line of the story.
+  void tell(const std::string& who, const std::string& what);
+
+ private:
+  struct Agent {
+    Process* process = nullptr;  ///< the newest one
+    bool is_running = false;
+    int status = -1;
+    int starts = 0;
+    std::vector<std::string> words = {};  ///< its last lines
+  };
+  /// A host, or one of its ranks, that a fault has touched.
+  struct Touched {
+    std::string host;
+    int rank = -1;  ///< -1: any
+  };
+
+  void finish();
+  void make_hosts();
+  void start_agent(int node);
+  int run_agent_of(int node);
+  void apply(const Fault& fault);
+  void end_of(const Fault& fault);
+  void touch(int node, int rank = -1);
+  void cut(int from, int to, bool on);
+  void power_off(int node);
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] Rank* rank_on(int node, int local_rank);
+
+  void check_start(const Rank& rank);
+  void check_agent_end(int node, Process& process);
+  void check_end();
+  void check_codes();
+  [[nodiscard]] std::size_t joins() const;
+  void check_blame();
+  [[nodiscard]] bool is_touched(const std::string& host, int rank) const;
+
+  const Plan plan_;
+  Result& result_;
+  Kernel machine_;
+  std::deque<Rank> ranks_;
+  std::vector<Agent> agents_;
+  int starts_to_come_ = 0;
+  std::vector<Touched> touched_;
+  std::vector<std::pair<std::int64_t, std::uint64_t>> checkpoints_;
+  std::vector<std::uint64_t> expected_;  ///< the state after each step
+  std::pair<int, int> newest_{-1, -1};   ///< whose coordinator has begun a round, and its number
+  std::set<std::pair<int, int>> rounds_;
+  std::vector<std::string> story_;
+};
+
+/// The world that runs in this process.
+World& world();
+
+}  // namespace lockstep::sim
