@@ -59,7 +59,7 @@ def fail(words, line):
 
 
 def parse_rows(lines, column, words):
-    """(left, lines on the right) of two columns; a left side that is too long stands on a line alone."""
+    """(left, lines on the right) of two columns; a left side that is too long has a line of its own."""
     rows = []
     for line in lines:
         is_split = line[column - 2:column] == "  "
@@ -135,7 +135,7 @@ def parse_section(command, title, lines, column):
 
 
 def parse_command(command, text):
-    """What every --help prints (apps/common/help.cpp): a description, the usage, sections, paragraphs between them."""
+    """The text of every --help (apps/common/help.cpp): a description, the usage, sections, paragraphs between them."""
     match = re.fullmatch(r"(.*?)\n\nUsage: ([^\n]+)\n(.*)", text, re.S)
     first = re.search(r"^ {2}-h, --help +", text, re.M)
     if match is None or first is None:
@@ -196,7 +196,7 @@ class Programs:
 
 
 class Texts:
-    """What the command said before: asking takes half a minute, because each answer loads libtorch."""
+    """The earlier answers of the command: asking takes half a minute, because each answer loads libtorch."""
 
     def __init__(self, file: pathlib.Path):
         self.texts = json.loads(file.read_text())

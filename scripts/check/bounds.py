@@ -8,7 +8,7 @@
   - a file of unknown size is read by FileSystem::read(), which asks for the size before it takes memory. A stream to its
     end (rdbuf, istreambuf_iterator, getline of std::ifstream) is for the kernel's files in /proc and /sys.
 
-Prints file:line for each; exit code 1 where there is one.
+Prints file:line for each; exit code 1 if there is one.
 Example: scripts/check/bounds.py --root .
 """
 import pathlib
@@ -28,7 +28,7 @@ JSON_INSIDE = re.compile(r"nlohmann/detail/|nlohmann/thirdparty/")
 YAML = re.compile(r"\bYAML::(Load\w*|Parser)\b")
 YAML_READER = "src/base/yaml_text.cpp"
 STREAM = re.compile(r"std::(?:basic_)?ifstream\b|\bfopen\s*\(|istreambuf_iterator|\brdbuf\s*\(")
-# What the kernel writes, and what is bounded in the place that reads it.
+# Files of the kernel, and those that their reader bounds.
 KERNEL = {
     "src/base/control_group.cpp", "src/base/resources.cpp", "src/comm/backends/shm/segment.cpp",
     "src/comm/wiring/select.cpp", "src/dashboard/process.cpp", "src/launch/doctor/machine_facts.cpp",

@@ -8,7 +8,7 @@
   - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
   - what must start without libtorch, and what parses foreign bytes, reaches no torch header, however far away
 
-Prints file:line and the forbidden arrow for each offender; exit code 1 where there is one.
+Prints file:line and the forbidden arrow for each offender; exit code 1 if there is one.
 Example: scripts/check/layers.py --root .
 """
 import argparse
@@ -120,7 +120,7 @@ class House:
         return (parts[2] if parts[0] in ("include", "internal") else parts[1], None)
 
     def arrow(self, file, target):
-        """Why `file` must not include the project's `target`; "" where it may."""
+        """Why `file` must not include the project's `target`; "" if it may."""
         module, part = self.owner(file)
         to_module, to_part = self.owner(target)
         if file.startswith("include/") and target.startswith("internal/"):

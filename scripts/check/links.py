@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that links between the pages of this project lead somewhere: the file is there, and so is the heading. A program of
-bench/ that a page names is one, named by where the preset "bench" builds it.
+bench/ that a page names is one, named by the path at which the preset "bench" builds it.
 
-Prints page:line and the link for each that does not; exit code 1 where there is one.
+Prints page:line and the link for each that does not; exit code 1 if there is one.
 Example: scripts/check/links.py --root .
 """
 import pathlib

@@ -8,11 +8,11 @@ as 0 and write 1.000 for a thousand. text::parse_number(), parse_whole(), std::f
   - strtod, stod, atof, scanf, printf and their kin; std::to_string of a floating number; as<double> of YAML;
     CLI11's own conversion of a floating number (cli::add_number() has none); {:L} of fmt
   - a stream that takes something else than texts, or gives a floating number, without imbue(std::locale::classic())
-  - what sets a locale: the programs of this project stay in the classic one
+  - a call that sets a locale: the programs of this project stay in the classic one
   - "key": {:.3f} in a text of JSON: text::json_number() writes null for NaN
 
 It knows the types that a file declares by their names, not as a compiler does: a name that it cannot place is an
-offender at a stream. Prints file:line for each; exit code 1 where there is one.
+offender at a stream. Prints file:line for each; exit code 1 if there is one.
 Example: scripts/check/number_locale.py --root .
 """
 import collections
@@ -118,13 +118,13 @@ class File:
         return self.code.count("\n", 0, at) + 1
 
     def kind(self, name, at):
-        """What a name is at a place: by the nearest declaration before it, else by the first one; None: unknown."""
+        """The kind of a name at a place: by the nearest declaration before it, else by the first one; None: unknown."""
         places = sorted(self.types[name])
         before = [kind for place, kind in places if place < at]
         return before[-1] if before else places[0][1] if places else None
 
     def is_floating(self, words, at):
-        """Whether an expression has a floating number in it, as far as names say so."""
+        """True if an expression has a floating number in it, as far as names say so."""
         if re.search(r"(?<![\w.])\d+\.\d*|\b\.\d|item<(?:double|float)>|static_cast<(?:double|float)>", words):
             return True
         return any(self.kind(name, at) == "floating" for name in re.findall(r"[A-Za-z_]\w*(?!\w*\s*[(:])", words))

@@ -146,7 +146,7 @@ def python_files(root):
 
 
 def pages(root):
-    """Every page but CHANGELOG.md, which tells of what was."""
+    """Every page but CHANGELOG.md, which describes the past."""
     for path in sorted(root.rglob("*.md")):
         parts = path.relative_to(root).parts
         if parts[0] not in ("build", ".git") and "node_modules" not in parts and parts != ("CHANGELOG.md",):

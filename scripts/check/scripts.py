@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that every script says how it is called, and that who names a script names one that there is.
 
-What --help prints has the script's own path and an example; a path below scripts/ in any file of the project (CHANGELOG.md tells
-of old ones) exists.
-Prints an offender a line; exit code 1 where there is one.
+The --help of a script has its own path and an example; a path below scripts/ in any file of the project (but CHANGELOG.md, which
+names old ones) exists.
+Prints an offender a line; exit code 1 if there is one.
 Example: scripts/check/scripts.py --root .
 """
 import argparse
@@ -21,7 +21,7 @@ BINARY = (".png", ".jpg", ".gz", ".xz", ".pth", ".safetensors", ".ttf", ".woff2"
 
 
 def files(root: pathlib.Path) -> list[pathlib.Path]:
-    """What git knows; everything where there is no git."""
+    """The files that git knows; all files if there is no git."""
     known = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False)
     paths = known.stdout.splitlines() if known.returncode == 0 else [
         str(path.relative_to(root)) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]

@@ -7,7 +7,7 @@ Constructors, operators, friends, static functions and overrides are no methods;
 more, and so may the few classes whose names are PyTorch's and Lightning's.
 
 It reads C++ with a scanner that knows comments, strings and braces, not with a compiler: code that hides its braces in
-macros is not understood. Prints file:line for each offender; exit code 1 where there is one.
+macros is not understood. Prints file:line for each offender; exit code 1 if there is one.
 Example: scripts/check/sizes.py --root .
 """
 import collections
@@ -32,7 +32,7 @@ SOURCES = (".h", ".cpp", ".cu", ".hpp")
 BUDGET = "scripts/check/lines.txt"
 SLACK = 200  # lines that a folder may have fewer than its row says
 
-# What must not be read as code, longest first: comments, raw strings, strings, characters, preprocessor lines.
+# Text that must not be read as code, longest first: comments, raw strings, strings, characters, preprocessor lines.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
                    r"|(?<![0-9A-Za-z_])(?:u8|[uUL])?'(?:\\.|[^'\\\n])+'|^[ \t]*\#(?:\\\n|[^\n])*", re.S | re.M)
 SCOPE = re.compile(r'^\s*(inline\s+)?namespace\b|^\s*extern\s*""\s*$')
@@ -94,12 +94,12 @@ def signature(head):
 
 
 def is_member_initialiser(rest):
-    """Whether the brace after `rest` (what follows the parameters) opens a member's value: "Foo() : a_{"."""
+    """True if the brace after `rest` (the text behind the parameters) opens a member's value: "Foo() : a_{"."""
     return re.search(r"(?<!:):(?!:)", rest) is not None and re.search(r"[\w>]\s*$", rest) is not None
 
 
 def kind_of(head):
-    """What the brace after `head` opens: scope, type, function or value."""
+    """The kind of block that the brace after `head` opens: scope, type, function or value."""
     if SCOPE.match(head):
         return "scope"
     plain = re.sub(r"\balignas\s*\([^()]*\)", " ", without_templates(head))

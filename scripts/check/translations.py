@@ -5,7 +5,7 @@
 Both have the same pages. A page and its translation have headings of the same levels in the same order, the same code
 blocks and tables of settings, and as many rows of tables: so whatever the tests run of the English page, they run of
 the Chinese one. A Chinese page links to the Chinese page where there is one. docs/zh may have a glossary besides.
-Prints page: what differs; exit code 1 where something does.
+Prints page: what differs; exit code 1 if something does.
 Example: scripts/check/translations.py --root .
 """
 import pathlib
@@ -105,7 +105,7 @@ lockstep run
 
 <!-- /settings -->
 """
-# What a translation may get wrong: a change of it, and a word of what must be said.
+# Faults of a translation: a change of it, and a word of what must be said.
 MUTATIONS = {
     "a missing page": (None, "is missing"),
     "a missing heading": (lambda page: page.replace("## Two\n", ""), "headings"),

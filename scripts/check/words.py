@@ -59,7 +59,7 @@ def is_question(text, at):
 
 
 def is_condition(text, match):
-    """True if this "where" means "if" or "when"."""
+    """True if this `where` means `if` or `when`."""
     before, after = text[:match.start()], text[match.start():]
     if re.search(r"(?:^[\W_]*|[.:;(]\s+)$", before):  # it opens a sentence: a condition has its main clause behind a comma
         return re.match(r"where\b[^.;:]*?,\s", after, re.I) is not None and TO_LIE.match(after) is None
@@ -106,7 +106,7 @@ def folder_of(path):
 
 
 class Count:
-    """What was found: places by rule and row, and words by row."""
+    """The findings: places by rule and row, and words by row."""
 
     def __init__(self):
         self.places = collections.defaultdict(list)

@@ -37,7 +37,7 @@ class Hosts:
         return [int(word) for word in said.stdout.split()]
 
     def command(self, number: int, *words: str) -> list[str]:
-        """What runs `words` on a host."""
+        """The command that runs `words` on a host."""
         return ["ip", "netns", "exec", self.names[number], *words]
 
     @staticmethod

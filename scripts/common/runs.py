@@ -1,4 +1,4 @@
-"""What the scripts that try whole runs share: a small captcha set, settings, one run, its digest, a results file."""
+"""The common parts of the scripts that try whole runs: a small captcha set, settings, one run, its digest, a results file."""
 import contextlib
 import json
 import os
@@ -98,7 +98,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def stands_by(pid: int) -> bool:
-    """Whether a process with a rank's number only waits, reading from a pipe, until that rank has to start again."""
+    """True if a process with a rank's number only waits, reading from a pipe, until that rank has to start again."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/3").startswith("pipe:")
     return False
@@ -133,7 +133,7 @@ class Results:
 
 
 def bound95(failures: int, trials: int) -> str:
-    """The 95 % upper bound of the failure rate (rule of three where there was none)."""
+    """The 95 % upper bound of the failure rate (rule of three if there was none)."""
     if trials == 0:
         return "nothing tried"
     # Without a failure the rule of three; else the normal approximation, a little wide.

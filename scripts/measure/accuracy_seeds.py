@@ -96,14 +96,14 @@ def train(given, experiment: Experiment, seed: int) -> dict:
 
 
 def holds(before: float, found: list[float]) -> bool | None:
-    """Within 2 standard deviations of the seeds' mean; None where two seeds or fewer say nothing of the spread."""
+    """Within 2 standard deviations of the seeds' mean; None for two seeds or fewer, which say nothing of the spread."""
     if len(found) < 3:
         return None
     return abs(statistics.mean(found) - before) <= 2 * statistics.stdev(found)
 
 
 def report(rows: list[dict]) -> bool:
-    """Prints the table. Whether no figure fails."""
+    """Prints the table. True if no figure fails."""
     good = True
     print("\n| experiment | figure | README | seeds | mean | standard deviation | holds |\n|---|---|---|---|---|---|---|")
     for experiment in EXPERIMENTS:

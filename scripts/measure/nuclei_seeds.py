@@ -84,7 +84,7 @@ def main() -> int:
     if not (given.data / "train").is_dir():
         sys.exit(f"{given.data} has no folder train: the nuclei set is not part of the project")
     results = runs.Results(given)
-    # What a run depends on: rows of other settings in the same file are other experiments.
+    # The settings of a run: rows of other settings in the same file are other experiments.
     settings = {"labels": f"{given.method} {given.label_seed}", "set": " ".join(given.set)}
     rows = [row for row in results.rows if settings.items() <= row.items()]
     for seed in given.seeds:

@@ -2,7 +2,7 @@
 """Measures what the live page takes from the processors while a run goes on and a browser shows it.
 
 A run of two ranks with --dashboard goes on; headless Chromium opens its page. After some seconds of warming up, the processor
-time of the process that serves the page is counted, and that of the ranks. Where every core is busy with ranks, a run is slower
+time of the process that serves the page is counted, and that of the ranks. If every core is busy with ranks, a run is slower
 by no more than the page's share of all cores. Without a browser (--closed) only the reading of the run's files is left.
 
 example:
@@ -25,7 +25,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all its threads so far; 0 where it has ended."""
+    """Of all its threads so far; 0 if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -73,7 +73,7 @@ class Output:
 
 class LogFile:
     """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and does those
-    steps again, so a line is new where the file differs from what was seen before."""
+    steps again, so a line is new if the file differs from what was seen before."""
 
     def __init__(self, path: pathlib.Path):
         self.path, self.seen = path, []

@@ -24,7 +24,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = [("ddp", "weak"), ("ddp", "strong"), ("dp", "weak"), ("dp", "strong")]
-# The speeds that tutorials promise for GPUs, beside which the table stands.
+# The speeds that tutorials promise for GPUs, which the table is compared with.
 CLAIMS = {1: "", 2: "DDP 1.7 to 1.9 x", 4: "DDP 3.2 to 3.8 x, DP 2.5 x", 8: "DDP 6 to 7 x"}
 BEGIN, END = "<!-- scaling -->\n", "<!-- /scaling -->\n"
 
@@ -75,7 +75,7 @@ def table(rounds: list[dict], places: int) -> str:
 
 
 def honest_words(ranks: list[int], places: int, kind: str) -> str:
-    """What this machine can show, and what it cannot."""
+    """The claims that this machine can and cannot show."""
     unseen = [number for number in CLAIMS if number > places]
     words = []
     if unseen:

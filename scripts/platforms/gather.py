@@ -19,9 +19,9 @@ MACHINE = "x86_64-linux-gnu"
 # Every -dev package of scripts/build/packages.txt but these: the other machine has its own, or does without.
 LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-dev", "libopenblas0-openmp",
             "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
-# What the headers of those include: apt installs it with them.
+# The packages that the headers of those include: apt installs it with them.
 ALSO = ["libbrotli-dev"]
-# What g++ and glibc bring: the other machine's are newer.
+# The files of g++ and glibc: the other machine's are newer.
 NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|mvec|dl|rt|pthread|util|resolv|nsl|anl|nss_\w+|stdc\+\+|gcc_s|gomp)\.so)")
 # OpenCV asks for a LAPACK and never calls it for us: the small one, whichever is this machine's choice.
 SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
@@ -119,7 +119,7 @@ class Folder:
 
 
 def copy_peers(folder: pathlib.Path) -> bool:
-    """The Python programs to compare with, where the checkout has them beside it."""
+    """The Python programs to compare with, if the checkout has them beside it."""
     peers = ROOT.parent / "shared/peers"
     if not peers.is_dir():
         return False
@@ -137,7 +137,7 @@ def pack(made: pathlib.Path, archive: pathlib.Path) -> float:
 
 
 def unpack(gathered: pathlib.Path, into: pathlib.Path) -> None:
-    """What `gathered` holds, into `into`, unless it lies there already."""
+    """Copies the files of `gathered` into `into`, unless it lies there already."""
     archive = gathered / ARCHIVE
     mark = into / "unpacked"
     if not archive.is_file():

@@ -12,9 +12,9 @@ import shutil
 import subprocess
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-TORCH = "2.14.1"  # the version that is taken where none is named
+TORCH = "2.14.1"  # the default version
 MARK = "lockstep-pip"
-FOR_THE_CPU = r"nvidia-cuda-(runtime|cupti)\b"  # what libtorch_cpu.so loads: readelf -d
+FOR_THE_CPU = r"nvidia-cuda-(runtime|cupti)\b"  # libraries that libtorch_cpu.so loads: readelf -d
 NOT_NEEDED = r"(triton|cuda-bindings)\b"  # torch.compile's, and Python's own way to CUDA
 EXTRAS_FOR_THE_CPU = "cudart,cupti"
 HEADERS = "crt,cccl"  # what the headers of the CUDA runtime and of NCCL include, in packages that torch does not ask for

@@ -14,7 +14,7 @@ NAME = "lockstep-ddp"  # PyPI's `lockstep` is another project
 PACKAGE = "lockstep"
 PROGRAMS = ("lockstep", "lockstep-worker", "lockstep-dashboard", "lockstep-plot")
 FONTS = pathlib.Path("/usr/share/fonts/truetype/dejavu")
-HEADERS = {"libfmt-dev": "fmt", "nlohmann-json3-dev": "nlohmann"}  # what our public headers include
+HEADERS = {"libfmt-dev": "fmt", "nlohmann-json3-dev": "nlohmann"}  # included by our public headers
 # OpenCV's files name them, and nothing that we call of it does: 5 MB of the archive for names that an empty function has too.
 NEVER_CALLED = ("liblapack.so.3", "libblas.so.3", "libGLX.so.0")
 TEXTS = gather.ROOT / "packaging/wheel"
@@ -87,7 +87,7 @@ def glibc_of(package: pathlib.Path) -> tuple[int, int]:
 
 
 def package_of(file: pathlib.Path) -> str:
-    """The Debian package that has a file, "" where none has."""
+    """The Debian package that has a file, "" if none has."""
     for name in (str(file), str(file).removeprefix("/usr")):
         done = subprocess.run(["dpkg", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if done.returncode == 0:

@@ -1,4 +1,4 @@
-"""What the trials that break runs share: starting, killing, waiting, and reading what a run left."""
+"""The common parts of the trials that break runs: starting, killing, waiting, and reading what a run left."""
 import json
 import os
 import pathlib
@@ -91,7 +91,7 @@ def left_on_machine(given) -> list[str]:
 
 
 def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
-    """False where it does not come in time, or the process has ended before."""
+    """False if it does not come in time, or the process has ended before."""
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
         if has_come():
@@ -129,7 +129,7 @@ def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
 
 
 def end_within(process: subprocess.Popen, seconds: float) -> bool:
-    """Waits for its end. Where it does not come, all its processes are killed."""
+    """Waits for its end. If it does not come, all its processes are killed."""
     try:
         process.wait(seconds)
         return True

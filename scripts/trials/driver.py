@@ -1,4 +1,4 @@
-"""What every trial leaves to one place: arguments, a results file that is gone on with, the loop, the count of failures."""
+"""The driver of every trial: arguments, a results file that is gone on with, the loop, the count of failures."""
 import argparse
 import fnmatch
 import os
@@ -34,7 +34,7 @@ class Trial:
 
     COUNT = 20     # the default of --count
     KINDS = ("",)  # names of what is tried --count times each, in turns
-    SMALL = False  # whether there is a --small
+    SMALL = False  # True if there is a --small
     OPTIONS: dict[str, tuple] = {}  # more of them: default and help; False becomes a flag
 
     def __init__(self, given, rows: list[dict]):
@@ -42,7 +42,7 @@ class Trial:
         self.prepare(given)
 
     def prepare(self, given) -> None:
-        """Makes what all runs need; CannotRun where this machine has it not."""
+        """Makes what all runs need; CannotRun if this machine lacks it."""
 
     def kinds(self) -> list[str]:
         return list(self.KINDS)

@@ -1,4 +1,4 @@
-"""What the trials that take nodes away share: a job of one launcher and one rank on each of 4 network namespaces."""
+"""The common parts of the trials that take nodes away: a job of one launcher and one rank on each of 4 network namespaces."""
 import contextlib
 import pathlib
 import secrets
@@ -64,7 +64,7 @@ class Job:
 
 
 class NodeTrial(driver.Trial):
-    """Trials of such jobs. The folder of one is kept where something was wrong."""
+    """Trials of such jobs. The folder of one is kept if something was wrong."""
 
     def prepare(self, given) -> None:
         if not can_make_hosts():
@@ -80,7 +80,7 @@ class NodeTrial(driver.Trial):
             yield job
 
     def ends(self, job: Job, nodes, seconds: float):
-        """Waits for each of the launchers, `seconds` in all. Yields: node, and its exit code, or none where it still runs."""
+        """Waits for each of the launchers, `seconds` in all. Yields: node, and its exit code, or none if it still runs."""
         begin = time.monotonic()
         for node in nodes:
             try:

@@ -1,4 +1,4 @@
-"""What `scripts/trials/soak --self-test` does: small trials of its own, with a fresh file of counts."""
+"""The self-test of scripts/trials/soak: small trials of its own, with a fresh file of counts."""
 import argparse
 import contextlib
 import io

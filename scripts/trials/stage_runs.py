@@ -1,4 +1,4 @@
-"""What the trials of runs in two stages share: settings of detection, and the moments around the switch."""
+"""The common parts of the trials of runs in two stages: settings of detection, and the moments around the switch."""
 import json
 import pathlib
 import re
@@ -54,7 +54,7 @@ def moments_of_switch(run_dir: pathlib.Path, last: int) -> dict:
 
 
 def where(run_dir: pathlib.Path) -> str:
-    """Where a run stands, in words."""
+    """The position of a run, in words."""
     writing = [path.name[10:18] for path in (run_dir / "checkpoints").glob(".tmp-step-*")]
     words = f"step {logged_step(run_dir)}" + (", refreshed" if refreshes(run_dir) else "")
     return words + (f", writing {int(writing[0])}" if writing else "")

@@ -1,4 +1,4 @@
-"""What `scripts/trials/trial --self-test` does: trials that start nothing, with the driver that starts all others."""
+"""The self-test of scripts/trials/trial: trials that start nothing, with the driver that starts all others."""
 import contextlib
 import importlib
 import io

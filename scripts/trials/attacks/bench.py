@@ -1,6 +1,6 @@
-"""What a trial of scripts/trials/attack works with: the built programs, a folder of its own, and runs with bounds.
+"""The tools of a trial of scripts/trials/attack: the built programs, a folder of its own, and runs with bounds.
 
-A trial is a function of one Bench. It returns where the attack was repelled, and fails an assertion where it was not.
+A trial is a function of one Bench. It returns if the attack was repelled, and fails an assertion if not.
 """
 import contextlib
 import dataclasses
@@ -76,7 +76,7 @@ class Bench:
                                 start_new_session=True, preexec_fn=prepare, **more)
 
     def run(self, args, timeout=60, env=None, limits=None, **more) -> Ended:
-        """Runs a program to its end. What takes longer than `timeout` seconds hangs, and fails the trial."""
+        """Runs a program to its end. A program that takes longer than `timeout` seconds hangs, and fails the trial."""
         args = [str(arg) for arg in args]
         given = more.pop("input", None)
         started = time.monotonic()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts and pickles that are nested 200,000 deep, have absurd numbers and wrong types: every reader refuses them, or
-passes over them, and none crashes. Each trial fails where a program ends by a signal, hangs, or eats memory."""
+passes over them, and none crashes. Each trial fails if a program ends by a signal, hangs, or eats memory."""
 import io
 import json
 import os

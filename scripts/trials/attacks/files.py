@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poisoned files: special files, names that lead out of the data, numbers no float holds, pictures that claim to be
-enormous, and escape characters meant for a terminal. Each trial raises AssertionError where the attack succeeds."""
+enormous, and escape characters meant for a terminal. Each trial raises AssertionError if the attack succeeds."""
 import os
 import pathlib
 import socket
 import struct
 import zlib
 
-SECONDS = 20  # of one command; each ends within one second where nothing hangs
+SECONDS = 20  # of one command; each ends within one second if nothing hangs
 MOST_BYTES = 500 << 20  # of one command's memory: it takes about 150 MB without any picture
 RED = "\x1b[31m"
 

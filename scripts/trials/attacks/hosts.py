@@ -103,7 +103,7 @@ def silent_strangers_do_not_slow_the_doctor(bench) -> None:
 
 
 def rings_of_strangers_hang_nothing(bench) -> None:
-    """A run folder that somebody else sent: its rings are pipes, links, sparse files, and lies."""
+    """A run folder from another user: its rings are pipes, links, sparse files, and lies."""
     kinds = {"pipe": os.mkfifo, "zero": lambda path: os.symlink("/dev/zero", path),
              "secret": lambda path: os.symlink("/etc/passwd", path), "sparse": sparse,
              "noise": lambda path: pathlib.Path(path).write_bytes(os.urandom(400_000)),

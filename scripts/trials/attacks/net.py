@@ -1,6 +1,6 @@
 """Strangers at the doors of a run: the store, the ranks' socket, rendezvous files, and what consoles show of them.
 
-Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError where its attack succeeds.
+Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError if its attack succeeds.
 """
 import contextlib
 import hmac
@@ -26,7 +26,7 @@ ESCAPE = "\x1b"
 
 @contextlib.contextmanager
 def started(bench, *words, files=None, umask=None, **variables):
-    """A program of the bench with its output in a pipe; ended, where it has not, by its own process id."""
+    """A program of the bench with its output in a pipe; ended by its own process id if it still runs."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LOCKSTEP_", "RANK", "WORLD"))}
     environment.update({"TMPDIR": str(bench.folder), "OMP_NUM_THREADS": "1", "LOCKSTEP_TIMEOUT": "60", **variables})
 
@@ -106,7 +106,7 @@ def read_exactly(connection, count):
 
 
 def answer(connection):
-    """(status, rest) of the next frame; None where the server closed."""
+    """(status, rest) of the next frame; None if the server closed."""
     try:
         header = read_exactly(connection, 4)
         body = read_exactly(connection, struct.unpack("<I", header)[0]) if header else None
@@ -116,7 +116,7 @@ def answer(connection):
 
 
 def shake_hands(connection, token):
-    """True where the server lets us in."""
+    """True if the server lets us in."""
     nonce = os.urandom(32)
     connection.sendall(frame(1, string(b"lockstep-store/3"), string(nonce)))
     reply = answer(connection)
@@ -227,7 +227,7 @@ def garbage_ends_only_its_own_connection(bench):
 
 
 def poisoned_words_steer_no_terminal(bench):
-    """Somebody who is in the job sets the first failure, with a terminal's commands in it."""
+    """A member of the job sets the first failure, with a terminal's commands in it."""
     port, token = free_port(), secrets.token_hex(32)
     poison = (b'{"rank": 5, "host": "\\u001b[2Jhost\\r", "what": "\\u001b]0;owned\\u0007 \\u009b31m of '
               b'https://ann:s3cret@h/x?token=tok3n"}')

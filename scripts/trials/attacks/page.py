@@ -1,6 +1,6 @@
 """Strangers at the live page and at /metrics: before the token is asked for, and what a run folder of theirs shows.
 
-Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError where its attack succeeds.
+Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError if its attack succeeds.
 """
 import contextlib
 import http.client
@@ -223,7 +223,7 @@ def the_launcher_waits_for_no_page(bench):
         process.wait(30)
         began = time.monotonic()
         os.set_blocking(process.stdout.fileno(), False)
-        while process.stdout.read() != b"" and time.monotonic() - began < 10:  # b"": nobody has the pipe any more
+        while process.stdout.read() != b"" and time.monotonic() - began < 10:  # b"": no process has the pipe any more
             time.sleep(0.05)
         took = time.monotonic() - began
     assert took < 2, f"the pipe stayed open for {took:.1f} s after the run"

@@ -1,6 +1,6 @@
 """Poisoned files and servers: settings, checkpoints, weights and downloads that are made to harm their reader.
 
-Each trial fails where the program crashes, hangs, eats memory, follows a link, or calls whole what is not.
+Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls whole what is not.
 """
 import hashlib
 import http.server

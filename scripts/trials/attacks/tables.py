@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Full tables: too few threads, processes, descriptors and bytes, and temporary folders that fill up. Each trial raises
-AssertionError where a program hangs, crashes, or ends without the limit that it met."""
+AssertionError if a program hangs, crashes, or ends without the limit that it met."""
 import os
 import pathlib
 import subprocess

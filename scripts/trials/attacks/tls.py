@@ -1,6 +1,6 @@
 """Strangers who flood the store of a run with --tls-cert, from fifty addresses of the loopback network.
 
-As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is told to end, and prints how many connections a second
+As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is asked to end, and prints how many connections a second
 it made: each sends the bytes of FILE, and stays open until 400 newer ones have come. One address: that of the nodes themselves.
 """
 import contextlib

@@ -30,7 +30,7 @@ TOLD = "was closed: it did not prove that it belongs to this job"
 ENDED = {75: r"rank \d", 76: r"waiting for +rank \d"}  # what a run says that ends so
 STREAM = random.Random(7)
 PATTERN = b"".join(bytes([STREAM.randrange(256), STREAM.randrange(256), STREAM.randrange(128), 0x3C]) for _ in range(16))
-KNOWN = {}  # digests of runs that nobody disturbs, and the planted file, by steps
+KNOWN = {}  # digests of undisturbed runs, and the planted file, by steps
 
 
 # ---- runs ----
@@ -263,7 +263,7 @@ def relay(source, sink, heard):
 
 
 def answer_of(stranger, words):
-    """What a port answers; "open" where it says nothing for 2 seconds and does not close."""
+    """The answer of a port; "open" if it says nothing for 2 seconds and does not close."""
     with stranger:
         stranger.settimeout(2)
         try:
