@@ -5,10 +5,10 @@
 scripts/check/words.txt has the counts of each module and folder. A count that rises is a fault; one that falls is written
 with --lower. The rules:
   opener   a sentence that opens with a clause: `What ...`, `Which ...`, `Whether ...`, `Who ...`; a heading may
-  where    for a condition, as in `empty where it has none`
-  tell     `tells`, `told`
-  stand    `stands`, `stood`
-  nobody   `nobody`, `somebody`
+  where    `where` for a condition, as in `empty where it has none`
+  tell     the words `tells`, `told`
+  stand    the words `stands`, `stood`
+  nobody   the words `nobody`, `somebody`
   returns  "Returns ..." above a void function
   name     a parameter that is called of, by, how or mine
   missing  a file, `Name::member` or `function()` in a page that the tree does not have

@@ -101,7 +101,7 @@ def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
 
 
 def ranks_of(pid: int) -> dict[int, int]:
-    """The workers among pid and what it has started, without those that stand by: rank to pid."""
+    """The workers among pid and what it has started, without standbys: rank to pid."""
     found = {}
     for each in runs.descendants(pid):
         try:

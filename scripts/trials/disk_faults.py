@@ -112,7 +112,7 @@ def reason_for_no_mounts() -> str:
         words += ["--user", "--map-root-user"]
     if shutil.which("unshare") is None:
         return "unshare is not installed"
-    # A mount that is tried in passing tells what the machine permits.
+    # A mount that is tried in passing shows what the machine permits.
     probe = subprocess.run([*words, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True,
                            check=False)
     if probe.returncode != 0:
@@ -169,7 +169,7 @@ class Faults:
         return self.end(self.start(world, run_dir, resume, **how))
 
     def start_until_first_checkpoint(self, world: int, run_dir) -> subprocess.Popen:
-        """A run that stands still, all its processes stopped, with one checkpoint at least."""
+        """A run at rest, all its processes stopped, with one checkpoint at least."""
         for _ in range(3):  # on a busy machine it may have ended before we see the first one
             process = self.start(world, runs.fresh(run_dir))
             while process.poll() is None and not step_folder(run_dir, EVERY).exists():

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Trial:
-    """One kind of trial. A run's row has a list of words `wrong`, empty where all is well; it may stand for `count` runs."""
+    """One kind of trial. A run's row has a list of words `wrong`, empty if all is well; it may count for `count` runs."""
 
     COUNT = 20     # the default of --count
     KINDS = ("",)  # names of what is tried --count times each, in turns

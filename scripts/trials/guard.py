@@ -2,7 +2,7 @@
 
 A trial orders a flip (LOCKSTEP_FAULT) of a batch, an activation, a gradient, a weight or the optimizer's state, of a random rank at a step that
 guards its replica. The guard must name that rank and no other, the ranks must start again from what was proved, and the run must end with the
-digests of an undisturbed run; or nothing is named and the digests are the same, where the flip was lost in a rounding. Of all flips but the
+digests of an undisturbed run; or nothing is named and the digests are the same, if the flip was lost in a rounding. Of all flips but the
 batch's at least half must be named. The undisturbed run has the guard in every step and must end well. The hosts are
 network namespaces, which need root and iproute2; --one-host does without. A fault of the kind "lasting" flips a bit in every step; the group
 may do without its host, must leave it out, and finish with the same digests.
@@ -47,7 +47,7 @@ class Trial(driver.Trial):
         return f"{runs.digest(self.given, self.work_run)} {runs.step_digests(self.work_run)}"
 
     def train(self, order: str, nodes: str = "") -> tuple[int, str]:
-        """`nodes`: --nnodes; none: 2 where there are two hosts, else no agent of its own."""
+        """`nodes`: --nnodes; none: 2 if there are two hosts, else no agent of its own."""
         given, folder = self.given, runs.fresh(self.work_run)
         env = runs.environment(LOCKSTEP_TOKEN=secrets.token_hex(32), **({"LOCKSTEP_FAULT": order} if order else {}))
         if given.one_host and not nodes:

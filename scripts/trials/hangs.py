@@ -19,7 +19,7 @@
   suspend_start the same in the first second, while the ranks meet
   meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
 
-Where a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one tcp, and one shm and tcp on two hosts (network namespaces; root and ip), where both launchers
+If a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one tcp, and one shm and tcp on two hosts (network namespaces; root and ip), where both launchers
 must say the same; of five trials of the last nine faults two use shm, two the hosts, one tcp. With --gpus each rank has a make-believe
 GPU, and NCCL between them, on one host or on two. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
 hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
@@ -149,7 +149,7 @@ def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> N
 
 
 def wait_for(moment: pathlib.Path, launchers: list[Launcher]) -> bool:
-    """Until the ranks are at their fault; False where they ended before."""
+    """Until the ranks are at their fault; False if they ended before."""
     while not moment.exists():
         if all(launcher.process.poll() is not None for launcher in launchers):
             return False

@@ -70,7 +70,7 @@ class Trial(driver.Trial):
                 return run_dir, [each for each in kills if each is not None]
 
     def break_once(self, stage: str, place: int, run_dir, draw: random.Random) -> str | None:
-        """Returns: how the run was broken and how it ended, in words; none where it has ended first."""
+        """Returns: how the run was broken and how it ended, in words; none if it has ended first."""
         what, has_come = self.moment_in(stage, run_dir, draw)
         world = draw.randint(1, 4)
         process = self.start(run_dir, world, "auto" if place else "none", "--max-restarts", draw.choice("03"))

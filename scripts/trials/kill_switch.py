@@ -30,7 +30,7 @@ import stage_runs
 
 RANKS = 3
 PER_EPOCH = 2  # steps
-# A rank's end is told to the others by its connection; the launcher's exit code is the signal's.
+# The others see a rank's end by its connection; the launcher's exit code is the signal's.
 BROKEN = 75
 KILLED = 128 + signal.SIGKILL
 

@@ -1,4 +1,4 @@
-"""Trains on up to 4 nodes, each a network namespace with one rank, while nodes go and come: does the job end as if nobody had?
+"""Trains on up to 4 nodes, each a network namespace with one rank, while nodes go and come: does the job end as if none had?
 
   kill    a node's launcher is killed, as when its machine goes down; the others go on
   cut     a node's link goes down
@@ -9,7 +9,7 @@
   spare   the run has three replicas: one of four nodes waits as a spare, and takes the place of one that is killed
 
 Every other run has no setting `replicas`: it must get one for each node that may come.
-Every launcher that was not taken away must end with 0, say which node was lost and blame nobody else, and the run must have
+Every launcher that was not taken away must end with 0, say which node was lost and blame no other, and the run must have
 the digest of an undisturbed one. Needs root and `ip`.
 
 example:
@@ -72,7 +72,7 @@ class Trial(NodeTrial):
     }
 
     def settings(self, replicas: int, is_said: bool = True) -> pathlib.Path:
-        """Where `replicas` is not said, the run is as wide as the job may become."""
+        """If `replicas` is not given, the run is as wide as the job may become."""
         path = runs.settings(self.given.work, True, max_steps=self.given.steps, replicas=replicas if is_said else 0, workers=0,
                              **{"checkpoint.every_steps": 20})
         if not is_said:

@@ -177,7 +177,7 @@ class Provoked:
         return {"world": self.world, "rank": self.rank, "wrong": wrong}
 
     def run_here(self) -> tuple[int, str]:
-        """The run on two cores, beside what disturbs it, in a control group where memory is scarce."""
+        """The run on two cores, beside what disturbs it, in a control group with little memory."""
         with Group() if self.cause == "memory" else contextlib.nullcontext() as group:
             disturber = subprocess.Popen(self.disturber, start_new_session=True) if self.disturber else None
 

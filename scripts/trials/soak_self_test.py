@@ -49,7 +49,7 @@ def self_test(Counts, soak, report) -> None:
         given.batch_minutes = 5
         assert quietly([small("twice", 4, 4, per_count=2)])[2][-2:] == [("twice", "1", "0")] * 2
         given.batch_minutes = 10
-        # Lines that stand for several trials, for a failure, and for none.
+        # Lines that count for several trials, for a failure, and for none.
         results = pathlib.Path(folder) / "r.jsonl"
         rows = [{"kind": "", "wrong": []}, {"wrong": [], "count": 20}, {"wrong": ["it broke"]}, {"trial": 0, "digest": "a"}]
         results.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -22,8 +22,8 @@ class Trial:
     target: int
     batch: int  # about ten minutes
     words: list[str]
-    covers: list[str]  # src/NAME stands for its headers in include and internal, too
-    results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
+    covers: list[str]  # src/NAME includes its headers in include and internal
+    results: str = ""  # a file in {work} with a line for each trial; "": the exit code decides, and a run counts as one
     per_count: int = 1  # trials that 1 of {count} makes
     needs: str = ""     # a command without which it cannot run
 
@@ -48,7 +48,7 @@ class Trial:
 
 
 def weight(row: dict) -> int:
-    """How many trials a line of results stands for: none where it does not say how it ended."""
+    """How many trials a line of results counts for: none if it does not say how it ended."""
     return row.get("count", 1) if "wrong" in row else 0
 
 

@@ -91,7 +91,7 @@ def try_the_loop(drive) -> None:
     # A run that does not come to its end is wrong, and the others are run.
     code, said, _ = drive(Plain, "--results", "crash.jsonl", "--crash")
     assert code == 1 and "3 of 3 failed" in said and "SystemExit: lockstep ended with 70" in said, said
-    # A row may stand for several runs.
+    # A row may count for several runs.
     code, said, _ = drive(Plain, "--results", "twice.jsonl", "--count", "5", "--twice")
     assert code == 0 and "0 of 6 failed" in said, said
 

@@ -21,7 +21,7 @@ MIB = 1 << 20
 LIMIT_S = 3
 
 
-# ---- a squatter: somebody else listens where node 0 should ----
+# ---- a squatter: another process has the port of node 0 ----
 
 class Squatter:
     """Takes a port, gives each connection to `serve`, and keeps what it heard."""
@@ -258,7 +258,7 @@ def resident(pid, field="VmRSS"):
 
 
 def floods_of_the_store_are_bounded(bench):
-    """Values, claims of sizes, waits, and replies that nobody reads: node 0 takes no endless memory, and lives."""
+    """Values, claims of sizes, waits, and replies that are never read: node 0 takes no endless memory, and lives."""
     with two_nodes(bench, *HERE) as (port, token, nodes), contextlib.ExitStack() as stack:
         all_run(bench)
         large = b"x" * (60 * MIB)
@@ -275,7 +275,7 @@ def floods_of_the_store_are_bounded(bench):
         with member(port, token) as connection:
             reply = ask(connection, 7, number(10 ** 15), struct.pack("<I", 10_000_000) + b"\0" * 40_000_000)
             assert reply and reply[0] == 4, f"a wait for ten million keys: {reply}"
-        for _ in range(30):  # nobody reads these
+        for _ in range(30):  # never read
             reader = stack.enter_context(member(port, token))
             with contextlib.suppress(OSError):
                 reader.sendall(frame(3, string(b"flood/0")))
