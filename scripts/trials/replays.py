@@ -3,6 +3,8 @@
   file     one picture of the data is another one: the first step that reads it, and the file
   setting  fused layers, channels-last or bfloat16 are off in one run: the first step, and the forward of the first layer
   rate     the learning rate falls at another epoch: the first step with another rate, and its update
+  flip     a processor flips a bit at every step from some step on (LOCKSTEP_FAULT), also when it replays: the part of that step
+  moment   a bit is flipped once: the step, no difference in the replays, and that this run does not repeat
   equal    another number of processes, broken off and gone on with: no difference
   samples  a random step's samples are those of `inspect sampler`, and its replay has the run's digests
 
@@ -13,6 +15,7 @@ example:
 """
 import json
 import random
+import re
 import shutil
 
 import driver
@@ -22,12 +25,14 @@ SAMPLES, REPLICAS, BATCH, STEPS = 160, 4, 4, 24
 EPOCH = SAMPLES // (REPLICAS * BATCH)  # steps
 WORDS = {"data.charset": "0-9", "data.length": 2, "data.width": 48, "data.height": 20, "model.type": "conv3", "batch_size": BATCH,
          "replicas": REPLICAS, "max_steps": STEPS, "epochs": 9, "log_every_steps": 1, "checkpoint.keep_last": 99, "workers": 0}
+PARTS = {"batch": ("samples",), "activation": ("forward",), "gradient": ("backward", "gradients"),
+         "weight": ("the weights before the step",), "optimizer": ("update",)}
 OFF = {"fused_layers": "false", "channels_last": "false", "amp": "none"}
 
 
 class Trial(driver.Trial):
     COUNT = 10
-    KINDS = ("file", "setting", "rate", "equal", "samples")
+    KINDS = ("file", "setting", "rate", "flip", "moment", "equal", "samples")
 
     def prepare(self, given) -> None:
         self.data = given.work / "replayed"
@@ -35,19 +40,20 @@ class Trial(driver.Trial):
             runs.lockstep(given, "generate", "captcha", "--out", str(self.data), "--count", str(SAMPLES), "--seed", "3", "--charset", "0-9",
                           "--length", "2", "--width", "48", "--height", "20")
 
-    def train(self, draw: random.Random, name: str, resume: str = "none", **changes) -> str:
+    def train(self, draw: random.Random, name: str, resume: str = "none", fault: str = "", processes: int = 0, **changes) -> str:
         folder = self.given.work / name
         if resume == "none":
             runs.fresh(folder)
         words = {"data.train": self.data, "checkpoint.every_steps": draw.randint(1, STEPS), "seed": self.seed, "amp": "bf16"}
         words |= WORDS | {key.replace("__", "."): value for key, value in changes.items()}
         sets = [word for key, value in words.items() for word in ("--set", f"{key}={value}")]
-        runs.lockstep(self.given, "train", "captcha", "--nproc-per-node", str(draw.randint(1, 3)), "--run-dir", str(folder), "--resume",
-                      resume, *sets)
+        env = runs.environment() | ({"LOCKSTEP_FAULT": fault} if fault else {})
+        runs.lockstep(self.given, "train", "captcha", "--nproc-per-node", str(processes or draw.randint(1, 3)), "--run-dir", str(folder),
+                      "--resume", resume, *sets, env=env)
         return str(folder)
 
-    def bisect(self, a: str, b: str) -> dict:
-        return json.loads(runs.lockstep(self.given, "bisect", a, b, "--json", check=False).stdout)
+    def bisect(self, a: str, b: str, *words: str) -> dict:
+        return json.loads(runs.lockstep(self.given, "bisect", a, b, "--json", *words, check=False).stdout)
 
     def orders(self, epoch: int) -> list[list[int]]:
         return [json.loads(runs.lockstep(self.given, "inspect", "sampler", "--size", str(SAMPLES), "--replicas", str(REPLICAS), "--rank",
@@ -86,6 +92,28 @@ class Trial(driver.Trial):
         falls = lambda epoch: {"schedule__type": "multi_step", "schedule__milestones": f"[{epoch}]", "schedule__warmup_epochs": 0}
         found = self.bisect(self.train(draw, "a", **falls(1)), self.train(draw, "b", **falls(2)))
         return found, {"step": EPOCH + 1, "part": "update", "a_repeats": True, "b_repeats": True}
+
+    def try_flip(self, draw: random.Random):
+        # An exponent's bit, in 32 as in 16 bits: what was not 0 becomes 16 times as large, or as small.
+        what, first = draw.choice(sorted(PARTS)), draw.randint(2, STEPS)
+        fault = f"flip:{what}:rank=0:step={first}:always:bit=25"
+        a, b = self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=1)
+        said = runs.lockstep(self.given, "bisect", a, b, "--only-step", check=False).stdout
+        step = int(re.search(r"differ first at step (\d+)", said)[1])
+        records = [str(self.given.work / name) for name in ("a.json", "b.json")]
+        faulty = runs.environment() | {"LOCKSTEP_FAULT": fault}
+        for run, record, env in ((a, records[0], None), (b, records[1], faulty)):
+            runs.lockstep(self.given, "explain", run, "--step", str(step), "--record", record, "--yes", env=env)
+        found = self.bisect(a, b, "--records", *records)
+        found["what"], found["not_before"], found["part"] = what, step >= first, found.get("part") in PARTS[what]
+        found["named"] = bool(found.get("layer") or found.get("a"))
+        return found, {"step": step, "not_before": True, "part": True, "named": what != "weight", "a_repeats": True, "b_repeats": True}
+
+    def try_moment(self, draw: random.Random):
+        step, processes = draw.randint(2, STEPS), draw.randint(1, 3)
+        fault = f"flip:{draw.choice(['weight', 'activation'])}:rank={draw.randrange(processes)}:step={step}:bit=25"
+        found = self.bisect(self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=processes))
+        return found, {"step": step, "part": "nothing", "a_repeats": True, "b_repeats": False}
 
     def try_equal(self, draw: random.Random):
         a = self.train(draw, "a")

@@ -17,23 +17,32 @@
 namespace lockstep::observe {
 namespace {
 
-/// They make memory without values, or look at memory in another way.
-constexpr std::array<std::string_view, 38> kNoValues = {
-    "empty",        "empty_like",  "empty_strided",  "new_empty",  "new_empty_strided",
-    "resize_",      "resize_as_",  "set_",           "view",       "view_as",
-    "_unsafe_view", "reshape",     "_reshape_alias", "as_strided", "expand",
-    "expand_as",    "permute",     "transpose",      "t",          "select",
-    "slice",        "narrow",      "squeeze",        "unsqueeze",  "detach",
-    "alias",        "split",       "chunk",          "unbind",     "numpy_T",
-    "resolve_conj", "resolve_neg", "as_strided_",    "detach_",    "squeeze_",
-    "t_",           "transpose_",  "unsqueeze_"};
+/// They make memory without values, or with the same in every run.
+constexpr std::array<std::string_view, 20> kMemory = {
+    "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
+    "resize_",   "resize_as_", "set_",          "zeros",     "zeros_like",
+    "new_zeros", "ones",       "ones_like",     "new_ones",  "full",
+    "full_like", "new_full",   "zero_",         "fill_",     "scalar_tensor"};
+/// They look at memory in another way.
+constexpr std::array<std::string_view, 30> kViews = {
+    "view",       "view_as",      "_unsafe_view", "reshape",     "_reshape_alias", "as_strided", "expand",
+    "expand_as",  "permute",      "transpose",    "t",           "select",         "slice",      "narrow",
+    "squeeze",    "unsqueeze",    "detach",       "alias",       "split",          "chunk",      "unbind",
+    "numpy_T",    "resolve_conj", "resolve_neg",  "as_strided_", "detach_",        "squeeze_",   "t_",
+    "transpose_", "unsqueeze_"};
 
-bool has_values(std::string_view name) {
+template <class Names>
+bool is_one_of(const Names& names, std::string_view name) {
   constexpr std::string_view kAten = "aten::";
-  if (!name.starts_with(kAten)) return true;
+  if (!name.starts_with(kAten)) return false;
   name.remove_prefix(kAten.size());
-  return std::find(kNoValues.begin(), kNoValues.end(), name) == kNoValues.end();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
+
+/// Whether a step makes memory may depend on the steps before it in this process, which keep some.
+bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
+
+bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
 
 /// An operator that writes into what it was given may be given memory without values.
 bool writes_inputs(std::string_view name) { return name.ends_with('_'); }
@@ -98,7 +107,8 @@ class OperatorValues::Impl {
 
   static std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& function) {
     Impl* const mine = thread_instance();
-    return mine == nullptr || function.isAsync() || is_engine(function.name()) ? nullptr : mine->begin(function);
+    const bool is_left_out = function.isAsync() || is_engine(function.name()) || makes_memory(function.name());
+    return mine == nullptr || is_left_out ? nullptr : mine->begin(function);
   }
 
   static void on_end(const at::RecordFunction& function, at::ObserverContext* context) {

@@ -185,6 +185,31 @@ TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   EXPECT_THAT(found.out, ::testing::Not(HasSubstr("platform ")));
 }
 
+/// A processor that errs always in the same way errs in its replay as well, and not in one elsewhere.
+TEST_F(Explained, AFaultThatLastsIsFoundByRecordsOfTheMachines) {
+  ::setenv("LOCKSTEP_FAULT", "flip:gradient:rank=0:step=3:always:bit=25", 1);
+  train("faulty", "1");
+  const ProcessResult there = lockstep({"explain", "faulty", "--step", "3", "--record", "b.json"}, home_->path());
+  ::unsetenv("LOCKSTEP_FAULT");
+  ASSERT_EQ(there.code, 0) << there.err;
+  ASSERT_EQ(lockstep({"explain", "two", "--step", "3", "--record", "a.json"}, home_->path()).code, 0);
+  const json here = bisected("faulty");
+  EXPECT_EQ(here["step"], 3);
+  EXPECT_EQ(here["part"], "nothing");
+  EXPECT_FALSE(here["b_repeats"]) << "this machine computes as it should";
+  const ProcessResult compared =
+      lockstep({"bisect", "two", "faulty", "--json", "--records", "a.json", "b.json"}, home_->path());
+  const json found = json::parse(compared.out, nullptr, false);
+  EXPECT_THAT(found["part"].get<std::string>(), ::testing::AnyOf("backward", "gradients")) << compared.err;
+  EXPECT_THAT(found["layer"].get<std::string>(), HasSubstr("features.0"));
+  EXPECT_TRUE(found["a_repeats"]);
+  EXPECT_TRUE(found["b_repeats"]);
+  ASSERT_EQ(lockstep({"explain", "two", "--step", "2", "--record", "other.json"}, home_->path()).code, 0);
+  const ProcessResult other = lockstep({"bisect", "two", "faulty", "--records", "other.json", "b.json"}, home_->path());
+  EXPECT_EQ(other.code, 65);
+  EXPECT_THAT(other.err, HasSubstr("other.json is a record of step 2, and the runs differ first at step 3"));
+}
+
 TEST_F(Explained, AReplayOnAnotherPlatformSaysSo) {
   train("here", "1", {"--set", "fused_layers=false"});
   for (const auto& step : fs::directory_iterator(*home_ / "here/checkpoints")) forge_libtorch(step.path());

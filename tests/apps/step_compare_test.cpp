@@ -44,6 +44,30 @@ StepRecord step() {
 
 TEST(FirstDifference, EqualStepsHaveNone) { EXPECT_FALSE(first_difference(step(), step()).any()); }
 
+TEST(FirstDifference, AViewMoreIsNone) {
+  StepRecord other = step();
+  auto& values = other.batches[1].values;
+  values.push_back({.name = "aten::view", .layer = "stem"});
+  values.push_back({.name = "aten::view", .layer = "stem", .end = true});
+  EXPECT_FALSE(first_difference(step(), other).any());
+  values.push_back({.name = "aten::add", .end = true, .digest = 5});
+  const auto found = first_difference(step(), other);
+  EXPECT_EQ(found.b, "aten::add");
+  EXPECT_EQ(found.replica, 1);
+}
+
+TEST(FirstDifference, OtherWeightsOfTheSameGradientsAreTheUpdates) {
+  StepRecord one = step();
+  StepRecord other = step();
+  one.digest = {.loss = 1, .gradients = 2, .weights = 3};
+  other.digest = {.loss = 1, .gradients = 2, .weights = 4};
+  const auto found = first_difference(one, other);
+  EXPECT_EQ(found.part, Part::kUpdate);
+  EXPECT_EQ(found.a, "the optimizer's state or kernel");
+  other.gradients[1].digest = 99;
+  EXPECT_EQ(first_difference(one, other).part, Part::kGradients);
+}
+
 TEST(FirstDifference, WeightsBeforeTheStepComeFirst) {
   StepRecord other = step();
   other.weights = 12;

@@ -101,5 +101,20 @@ TEST(OperatorValues, StridesDoNotCount) {
   EXPECT_EQ(observe::digest_of_values(at::Tensor()), 0U);
 }
 
+/// A later step of a process needs less new memory than the first one.
+TEST(OperatorValues, LeaveOutWhatOnlyMakesMemory) {
+  const at::Tensor one = at::ones({4});
+  OperatorValues record({});
+  const at::Tensor made = at::empty({4});
+  made.resize_({2});
+  (void)at::empty_like(one);
+  (void)at::zeros({4}).fill_(2);
+  (void)at::full({4}, 3);
+  (void)at::neg(one);
+  const std::vector<OperatorValue> values = record.take();
+  ASSERT_FALSE(values.empty());
+  for (const OperatorValue& value : values) EXPECT_EQ(value.name, "aten::neg");
+}
+
 }  // namespace operator_values_test
 }  // namespace lockstep::test

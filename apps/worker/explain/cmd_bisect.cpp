@@ -35,6 +35,7 @@ using Rows = std::vector<std::vector<std::string>>;
 struct BisectArguments {
   std::string a;
   std::string b;
+  std::vector<std::string> records;  ///< of A and of B, made by `explain --record`; empty: the step is replayed here
   bool only_step = false;
   bool yes = false;
   bool json = false;
@@ -53,6 +54,11 @@ bool parse(BisectArguments& bisect, const Arguments& arguments) {
            "1 they differ, 64 and above an error."}});
   app.add_option("A", bisect.a, "a run folder")->required()->type_name("A");
   app.add_option("B", bisect.b, "the run folder to compare it with")->required()->type_name("B");
+  app.add_option("--records", bisect.records,
+                 "compare these records of the step, made by `lockstep explain --record` on the machines of the runs, "
+                 "instead of replaying it here")
+      ->expected(2)
+      ->type_name("A.json B.json");
   app.add_flag("--only-step", bisect.only_step, "compare the digests alone, without a replay");
   app.add_flag("--yes", bisect.yes, "replay even if it takes more than two minutes");
   app.add_flag("--json", bisect.json, "print one JSON object instead of text");
@@ -76,6 +82,22 @@ std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
   return load_checkpoint(found->string()).manifest();
 }
 
+Side side_of(const std::string& run, const view::DigestRecord& own, const fs::path& file) {
+  Side side{.run = run, .record = read_record(file)};
+  if (side.record.step != own.step) {
+    throw DataError(fmt::format("{} is a record of step {}, and the runs differ first at step {}", file.string(),
+                                side.record.step, own.step),
+                    fmt::format("lockstep explain {} --step {} --record {}", run, own.step, file.string()));
+  }
+  const auto manifest = manifest_of(run, own.step);
+  side.repeats = has_digest(side.record, own);
+  const std::string then = manifest ? checkpoint::platform_of(*manifest) : side.record.platform;
+  if (then != side.record.platform) {
+    side.elsewhere = fmt::format("{} was made with {}, and replayed with {}", run, then, side.record.platform);
+  }
+  return side;
+}
+
 // Each in a process of its own, with the run's variables: libtorch chooses its kernels once.
 Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, const fs::path& file) {
   const std::string step = std::to_string(own.step);
@@ -93,13 +115,7 @@ Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, c
     throw DataError(
         fmt::format("step {} of {} could not be replayed: {}", step, run, std::string(text::first_line(why))));
   }
-  Side side{.run = run, .record = read_record(file)};
-  side.repeats = has_digest(side.record, own);
-  const std::string then = manifest ? checkpoint::platform_of(*manifest) : side.record.platform;
-  if (then != side.record.platform) {
-    side.elsewhere = fmt::format("{} was made with {}, and replayed with {}", run, then, side.record.platform);
-  }
-  return side;
+  return side_of(run, own, file);
 }
 
 /// "rank 1 of 2", where the run's summary has its world size.
@@ -173,6 +189,7 @@ std::string place_text(const StepDifference& found) {
       if (found.a == found.b) return fmt::format("the content of {}", found.a);
       return fmt::format("the samples of replica {}: {} in A, {} in B", found.replica, found.a, found.b);
     case Part::kUpdate:
+      if (found.a == found.b) return fmt::format("the update, of the same gradients and learning rate: {}", found.a);
       return fmt::format("the update: {} in A, {} in B", found.a, found.b);
     case Part::kGradients:
       return fmt::format("the reduced gradient of {}", found.layer);
@@ -275,8 +292,11 @@ int cmd_bisect(const Arguments& arguments) {
   }
   const apps::TemporaryFolder scratch("lockstep-bisect");
   const fs::path folder(scratch.path());
-  const Side a = replayed(bisect.a, step->a, bisect.yes, folder / "a.json");
-  const Side b = replayed(bisect.b, step->b, bisect.yes, folder / "b.json");
+  const bool here = bisect.records.empty();
+  const Side a = here ? replayed(bisect.a, step->a, bisect.yes, folder / "a.json")
+                      : side_of(bisect.a, step->a, bisect.records.front());
+  const Side b = here ? replayed(bisect.b, step->b, bisect.yes, folder / "b.json")
+                      : side_of(bisect.b, step->b, bisect.records.back());
   const StepDifference found = first_difference(a.record, b.record);
   if (bisect.json) {
     cli::print_json(to_json(*step, a, b, found).dump() + "\n");

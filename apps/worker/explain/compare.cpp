@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string>
 
 namespace lockstep::worker {
 namespace {
@@ -96,12 +98,35 @@ StepDifference in_samples(const BatchRecord& a, const BatchRecord& b) {
   return found;
 }
 
+/// Names of the operators that have bits somewhere. Others are views: the first step of a process may have more of
+/// them.
+std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b) {
+  std::set<std::string> names;
+  for (const Values* values : {&a.values, &b.values}) {
+    for (const OperatorValue& value : *values) {
+      if (value.digest != 0) names.insert(value.name);
+    }
+  }
+  return names;
+}
+
+BatchRecord with_operators(BatchRecord batch, const std::set<std::string>& names) {
+  std::erase_if(batch.values, [&](const OperatorValue& value) { return !names.contains(value.name); });
+  return batch;
+}
+
+StepDifference in_operators(const BatchRecord& a, const BatchRecord& b) {
+  const std::size_t event = first_event(a.values, b.values);
+  return event < std::max(a.values.size(), b.values.size()) ? at_operator(a, b, event) : StepDifference{};
+}
+
 StepDifference in_batch(const BatchRecord& a, const BatchRecord& b) {
   if (a.replica != b.replica) return {.part = Part::kSamples, .a = "replica", .b = "replica"};
   StepDifference found = in_samples(a, b);
   if (found.any()) return found;
-  const std::size_t event = first_event(a.values, b.values);
-  if (event < std::max(a.values.size(), b.values.size())) return at_operator(a, b, event);
+  const std::set<std::string> names = names_with_bits(a, b);
+  found = in_operators(with_operators(a, names), with_operators(b, names));
+  if (found.any()) return found;
   if (same_losses(a.losses, b.losses)) return {};
   return {.part = Part::kForward, .replica = a.replica, .a = "the loss", .b = "the loss", .samples = a.samples};
 }
@@ -146,6 +171,9 @@ StepDifference first_difference(const StepRecord& a, const StepRecord& b) {
   if (a.lr != b.lr) {
     return {
         .part = Part::kUpdate, .a = fmt::format("learning rate {}", a.lr), .b = fmt::format("learning rate {}", b.lr)};
+  }
+  if (a.digest && b.digest && a.digest->weights != b.digest->weights) {
+    return {.part = Part::kUpdate, .a = "the optimizer's state or kernel", .b = "the optimizer's state or kernel"};
   }
   return {};
 }

@@ -26,8 +26,9 @@ struct OperatorValue {
   bool operator==(const OperatorValue&) const = default;
 };
 
-/// Records the operators of the thread that made it, until it is destroyed. Memory that nobody has written yet is not
-/// looked at: what makes it, and views, have no digest.
+/// Records the operators of the thread that made it, until it is destroyed. Those that only make memory, or fill it
+/// with a constant, are left out: whether a step needs some depends on the steps before it in the process. Views have
+/// no digest.
 ///
 /// Cost: reads every value once. Thread-safe: no; used in the thread that made it.
 class OperatorValues {
