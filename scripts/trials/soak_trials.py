@@ -76,6 +76,7 @@ def of_training() -> list[Trial]:
         Trial("exactness", "ways", 51, 51, trial("exactness", "--small"), [*TRAINING, "recipes"], "exactness.jsonl", 51),
         Trial("guard", "flips", 240, 24, trial("guard"), TRAINING, "guard.jsonl", 6),
         Trial("guard_quiet", "runs", 160, 16, trial("guard_quiet"), [*TRAINING, "recipes"], "guard_quiet.jsonl", 8),
+        Trial("digest_cost", "runs", 20, 3, trial("digest_cost"), [*COMMON, "src/optim", "apps/worker/bench"], "digest_cost.jsonl"),
         Trial("replays", "runs", 200, 20, trial("replays"), [*TRAINING, "apps/worker/explain"], "replays.jsonl", 5),
         Trial("provoke", "runs", 240, 24, trial("provoke"), [*TRAINING, "src/view", "scripts/trials/provoke.py"], "provoke.jsonl", 12),
         Trial("chaos", "half hours", 2, 1, trial("chaos"), [*TRAINING, "scripts/trials/chaos.py"], "chaos.jsonl"),

@@ -39,7 +39,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Whether a step makes memory may depend on the steps before it in this process, which keep some.
+/// A step may reuse memory that earlier steps of this process keep, or make its own.
 bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
