@@ -110,7 +110,12 @@ std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b
   return names;
 }
 
+/// The batch with those operators alone, up to the end of the backward: what comes behind it moves gradients into
+/// buckets, which the first step of a process does in another way.
 BatchRecord with_operators(BatchRecord batch, const std::set<std::string>& names) {
+  const auto last =
+      std::find_if(batch.values.rbegin(), batch.values.rend(), [](const auto& value) { return value.backward; });
+  if (last != batch.values.rend()) batch.values.erase(last.base(), batch.values.end());
   std::erase_if(batch.values, [&](const OperatorValue& value) { return !names.contains(value.name); });
   return batch;
 }
