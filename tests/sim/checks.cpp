@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lockstep/base/error.h"
 #include "sim/files.h"
 #include "sim/world.h"
 
@@ -41,6 +42,19 @@ void World::check_start(const Rank& rank) {
             fmt::format("round {} begins while rank {} of round {} still runs", rank.round, other.rank, other.round));
   }
   require(std::ssize(nodes) <= plan_.max_nodes, fmt::format("round {} has {} nodes", rank.round, nodes.size()));
+}
+
+// A coordinator that was started again learns from the others how far the job has come.
+void World::check_history(const Rank& rank) {
+  const auto is_of_it = [&](const std::pair<int, int>& round) { return round.first == rank.served_by; };
+  const bool is_first = std::count_if(rounds_.begin(), rounds_.end(), is_of_it) == 0 ||
+                        (std::count_if(rounds_.begin(), rounds_.end(), is_of_it) == 1 &&
+                         rounds_.count({rank.served_by, rank.round}) == 1);
+  for (const Rank& other : ranks_) {
+    const bool is_before = other.agent == rank.agent && other.served_by != rank.served_by;
+    require(!is_first || !is_before || other.round < rank.round,
+            fmt::format("a new coordinator begins round {} with a node that was in round {}", rank.round, other.round));
+  }
 }
 
 void World::check_agent_end(int node, Process& process) {
@@ -84,7 +98,6 @@ void World::check_blame() {
 
 // Agents that no fault has ended, and whose ranks have been in a round, end as the job does.
 void World::check_codes() {
-  const bool has_broken = result_.faults[static_cast<std::size_t>(Fault::Kind::kBreakRank)] > 0;
   const int broken = plan_.must_end_with();
   for (int node = 0; node < plan_.nodes; ++node) {
     const Agent& agent = agents_[static_cast<std::size_t>(node)];
@@ -96,7 +109,7 @@ void World::check_codes() {
     if (plan_.must_succeed() && !was_told) {
       require(code == 0, fmt::format("agent {} ends with exit code {}, not with the job's success", node, code));
     }
-    if (has_broken && broken >= 0 && rounds_.size() > 0) {
+    if (has_broken_ && broken >= 0 && rounds_.size() > 0) {
       require(code == broken, fmt::format("agent {} ends with exit code {}, and the job with {}", node, code, broken));
       require(rounds_.size() <= joins(), "an error that would come again was started again");
     }

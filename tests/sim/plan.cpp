@@ -17,10 +17,6 @@ using Kind = Fault::Kind;
 // How long a fault may last that no one has to notice.
 Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
 
-bool is_of_rank(Kind kind) {
-  return kind == Kind::kKillRank || kind == Kind::kFailRank || kind == Kind::kBreakRank || kind == Kind::kHangRank;
-}
-
 bool lasts(Kind kind) {
   return kind == Kind::kFreezeAgent || kind == Kind::kFreezeHost || kind == Kind::kCut || kind == Kind::kCutOneWay ||
          kind == Kind::kLoss || kind == Kind::kSlow;
@@ -67,6 +63,10 @@ void add_returns(Dice& dice, Plan& plan) {
 }
 
 }  // namespace
+
+bool is_of_rank(Kind kind) {
+  return kind == Kind::kKillRank || kind == Kind::kFailRank || kind == Kind::kBreakRank || kind == Kind::kHangRank;
+}
 
 const char* name_of(Kind kind) {
   constexpr std::array<const char*, static_cast<std::size_t>(Kind::kCount)> kNames = {

@@ -39,6 +39,7 @@ struct Fault {
 
 [[nodiscard]] const char* name_of(Fault::Kind kind);
 [[nodiscard]] bool is_of_link(Fault::Kind kind);
+[[nodiscard]] bool is_of_rank(Fault::Kind kind);
 [[nodiscard]] std::string to_text(const Fault& fault);
 
 struct Plan {

@@ -178,6 +178,7 @@ Rank& World::add_rank(Rank rank) {
   ranks_.push_back(rank);
   tell(rank.process->name, fmt::format("starts in round {}, of {} ranks", rank.round, rank.world_size));
   check_start(ranks_.back());
+  check_history(ranks_.back());
   newest_ = std::max(newest_, {rank.served_by, rank.round});
   rounds_.insert({rank.served_by, rank.round});
   return ranks_.back();
@@ -185,6 +186,7 @@ Rank& World::add_rank(Rank rank) {
 
 void World::rank_ended(Rank& rank, int status) {
   rank.has_ended = true;
+  has_broken_ = has_broken_ || (WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::kData));
   tell(rank.process->name,
        WIFEXITED(status) ? fmt::format("ends with exit code {}", WEXITSTATUS(status)) : "is killed");
 }

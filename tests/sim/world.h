@@ -85,6 +85,7 @@ class World {
 
   void check_start(const Rank& rank);
   void check_agent_end(int node, Process& process);
+  void check_history(const Rank& rank);
   void check_end();
   void check_codes();
   [[nodiscard]] std::size_t joins() const;
@@ -102,6 +103,7 @@ class World {
   std::vector<std::uint64_t> expected_;  ///< the state after each step
   std::pair<int, int> newest_{-1, -1};   ///< whose coordinator has begun a round, and its number
   std::set<std::pair<int, int>> rounds_;
+  bool has_broken_ = false;  ///< a rank has ended with an error that would come again
   std::vector<std::string> story_;
 };
 
