@@ -54,11 +54,12 @@ bool parse(BisectArguments& bisect, const Arguments& arguments) {
            "1 they differ, 64 and above an error."}});
   app.add_option("A", bisect.a, "a run folder")->required()->type_name("A");
   app.add_option("B", bisect.b, "the run folder to compare it with")->required()->type_name("B");
-  app.add_option("--records", bisect.records,
-                 "compare these records of the step, made by `lockstep explain --record` on the machines of the runs, "
-                 "instead of replaying it here")
+  app.add_option(
+         "--records", bisect.records,
+         "two records of the step, A's and B's: compare them, made by `lockstep explain --record` on the machines of "
+         "the runs, instead of replaying it here")
       ->expected(2)
-      ->type_name("A.json B.json");
+      ->type_name("FILE");
   app.add_flag("--only-step", bisect.only_step, "compare the digests alone, without a replay");
   app.add_flag("--yes", bisect.yes, "replay even if it takes more than two minutes");
   app.add_flag("--json", bisect.json, "print one JSON object instead of text");
