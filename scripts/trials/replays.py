@@ -112,8 +112,10 @@ class Trial(driver.Trial):
     def try_moment(self, draw: random.Random):
         step, processes = draw.randint(2, STEPS), draw.randint(1, 3)
         fault = f"flip:{draw.choice(['weight', 'activation'])}:rank={draw.randrange(processes)}:step={step}:bit=25"
-        found = self.bisect(self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=processes))
-        return found, {"step": step, "part": "nothing", "a_repeats": True, "b_repeats": False}
+        a, b = self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=processes)
+        if runs.digest(self.given, a) == runs.digest(self.given, b):  # the bit of a zero is lost in a rounding
+            return self.bisect(a, b), {"equal": True, "steps": STEPS}
+        return self.bisect(a, b), {"step": step, "part": "nothing", "a_repeats": True, "b_repeats": False}
 
     def try_equal(self, draw: random.Random):
         a = self.train(draw, "a")
