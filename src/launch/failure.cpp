@@ -245,7 +245,7 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 namespace {
 
-// A rank that was told to save may fail at that moment for a reason of its own.
+// A rank may fail with an error of its own while it saves on request.
 bool would_come_again(const FailureRecord& cause) {
   return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
 }

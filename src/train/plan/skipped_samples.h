@@ -29,16 +29,16 @@ struct OrderShape {
   std::int64_t samples_of_step = 1;  ///< samples of one batch over all replicas
 };
 
-/// Which samples are left out, by index, and from where on. The setting data.skipped_samples holds it.
+/// The samples that are left out, by index, each from a place on. The setting data.skipped_samples holds it.
 class SkippedSamples {
  public:
   SkippedSamples() = default;
-  /// Throws: UsageError where a map is none of {epoch: E, batch: B, samples: [I, ...]}.
+  /// Throws: UsageError if a map is not of the form {epoch: E, batch: B, samples: [I, ...]}.
   explicit SkippedSamples(const std::vector<ConfigMap>& maps);
-  /// Reads them from the settings of an earlier run; empty where these have none.
+  /// Reads them from the settings of an earlier run; empty if they have none.
   [[nodiscard]] static SkippedSamples in_settings(const ConfigTree& settings);
 
-  /// Leaves a sample out from `from` on, or from where it is left out already, if that is earlier.
+  /// Leaves a sample out from `from` on. If it is left out already, the earlier place counts.
   void add(std::int64_t index, const BatchPlace& from);
   /// Adds all of `others`.
   void add(const SkippedSamples& others);

@@ -63,7 +63,7 @@ struct BegunWith {
 /// Returns the samples that the checkpoint's run leaves out, also where it does so from a later step on: by the
 /// checkpoint's settings, and by those of the run folder that it lies in.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
-/// Returns those that the settings in a run folder name; none where there is no such folder.
+/// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.
 [[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);
 
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
