@@ -3,7 +3,6 @@
 
 #include "optim/foreach.h"
 #include "optim/setup.h"
-#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {

@@ -7,7 +7,6 @@
 #include "lockstep/optim/adamw.h"
 #include "optim/adam_rule.h"
 #include "optim/setup.h"
-#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {

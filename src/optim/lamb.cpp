@@ -6,7 +6,6 @@
 #include "optim/adam_rule.h"
 #include "optim/norm_blocks.h"
 #include "optim/setup.h"
-#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an optimizer's options to its groups: each group's options are the optimizer's with what the group sets.
+// The groups and rules of an optimizer, from its options. A group has the options of the optimizer, except those that
+// it sets.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,17 @@
 #include <vector>
 
 #include "optim/rule.h"
+
+namespace lockstep {
+struct AdamWOptions;
+struct AdamOptions;
+struct SGDOptions;
+struct RMSpropOptions;
+struct AdagradOptions;
+struct LAMBOptions;
+struct LARSOptions;
+struct LionOptions;
+}  // namespace lockstep
 
 namespace lockstep::optim {
 
@@ -66,5 +78,15 @@ template <class OneRule, class Options>
 
 /// For each of `names` the index of its group. Throws: UsageError as FlatOptimizer says.
 [[nodiscard]] std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, const Setup& setup);
+
+/// The groups and rules of an optimizer. Throws: UsageError for an option out of range.
+[[nodiscard]] Setup setup_of(AdamWOptions options);
+[[nodiscard]] Setup setup_of(AdamOptions options);
+[[nodiscard]] Setup setup_of(SGDOptions options);
+[[nodiscard]] Setup setup_of(RMSpropOptions options);
+[[nodiscard]] Setup setup_of(AdagradOptions options);
+[[nodiscard]] Setup setup_of(LAMBOptions options);
+[[nodiscard]] Setup setup_of(LARSOptions options);
+[[nodiscard]] Setup setup_of(LionOptions options);
 
 }  // namespace lockstep::optim

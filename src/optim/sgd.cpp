@@ -4,7 +4,6 @@
 #include "lockstep/base/error.h"
 #include "optim/foreach.h"
 #include "optim/setup.h"
-#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
