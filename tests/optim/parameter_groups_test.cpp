@@ -27,7 +27,7 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/tensor/random.h"
 #include "optim/foreach.h"
-#include "optim/setups.h"
+#include "optim/setup.h"
 #include "tensor/golden.h"
 
 namespace lockstep {

@@ -26,13 +26,14 @@ std::string gpus_text(const GpuFacts& facts) {
 
 void find_obstacle(Check& check, const GpuFacts& facts) {
   if (!facts.obstacle.what.empty()) {
-    find(check, Health::kWarn,
-         fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.what, facts.obstacle.remedy));
+    add_finding(check, Health::kWarn,
+                fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.what, facts.obstacle.remedy));
   } else if (facts.gpus.size() > 1 && !facts.nccl.problem.empty()) {
-    find(check, Health::kWarn,
-         fmt::format(
-             "gradients go through host memory, since {}: install libnccl2, or LOCKSTEP_NCCL=/path/to/libnccl.so.2",
-             facts.nccl.problem));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format(
+            "gradients go through host memory, since {}: install libnccl2, or LOCKSTEP_NCCL=/path/to/libnccl.so.2",
+            facts.nccl.problem));
   }
 }
 
@@ -51,22 +52,24 @@ void find_obstacles(Check& check, const GpuLinkFacts& facts) {
   for (const DeviceWay& pair : facts.pairs) {
     by_pcie = by_pcie || pair.way != "NVLink";
     if (pair.obstacle.empty()) continue;
-    find(check, Health::kWarn,
-         fmt::format("{} and {} cannot reach each other's memory ({}): NCCL takes the host's, which is slower",
-                     pair.one, pair.other, pair.obstacle));
+    add_finding(check, Health::kWarn,
+                fmt::format("{} and {} cannot reach each other's memory ({}): NCCL takes the host's, which is slower",
+                            pair.one, pair.other, pair.obstacle));
   }
   if (!by_pcie && facts.cards.empty()) return;
   if (!facts.redirecting.empty()) {
-    find(check, Health::kWarn,
-         fmt::format(
-             "access control (ACS) of the PCI bridge{} {} sends what GPUs and cards exchange through the host, or "
-             "stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
-             facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format(
+            "access control (ACS) of the PCI bridge{} {} sends what GPUs and cards exchange through the host, or "
+            "stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
+            facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
   }
   if (facts.iommu_translates) {
-    find(check, Health::kWarn,
-         "the IOMMU translates addresses of devices, with which GPUs may not reach each other: boot with iommu=pt, or "
-         "NCCL_P2P_DISABLE=1 if collectives hang");
+    add_finding(
+        check, Health::kWarn,
+        "the IOMMU translates addresses of devices, with which GPUs may not reach each other: boot with iommu=pt, or "
+        "NCCL_P2P_DISABLE=1 if collectives hang");
   }
 }
 
@@ -87,9 +90,9 @@ Check check_gpus(const GpuFacts& facts) {
   if (facts.gpus.empty()) {
     check.value = facts.devices == 0 ? "none" : fmt::format("{} in /dev: {}", facts.devices, facts.problem);
     if (facts.devices > 0) {
-      find(check, Health::kBad,
-           "the driver's library and its kernel module have to be there and of one version: run "
-           "nvidia-smi; in a container --gpus all");
+      add_finding(check, Health::kBad,
+                  "the driver's library and its kernel module have to be there and of one version: run "
+                  "nvidia-smi; in a container --gpus all");
       if (facts.obstacle.lack != cuda::Lack::kDriver) find_obstacle(check, facts);
     }
     return check;
@@ -97,14 +100,14 @@ Check check_gpus(const GpuFacts& facts) {
   check.value = gpus_text(facts);
   if (!facts.hidden_by.empty()) {
     check.value += ", hidden";
-    find(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
+    add_finding(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
   }
   find_obstacle(check, facts);
   for (const GpuMemory& gpu : facts.gpus) {
     if (gpu.used <= gpu.total / 10) continue;
-    find(check, Health::kWarn,
-         fmt::format("GPU {} has {} of {} in use: lockstep inspect gpu says by whom", gpu.index, text::bytes(gpu.used),
-                     text::bytes(gpu.total)));
+    add_finding(check, Health::kWarn,
+                fmt::format("GPU {} has {} of {} in use: lockstep inspect gpu says by whom", gpu.index,
+                            text::bytes(gpu.used), text::bytes(gpu.total)));
   }
   return check;
 }
@@ -116,16 +119,16 @@ Check check_disk(const DiskFacts& facts) {
   if (facts.sync_ms >= 0) check.value += fmt::format(", fsync {:.3g} ms", facts.sync_ms);
   if (!facts.problem.empty()) {
     check.value += ": " + facts.problem;
-    find(check, Health::kWarn, "a run cannot write here: give --run-dir another folder");
+    add_finding(check, Health::kWarn, "a run cannot write here: give --run-dir another folder");
   }
   if (facts.free < 5 * kGiga) {
-    find(check, facts.free < 100 * kMega ? Health::kBad : Health::kWarn,
-         "checkpoints need room: remove old runs, lower checkpoint.keep_last, or give --run-dir another disk");
+    add_finding(check, facts.free < 100 * kMega ? Health::kBad : Health::kWarn,
+                "checkpoints need room: remove old runs, lower checkpoint.keep_last, or give --run-dir another disk");
   }
   if (facts.sync_ms > kSlowSync || (facts.bytes_per_s >= 0 && facts.bytes_per_s < kSlowDisk)) {
-    find(check, Health::kWarn,
-         "saving takes long; steps do not wait for it, but the end of a run does: another disk for "
-         "--run-dir, or fewer checkpoints");
+    add_finding(check, Health::kWarn,
+                "saving takes long; steps do not wait for it, but the end of a run does: another disk for "
+                "--run-dir, or fewer checkpoints");
   }
   return check;
 }
@@ -138,15 +141,16 @@ Check check_all_reduce(const AllReduceFacts& facts) {
   }
   if (!facts.problem.empty()) {
     check.value = facts.problem;
-    find(check, Health::kBad, fmt::format("try it alone: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
+    add_finding(check, Health::kBad,
+                fmt::format("try it alone: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
     return check;
   }
   check.value = fmt::format("{} ranks by {}: 4 KiB in {:.0f} us, 4 MiB at {}", facts.ranks, facts.backend,
                             facts.small_us, rate(facts.large_bytes_per_s));
   if (facts.small_us > kSlowAllReduce) {
-    find(check, Health::kWarn,
-         "ranks wait for a core in each collective: other programs use this host's cores, or there "
-         "are fewer than ranks");
+    add_finding(check, Health::kWarn,
+                "ranks wait for a core in each collective: other programs use this host's cores, or there "
+                "are fewer than ranks");
   }
   return check;
 }

@@ -55,7 +55,7 @@ void apply(std::vector<Check>& checks, const std::optional<Facts>& facts, Rules.
 
 }  // namespace
 
-void find(Check& check, Health health, std::string hint) {
+void add_finding(Check& check, Health health, std::string hint) {
   check.health = std::max(check.health, health);
   check.hints.push_back(std::move(hint));
 }

@@ -33,10 +33,11 @@ Check check_cores(const CoreFacts& facts) {
   check.value += fmt::format(", quota {:.2g}", *facts.quota);
   // A little less than whole cores is how schedulers write it.
   if (*facts.quota > facts.usable - 0.05) return check;
-  find(check, Health::kWarn,
-       fmt::format("the control group allows {:.2g} of {} that programs see, and stops their threads in between: start "
-                   "at most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
-                   *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
+  add_finding(
+      check, Health::kWarn,
+      fmt::format("the control group allows {:.2g} of {} that programs see, and stops their threads in between: start "
+                  "at most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
+                  *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
   return check;
 }
 
@@ -47,20 +48,22 @@ Check check_memory(const MemoryFacts& facts) {
   Check check{.name = "memory", .value = fmt::format("{} free of {}", text::bytes(free), text::bytes(facts.total))};
   if (limit < facts.total) check.value += fmt::format(", control group limit {}", text::bytes(limit));
   if (free < 200 * kMega) {
-    find(check, Health::kBad, "a rank alone needs some 200 MB: end other programs, or raise the container's memory");
+    add_finding(check, Health::kBad,
+                "a rank alone needs some 200 MB: end other programs, or raise the container's memory");
   } else if (free < kGiga) {
-    find(check, Health::kWarn, "few batches fit: end other programs, or raise the container's memory");
+    add_finding(check, Health::kWarn, "few batches fit: end other programs, or raise the container's memory");
   }
   if (facts.address_space && *facts.address_space < 8 * kGiga) {
-    find(check, Health::kWarn,
-         fmt::format("ulimit -v allows {} of address space, of which libraries reserve several "
-                     "times what they use: raise it",
-                     text::bytes(*facts.address_space)));
+    add_finding(check, Health::kWarn,
+                fmt::format("ulimit -v allows {} of address space, of which libraries reserve several "
+                            "times what they use: raise it",
+                            text::bytes(*facts.address_space)));
   }
   if (facts.overcommit == 2) {
-    find(check, Health::kWarn,
-         "vm.overcommit_memory is 2: memory that is only reserved counts as used, and CUDA and libtorch reserve much: "
-         "sysctl vm.overcommit_memory=0");
+    add_finding(
+        check, Health::kWarn,
+        "vm.overcommit_memory is 2: memory that is only reserved counts as used, and CUDA and libtorch reserve much: "
+        "sysctl vm.overcommit_memory=0");
   }
   return check;
 }
@@ -70,9 +73,9 @@ Check check_swap(const MemoryFacts& facts) {
   if (facts.swap_total == 0) return check;
   check.value = fmt::format("{} used of {}", text::bytes(facts.swap_used), text::bytes(facts.swap_total));
   if (facts.swap_used > facts.swap_total / 4 && facts.swap_used > kGiga) {
-    find(check, Health::kWarn,
-         "programs of this host are swapped out, and a rank among them is late in every step: "
-         "use less memory");
+    add_finding(check, Health::kWarn,
+                "programs of this host are swapped out, and a rank among them is late in every step: "
+                "use less memory");
   }
   return check;
 }
@@ -81,15 +84,15 @@ Check check_shared_memory(const SharedMemoryFacts& facts) {
   Check check{.name = "/dev/shm"};
   if (!facts.is_there) {
     check.value = "missing";
-    find(check, Health::kWarn,
-         "Lockstep's own ranks do without; NCCL and Python's loaders do not: mount a tmpfs there");
+    add_finding(check, Health::kWarn,
+                "Lockstep's own ranks do without; NCCL and Python's loaders do not: mount a tmpfs there");
     return check;
   }
   check.value = fmt::format("{} free of {}", text::bytes(facts.free), text::bytes(facts.size));
   if (facts.free < 500 * kMega) {
-    find(check, Health::kWarn,
-         "NCCL and Python's loaders need more (Lockstep's own ranks do not use it): --shm-size=1g "
-         "or --ipc=host of docker");
+    add_finding(check, Health::kWarn,
+                "NCCL and Python's loaders need more (Lockstep's own ranks do not use it): --shm-size=1g "
+                "or --ipc=host of docker");
   }
   return check;
 }
@@ -102,21 +105,23 @@ Check check_limits(const LimitFacts& facts) {
   check.value += fmt::format(", locked memory {}", facts.locked ? text::bytes(*facts.locked) : "unlimited");
   const std::uint64_t files = facts.files.value_or(kUnlimited);
   if (files < 4096) {
-    find(check, files < 128 ? Health::kBad : Health::kWarn,
-         "raise the hard limit on open files: ulimit -Hn, LimitNOFILE= of a service, --ulimit nofile= of a container");
+    add_finding(
+        check, files < 128 ? Health::kBad : Health::kWarn,
+        "raise the hard limit on open files: ulimit -Hn, LimitNOFILE= of a service, --ulimit nofile= of a container");
   }
   // A rank with loader workers, BLAS and a device has some 50 threads.
   const std::uint64_t tasks = std::min(facts.processes.value_or(kUnlimited), tasks_left(facts));
   if (tasks < 1000) {
-    find(check, tasks < 100 ? Health::kBad : Health::kWarn,
-         fmt::format("{} processes and threads are left, and a rank has some 50: ulimit -u, TasksMax= of a service, "
-                     "--pids-limit of a container",
-                     tasks));
+    add_finding(
+        check, tasks < 100 ? Health::kBad : Health::kWarn,
+        fmt::format("{} processes and threads are left, and a rank has some 50: ulimit -u, TasksMax= of a service, "
+                    "--pids-limit of a container",
+                    tasks));
   }
   if (facts.has_infiniband && facts.locked && *facts.locked < 64 * kGiga) {
-    find(check, Health::kWarn,
-         "InfiniBand registers memory, which has to be locked: ulimit -l unlimited, "
-         "LimitMEMLOCK=infinity of a service");
+    add_finding(check, Health::kWarn,
+                "InfiniBand registers memory, which has to be locked: ulimit -l unlimited, "
+                "LimitMEMLOCK=infinity of a service");
   }
   return check;
 }

@@ -53,19 +53,19 @@ Check check_ports(const PortFacts& facts) {
               .value = fmt::format("{} is {}, ephemeral {} to {}", facts.default_port, facts.is_free ? "free" : "taken",
                                    facts.ephemeral_low, facts.ephemeral_high)};
   if (!facts.is_free) {
-    find(
+    add_finding(
         check, Health::kWarn,
         "for a job of several nodes with rank 0 here give --master-port another one; on one node Lockstep finds a free "
         "one");
   }
   if (facts.ephemeral_low <= facts.default_port && facts.default_port <= facts.ephemeral_high) {
-    find(check, Health::kWarn,
-         "any connection may take the default port for a while: sysctl "
-         "net.ipv4.ip_local_port_range='32768 60999'");
+    add_finding(check, Health::kWarn,
+                "any connection may take the default port for a while: sysctl "
+                "net.ipv4.ip_local_port_range='32768 60999'");
   }
   if (facts.ephemeral_high - facts.ephemeral_low < 1000) {
-    find(check, Health::kWarn,
-         "ranks need a port for each connection: sysctl net.ipv4.ip_local_port_range='32768 60999'");
+    add_finding(check, Health::kWarn,
+                "ranks need a port for each connection: sysctl net.ipv4.ip_local_port_range='32768 60999'");
   }
   return check;
 }
@@ -77,20 +77,20 @@ Check check_host_name(const NetworkFacts& facts) {
       "address (--master-addr); Lockstep's ranks do not need the name";
   if (!facts.has_answer) {
     check.value = fmt::format("{}, no answer from the resolver", facts.host_name);
-    find(check, Health::kWarn, "every program that looks a name up waits: check /etc/resolv.conf");
+    add_finding(check, Health::kWarn, "every program that looks a name up waits: check /etc/resolv.conf");
     return check;
   }
   if (facts.host_addresses.empty()) {
     check.value = fmt::format("{}, which resolves to nothing", facts.host_name);
-    find(check, Health::kWarn, kRemedy);
+    add_finding(check, Health::kWarn, kRemedy);
     return check;
   }
   check.value = fmt::format("{} is {}", facts.host_name, text::join(facts.host_addresses));
   const bool is_loopback = std::all_of(facts.host_addresses.begin(), facts.host_addresses.end(), names_loopback);
   // A host that has no other address can be reached by none.
   if (is_loopback && !facts.outward.empty()) {
-    find(check, Health::kWarn,
-         fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));
+    add_finding(check, Health::kWarn,
+                fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));
   }
   return check;
 }
@@ -105,26 +105,28 @@ Check check_interfaces(const NetworkFacts& facts) {
     check.value += fmt::format("; {} leads out", facts.outward);
   }
   if (is_bridge(facts.outward)) {
-    find(check, Health::kWarn,
-         fmt::format("the route leads through {}, a bridge of containers: LOCKSTEP_SOCKET_IFNAME=NAME chooses another",
-                     facts.outward));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format("the route leads through {}, a bridge of containers: LOCKSTEP_SOCKET_IFNAME=NAME chooses another",
+                    facts.outward));
   }
   if (!facts.named_interface.empty() && interface_of(facts, facts.named_interface) == nullptr) {
-    find(check, Health::kBad,
-         fmt::format("{} is '{}', which fits no interface of this host", facts.interface_variable,
-                     facts.named_interface));
+    add_finding(check, Health::kBad,
+                fmt::format("{} is '{}', which fits no interface of this host", facts.interface_variable,
+                            facts.named_interface));
   }
   if (!facts.fabric_ports.empty() && facts.wire != "ucx") {
-    find(check, Health::kWarn,
-         fmt::format(
-             "InfiniBand or RoCE is active ({}): --wire ucx (needs libucx0) sends tensors in host memory over it",
-             text::join(facts.fabric_ports)));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format(
+            "InfiniBand or RoCE is active ({}): --wire ucx (needs libucx0) sends tensors in host memory over it",
+            text::join(facts.fabric_ports)));
   }
   const InterfaceFacts* outward = interface_of(facts, facts.outward);
   if (outward != nullptr && outward->megabits > 0 && outward->megabits < kGigabit) {
-    find(check, Health::kWarn,
-         fmt::format("gradients of several hosts pass through {}: check the cable and the switch",
-                     speed_text(outward->megabits)));
+    add_finding(check, Health::kWarn,
+                fmt::format("gradients of several hosts pass through {}: check the cable and the switch",
+                            speed_text(outward->megabits)));
   }
   return check;
 }
@@ -138,14 +140,14 @@ Check check_clock(const ClockFacts& facts) {
                                           : ", not synchronised";
   }
   if (facts.source == "hpet" || facts.source == "acpi_pm" || facts.reading_ns > kSlowReading) {
-    find(check, Health::kWarn,
-         "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, if "
-         "dmesg does not say that it is unstable");
+    add_finding(check, Health::kWarn,
+                "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, if "
+                "dmesg does not say that it is unstable");
   }
   if (facts.is_synchronised && !*facts.is_synchronised) {
-    find(check, Health::kWarn,
-         "times in the logs of several hosts do not fit together: start chrony or "
-         "systemd-timesyncd; a virtual machine may have its host's clock");
+    add_finding(check, Health::kWarn,
+                "times in the logs of several hosts do not fit together: start chrony or "
+                "systemd-timesyncd; a virtual machine may have its host's clock");
   }
   return check;
 }
