@@ -21,24 +21,24 @@ constexpr const char* kFile = "libnccl.so.2";
 /// Returns the name of the first function that is missing; empty: none is.
 std::string find_functions(void* library, Functions& nccl) {
   FunctionFinder finder(library);
-  finder.find(nccl.get_version, "ncclGetVersion");
-  finder.find(nccl.get_error_string, "ncclGetErrorString");
-  finder.find(nccl.get_last_error, "ncclGetLastError");
-  finder.find(nccl.get_unique_id, "ncclGetUniqueId");
-  finder.find(nccl.comm_init_rank_config, "ncclCommInitRankConfig");
-  finder.find(nccl.comm_get_async_error, "ncclCommGetAsyncError");
-  finder.find(nccl.comm_finalize, "ncclCommFinalize");
-  finder.find(nccl.comm_destroy, "ncclCommDestroy");
-  finder.find(nccl.comm_abort, "ncclCommAbort");
-  finder.find(nccl.group_start, "ncclGroupStart");
-  finder.find(nccl.group_end, "ncclGroupEnd");
-  finder.find(nccl.all_reduce, "ncclAllReduce");
-  finder.find(nccl.reduce, "ncclReduce");
-  finder.find(nccl.broadcast, "ncclBroadcast");
-  finder.find(nccl.all_gather, "ncclAllGather");
-  finder.find(nccl.reduce_scatter, "ncclReduceScatter");
-  finder.find(nccl.send, "ncclSend");
-  finder.find(nccl.recv, "ncclRecv");
+  finder.set(nccl.get_version, "ncclGetVersion");
+  finder.set(nccl.get_error_string, "ncclGetErrorString");
+  finder.set(nccl.get_last_error, "ncclGetLastError");
+  finder.set(nccl.get_unique_id, "ncclGetUniqueId");
+  finder.set(nccl.comm_init_rank_config, "ncclCommInitRankConfig");
+  finder.set(nccl.comm_get_async_error, "ncclCommGetAsyncError");
+  finder.set(nccl.comm_finalize, "ncclCommFinalize");
+  finder.set(nccl.comm_destroy, "ncclCommDestroy");
+  finder.set(nccl.comm_abort, "ncclCommAbort");
+  finder.set(nccl.group_start, "ncclGroupStart");
+  finder.set(nccl.group_end, "ncclGroupEnd");
+  finder.set(nccl.all_reduce, "ncclAllReduce");
+  finder.set(nccl.reduce, "ncclReduce");
+  finder.set(nccl.broadcast, "ncclBroadcast");
+  finder.set(nccl.all_gather, "ncclAllGather");
+  finder.set(nccl.reduce_scatter, "ncclReduceScatter");
+  finder.set(nccl.send, "ncclSend");
+  finder.set(nccl.recv, "ncclRecv");
   return finder.missing();
 }
 

@@ -46,15 +46,15 @@ Driver load_driver() {
     return driver;
   }
   FunctionFinder finder(library);
-  finder.find(driver.device_get, "cuDeviceGet");
-  finder.find(driver.attribute, "cuDeviceGetAttribute");
-  finder.find(driver.current_context, "cuCtxGetCurrent");
-  finder.find(driver.primary_context, "cuDevicePrimaryCtxRetain");
-  finder.find(driver.set_context, "cuCtxSetCurrent");
-  finder.find(driver.load, "cuModuleLoadData");
-  finder.find(driver.function, "cuModuleGetFunction");
-  finder.find(driver.launch, "cuLaunchKernel");
-  finder.find(driver.error_string, "cuGetErrorString");
+  finder.set(driver.device_get, "cuDeviceGet");
+  finder.set(driver.attribute, "cuDeviceGetAttribute");
+  finder.set(driver.current_context, "cuCtxGetCurrent");
+  finder.set(driver.primary_context, "cuDevicePrimaryCtxRetain");
+  finder.set(driver.set_context, "cuCtxSetCurrent");
+  finder.set(driver.load, "cuModuleLoadData");
+  finder.set(driver.function, "cuModuleGetFunction");
+  finder.set(driver.launch, "cuLaunchKernel");
+  finder.set(driver.error_string, "cuGetErrorString");
   if (!finder.missing().empty()) driver.problem = fmt::format("the CUDA driver has no function {}", finder.missing());
   return driver;
 }

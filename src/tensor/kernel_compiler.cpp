@@ -41,18 +41,18 @@ constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so
 /// Returns the first function that is missing; empty: none is.
 std::string find_functions(void* library, Compiler& of) {
   FunctionFinder finder(library);
-  finder.find(of.version, "nvrtcVersion");
-  finder.find(of.arch_count, "nvrtcGetNumSupportedArchs");
-  finder.find(of.archs, "nvrtcGetSupportedArchs");
-  finder.find(of.create, "nvrtcCreateProgram");
-  finder.find(of.compile, "nvrtcCompileProgram");
-  finder.find(of.log_size, "nvrtcGetProgramLogSize");
-  finder.find(of.log, "nvrtcGetProgramLog");
-  finder.find(of.cubin_size, "nvrtcGetCUBINSize");
-  finder.find(of.cubin, "nvrtcGetCUBIN");
-  finder.find(of.ptx_size, "nvrtcGetPTXSize");
-  finder.find(of.ptx, "nvrtcGetPTX");
-  finder.find(of.destroy, "nvrtcDestroyProgram");
+  finder.set(of.version, "nvrtcVersion");
+  finder.set(of.arch_count, "nvrtcGetNumSupportedArchs");
+  finder.set(of.archs, "nvrtcGetSupportedArchs");
+  finder.set(of.create, "nvrtcCreateProgram");
+  finder.set(of.compile, "nvrtcCompileProgram");
+  finder.set(of.log_size, "nvrtcGetProgramLogSize");
+  finder.set(of.log, "nvrtcGetProgramLog");
+  finder.set(of.cubin_size, "nvrtcGetCUBINSize");
+  finder.set(of.cubin, "nvrtcGetCUBIN");
+  finder.set(of.ptx_size, "nvrtcGetPTXSize");
+  finder.set(of.ptx, "nvrtcGetPTX");
+  finder.set(of.destroy, "nvrtcDestroyProgram");
   return finder.missing();
 }
 

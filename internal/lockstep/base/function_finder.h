@@ -16,9 +16,9 @@ class FunctionFinder {
   /// `library`: what dlopen() returned.
   explicit FunctionFinder(void* library) : library_(library) {}
 
-  /// Sets `function`, to null if the library lacks it.
+  /// Sets `function` to the library's; to null if the library lacks it.
   template <class Function>
-  void find(Function& function, const char* name) {
+  void set(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
     if (function == nullptr && missing_.empty()) missing_ = name;
   }

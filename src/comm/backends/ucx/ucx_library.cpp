@@ -6,9 +6,11 @@
 #include <stdlib.h>
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/function_finder.h"
 
 namespace lockstep::comm {
 namespace {
@@ -43,49 +45,36 @@ class QuietVariables {
   std::vector<const char*> set_;
 };
 
-/// Finds functions and remembers the first that is missing.
-class Finder {
- public:
-  Finder(void* library, std::string& problem) : library_(library), problem_(problem) {}
-
-  template <class Function>
-  void find(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(library_, name));
-    if (function == nullptr && problem_.empty()) problem_ = fmt::format("libucp.so.0 has no {}", name);
-  }
-
- private:
-  void* library_;
-  std::string& problem_;
-};
-
-void find_worker_functions(Finder& finder, Ucp& ucp) {
-  finder.find(ucp.worker_create, "ucp_worker_create");
-  finder.find(ucp.worker_destroy, "ucp_worker_destroy");
-  finder.find(ucp.worker_get_address, "ucp_worker_get_address");
-  finder.find(ucp.worker_release_address, "ucp_worker_release_address");
-  finder.find(ucp.worker_get_efd, "ucp_worker_get_efd");
-  finder.find(ucp.worker_arm, "ucp_worker_arm");
-  finder.find(ucp.worker_signal, "ucp_worker_signal");
-  finder.find(ucp.worker_progress, "ucp_worker_progress");
+void find_worker_functions(FunctionFinder& finder, Ucp& ucp) {
+  finder.set(ucp.worker_create, "ucp_worker_create");
+  finder.set(ucp.worker_destroy, "ucp_worker_destroy");
+  finder.set(ucp.worker_get_address, "ucp_worker_get_address");
+  finder.set(ucp.worker_release_address, "ucp_worker_release_address");
+  finder.set(ucp.worker_get_efd, "ucp_worker_get_efd");
+  finder.set(ucp.worker_arm, "ucp_worker_arm");
+  finder.set(ucp.worker_signal, "ucp_worker_signal");
+  finder.set(ucp.worker_progress, "ucp_worker_progress");
 }
 
-void find_functions(Finder finder, Ucp& ucp) {
-  finder.find(ucp.get_version, "ucp_get_version");
-  finder.find(ucp.status_string, "ucs_status_string");
-  finder.find(ucp.config_read, "ucp_config_read");
-  finder.find(ucp.config_modify, "ucp_config_modify");
-  finder.find(ucp.config_release, "ucp_config_release");
-  finder.find(ucp.init_version, "ucp_init_version");
-  finder.find(ucp.cleanup, "ucp_cleanup");
+/// Returns the name of the first function that is missing; empty: none is.
+std::string find_functions(void* library, Ucp& ucp) {
+  FunctionFinder finder(library);
+  finder.set(ucp.get_version, "ucp_get_version");
+  finder.set(ucp.status_string, "ucs_status_string");
+  finder.set(ucp.config_read, "ucp_config_read");
+  finder.set(ucp.config_modify, "ucp_config_modify");
+  finder.set(ucp.config_release, "ucp_config_release");
+  finder.set(ucp.init_version, "ucp_init_version");
+  finder.set(ucp.cleanup, "ucp_cleanup");
   find_worker_functions(finder, ucp);
-  finder.find(ucp.ep_create, "ucp_ep_create");
-  finder.find(ucp.ep_close_nbx, "ucp_ep_close_nbx");
-  finder.find(ucp.tag_send_nbx, "ucp_tag_send_nbx");
-  finder.find(ucp.tag_recv_nbx, "ucp_tag_recv_nbx");
-  finder.find(ucp.request_cancel, "ucp_request_cancel");
-  finder.find(ucp.request_check_status, "ucp_request_check_status");
-  finder.find(ucp.request_free, "ucp_request_free");
+  finder.set(ucp.ep_create, "ucp_ep_create");
+  finder.set(ucp.ep_close_nbx, "ucp_ep_close_nbx");
+  finder.set(ucp.tag_send_nbx, "ucp_tag_send_nbx");
+  finder.set(ucp.tag_recv_nbx, "ucp_tag_recv_nbx");
+  finder.set(ucp.request_cancel, "ucp_request_cancel");
+  finder.set(ucp.request_check_status, "ucp_request_check_status");
+  finder.set(ucp.request_free, "ucp_request_free");
+  return finder.missing();
 }
 
 UcxLibrary load() {
@@ -97,7 +86,8 @@ UcxLibrary load() {
     library.problem = why != nullptr ? why : "libucp.so.0 cannot be loaded";
     return library;
   }
-  find_functions(Finder(handle, library.problem), library.functions);
+  const std::string missing = find_functions(handle, library.functions);
+  if (!missing.empty()) library.problem = fmt::format("libucp.so.0 has no {}", missing);
   return library;
 }
 
