@@ -35,7 +35,7 @@ UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", 
              "include/lockstep/data.h")
 
 # Folders whose programs and libraries are linked without libtorch.
-TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "wire", "schedule", "view", "launch", "http", "dashboard")
+TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "wire", "simulate", "view", "launch", "http", "dashboard")
                    for base in ("src", "include/lockstep", "internal/lockstep")) + ("apps/lockstep/*", "apps/common/*", "apps/dashboard/*")
 # Parsers of foreign bytes.
 PARSERS = ("src/*/*_parse*", "src/*/decode_*", "src/*/*_header.*", "src/*/*_sax.*", "src/*/*_json.*", "src/*/wire.*",

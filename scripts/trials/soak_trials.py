@@ -10,7 +10,7 @@ COMMON = ["src/base", "src/tensor"]
 ENGINE = [*COMMON, "src/comm", "src/wire", "src/store", "src/flight", "src/launch"]
 TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
 ASAN = ("base", "tensor", "store", "wire", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch", "http",
-        "schedule", "dashboard", "train", "recipes", "apps", "fuzz")
+        "simulate", "dashboard", "train", "recipes", "apps", "fuzz")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 

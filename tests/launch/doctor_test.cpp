@@ -383,11 +383,11 @@ Ring ring_of(int steps) {
 }
 
 TEST(WorkloadOf, TakesTheWaitsOutOfAStep) {
-  const schedule::Workload found = workload_of({ring_of(3).ring()});
+  const simulate::Workload found = workload_of({ring_of(3).ring()});
   ASSERT_THAT(found.steps, SizeIs(2));
   EXPECT_EQ(found.ranks, 2);
   EXPECT_NEAR(found.measured_s, 0.1, 1e-9);
-  const schedule::MeasuredStep& step = found.steps.front();
+  const simulate::MeasuredStep& step = found.steps.front();
   EXPECT_NEAR(step.compute_s, 0.08, 1e-9);  // 20 ms of waiting
   EXPECT_NEAR(step.backward_s, 0.03, 1e-9);
   EXPECT_NEAR(step.optimizer_s, 0.005, 1e-9);
@@ -403,9 +403,9 @@ TEST(WorkloadOf, TakesTheWaitsOutOfAStep) {
 TEST(WorkloadOf, TakesOutWhatTheThreadWaitedForACore) {
   Ring ring;
   for (int i = 0; i < 3; ++i) ring.crowded_step();
-  const schedule::Workload found = workload_of({ring.ring()});
+  const simulate::Workload found = workload_of({ring.ring()});
   ASSERT_THAT(found.steps, SizeIs(2));
-  const schedule::MeasuredStep& step = found.steps.front();
+  const simulate::MeasuredStep& step = found.steps.front();
   EXPECT_NEAR(step.compute_s, 0.08 - 0.012, 1e-9);
   EXPECT_NEAR(step.backward_s, 0.03 - 0.006, 1e-9);
   EXPECT_NEAR(step.calls[1].called_s, 0.024 + 0.01 * 25 / 30, 1e-9);  // five of its thirty milliseconds

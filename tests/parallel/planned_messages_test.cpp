@@ -7,16 +7,16 @@
 #include <map>
 
 #include "comm/network/flat_backend.h"
-#include "schedule/collective_phases.h"
+#include "simulate/collective_phases.h"
 
 namespace lockstep::parallel {
 namespace planned_messages_test {
 
-using schedule::Among;
-using schedule::Call;
-using schedule::CallKind;
-using schedule::Cluster;
-using schedule::Phase;
+using simulate::Among;
+using simulate::Call;
+using simulate::CallKind;
+using simulate::Cluster;
+using simulate::Phase;
 
 /// Exchanges one after another: how far around the ring the message goes, 0 where one goes to each rank, and its bytes.
 using Exchanges = std::vector<std::pair<int, std::int64_t>>;
@@ -84,7 +84,7 @@ Exchanges made(int ranks, std::int64_t bytes) {
 
 Exchanges planned(const Call& call, int ranks) {
   Exchanges exchanges;
-  for (const Phase& phase : schedule::phases_of(call, Cluster{.machines = ranks})) {
+  for (const Phase& phase : simulate::phases_of(call, Cluster{.machines = ranks})) {
     EXPECT_EQ(phase.among, Among::kAll);
     exchanges.emplace_back(phase.distance, phase.bytes);
   }

@@ -13,7 +13,7 @@
 #include "lockstep/launch/measured_run.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/plan/plan.h"
-#include "lockstep/schedule/advice.h"
+#include "lockstep/simulate/advice.h"
 #include "lockstep/verbs.h"
 
 namespace lockstep::apps {
@@ -94,12 +94,12 @@ void add_options(CLI::App& app, PlanOptions& options) {
   app.add_flag("--json", options.json, "print one JSON object");
 }
 
-schedule::Cluster cluster_of(const PlanOptions& options, const schedule::Workload& workload) {
-  schedule::Cluster cluster{.gpus = options.gpus > 0 ? options.gpus : workload.ranks_per_machine,
+simulate::Cluster cluster_of(const PlanOptions& options, const simulate::Workload& workload) {
+  simulate::Cluster cluster{.gpus = options.gpus > 0 ? options.gpus : workload.ranks_per_machine,
                             .machines = options.nodes,
-                            .backend = schedule::parse_backend(options.backend)};
+                            .backend = simulate::parse_backend(options.backend)};
   if (!options.link.empty()) cluster.network = read_link(options.link);
-  if (!options.local_link.empty()) cluster.local = schedule::parse_link(options.local_link);
+  if (!options.local_link.empty()) cluster.local = simulate::parse_link(options.local_link);
   if (options.link.empty() && options.nodes > 1) {
     throw UsageError("--nodes needs --link",
                      "--link 100Gb/5us; lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor measures it");
@@ -131,18 +131,18 @@ int cmd_plan(int argc, char** argv) {
   add_options(app, options);
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
   const MeasuredRecipe measured = measure_source(options);
-  schedule::Workload workload = measured.workload;
-  schedule::PlanRequest request{.cluster = cluster_of(options, workload), .simulation = {.is_even = options.is_even}};
+  simulate::Workload workload = measured.workload;
+  simulate::PlanRequest request{.cluster = cluster_of(options, workload), .simulation = {.is_even = options.is_even}};
   if (options.bucket_cap_mb) request.bucket_bytes = *options.bucket_cap_mb * kMiB;
   PlanSource source{.name = options.source, .alone_s = measured.alone_s};
   const MeasuredHost host = measure_host();
   request.cluster.host = host.costs;
   if (measured.alone_s > 0) {
-    workload.alone = schedule::alone_share(workload, measured.alone_s, host.costs.copy_bytes_per_s);
+    workload.alone = simulate::alone_share(workload, measured.alone_s, host.costs.copy_bytes_per_s);
   }
   if (options.message_us) request.cluster.host.message_s = *options.message_us * 1e-6;
   source.measured = host_text(request.cluster.host);
-  const schedule::Plan plan = schedule::make_plan(workload, request);
+  const simulate::Plan plan = simulate::make_plan(workload, request);
   if (options.json) {
     cli::print_json(plan_json(source, workload, plan));
   } else {

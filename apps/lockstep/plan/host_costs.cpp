@@ -83,7 +83,7 @@ MeasuredHost measure_host() {
   return host;
 }
 
-std::string host_text(const schedule::HostCosts& costs) {
+std::string host_text(const simulate::HostCosts& costs) {
   return fmt::format(
       "this machine, measured: {:.0f} us a message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in "
       "memory, {:.1f} GB/s copied",

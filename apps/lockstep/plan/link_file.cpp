@@ -25,8 +25,8 @@ double number_of(const nlohmann::json& json, const char* key) {
 
 }  // namespace
 
-schedule::Link link_of_doctor(std::string_view text) {
-  schedule::Link link;
+simulate::Link link_of_doctor(std::string_view text) {
+  simulate::Link link;
   int links = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -51,9 +51,9 @@ schedule::Link link_of_doctor(std::string_view text) {
   return link;
 }
 
-schedule::Link read_link(const std::string& word) {
+simulate::Link read_link(const std::string& word) {
   std::error_code problem;
-  if (!std::filesystem::is_regular_file(word, problem)) return schedule::parse_link(word);
+  if (!std::filesystem::is_regular_file(word, problem)) return simulate::parse_link(word);
   return link_of_doctor(FileSystem::system().read(word));
 }
 

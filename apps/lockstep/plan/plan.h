@@ -6,15 +6,15 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/schedule/advice.h"
-#include "lockstep/schedule/cluster.h"
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/advice.h"
+#include "lockstep/simulate/cluster.h"
+#include "lockstep/simulate/workload.h"
 
 namespace lockstep::apps {
 
 /// What moving gradients costs this machine's processors: short all-reduces of two ranks as children.
 struct MeasuredHost {
-  schedule::HostCosts costs;
+  simulate::HostCosts costs;
   std::string problem = {};  ///< why something is missing
 };
 
@@ -22,19 +22,19 @@ struct MeasuredHost {
 [[nodiscard]] MeasuredHost measure_host();
 
 /// Returns "this machine: 102 us a message, 1.31 GB/s through sockets, ...".
-[[nodiscard]] std::string host_text(const schedule::HostCosts& costs);
+[[nodiscard]] std::string host_text(const simulate::HostCosts& costs);
 
 /// The links that `lockstep doctor --json` has measured between hosts.
 /// Returns the slowest rate and the longest way of the objects in `text`, one a line; other lines are left out. Pure.
 /// Throws: DataError where no line is a link, or a link has no figures.
-[[nodiscard]] schedule::Link link_of_doctor(std::string_view text);
+[[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
 /// `word` is a file of such lines, or what parse_link() takes. Throws: as both.
-[[nodiscard]] schedule::Link read_link(const std::string& word);
+[[nodiscard]] simulate::Link read_link(const std::string& word);
 
 /// Steps of a recipe, measured here by `lockstep bench step` as a child, whose flight rings are read.
 struct MeasuredRecipe {
-  schedule::Workload workload;  ///< of all ranks, side by side
+  simulate::Workload workload;  ///< of all ranks, side by side
   double alone_s = 0;           ///< median time on a core of a step of one rank without neighbours; 0: unknown
 };
 
@@ -53,11 +53,11 @@ struct PlanSource {
 
 /// Returns the page: what was measured, what is predicted, the curve, what holds it up and what pays. It ends with a
 /// line end.
-[[nodiscard]] std::string plan_text(const PlanSource& source, const schedule::Workload& workload,
-                                    const schedule::Plan& plan);
+[[nodiscard]] std::string plan_text(const PlanSource& source, const simulate::Workload& workload,
+                                    const simulate::Plan& plan);
 
 /// Returns one JSON object on one line.
-[[nodiscard]] std::string plan_json(const PlanSource& source, const schedule::Workload& workload,
-                                    const schedule::Plan& plan);
+[[nodiscard]] std::string plan_json(const PlanSource& source, const simulate::Workload& workload,
+                                    const simulate::Plan& plan);
 
 }  // namespace lockstep::apps

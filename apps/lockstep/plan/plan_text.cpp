@@ -15,10 +15,10 @@
 namespace lockstep::apps {
 namespace {
 
-using schedule::Alternative;
-using schedule::Plan;
-using schedule::PlanPoint;
-using schedule::Workload;
+using simulate::Alternative;
+using simulate::Plan;
+using simulate::PlanPoint;
+using simulate::Workload;
 using Json = nlohmann::ordered_json;
 
 constexpr double kPays = 0.01;  // of a step
@@ -54,14 +54,14 @@ std::string counted(std::int64_t count, const std::string& word) {
 }
 
 std::string source_text(const PlanSource& source, const Workload& workload) {
-  const schedule::MeasuredStep& step = workload.steps.front();
-  const auto buckets = schedule::bucket_bytes(step);
+  const simulate::MeasuredStep& step = workload.steps.front();
+  const auto buckets = simulate::bucket_bytes(step);
   std::string text = fmt::format("{}: {} of {} measured, {} ms each, of them {} ms own computation\n",
                                  text::printable_line(source.name), counted(std::ssize(workload.steps), "step"),
                                  counted(workload.ranks, "rank"), ms_text(workload.measured_s),
-                                 ms_text(schedule::median_compute_s(workload)));
+                                 ms_text(simulate::median_compute_s(workload)));
   if (source.alone_s > 0) text += fmt::format("one rank alone: {} ms a step\n", ms_text(source.alone_s));
-  text += fmt::format("gradients: {} in {}", text::bytes(static_cast<std::uint64_t>(schedule::gradient_bytes(step))),
+  text += fmt::format("gradients: {} in {}", text::bytes(static_cast<std::uint64_t>(simulate::gradient_bytes(step))),
                       counted(std::ssize(buckets), "bucket"));
   const auto others =
       std::count_if(step.calls.begin(), step.calls.end(), [](const auto& call) { return call.bucket < 0; });
@@ -72,10 +72,10 @@ std::string source_text(const PlanSource& source, const Workload& workload) {
 }
 
 std::string asked_text(const PlanSource& source, const Workload& workload, const Plan& plan) {
-  const schedule::Cluster& cluster = plan.asked.cluster;
+  const simulate::Cluster& cluster = plan.asked.cluster;
   std::string text = fmt::format("{} with {}, {}", counted(cluster.machines, "machine"), counted(cluster.gpus, "rank"),
-                                 schedule::backend_text(cluster.chosen()));
-  if (cluster.machines > 1) text += ", link " + schedule::link_text(cluster.network);
+                                 simulate::backend_text(cluster.chosen()));
+  if (cluster.machines > 1) text += ", link " + simulate::link_text(cluster.network);
   text += "\n";
   if (!source.measured.empty()) text += source.measured + "\n";
   text += fmt::format("predicted: {} ms a step, {} {}/s, {} of linear\n", ms_text(plan.asked.prediction.step_s),
@@ -139,7 +139,7 @@ Json json_of(const std::vector<Alternative>& list) {
 Json json_of(const PlanPoint& point, const Plan& plan, const Workload& workload) {
   Json out = {{"ranks", point.cluster.ranks()},
               {"machines", point.cluster.machines},
-              {"backend", schedule::backend_text(point.cluster.chosen())},
+              {"backend", simulate::backend_text(point.cluster.chosen())},
               {"step_ms", point.prediction.step_s * 1e3},
               {"compute_ms", point.prediction.compute_s * 1e3},
               {"waiting_ms", point.prediction.waiting_s * 1e3},
@@ -163,8 +163,8 @@ std::string plan_json(const PlanSource& source, const Workload& workload, const 
                     {"measured_ranks", workload.ranks},
                     {"alone_ms", source.alone_s * 1e3},
                     {"measured_steps", workload.steps.size()},
-                    {"gradient_bytes", schedule::gradient_bytes(workload.steps.front())},
-                    {"bucket_bytes", schedule::bucket_bytes(workload.steps.front())},
+                    {"gradient_bytes", simulate::gradient_bytes(workload.steps.front())},
+                    {"bucket_bytes", simulate::bucket_bytes(workload.steps.front())},
                     {"images_per_rank", workload.images},
                     {"predicted", json_of(plan.asked, plan, workload)},
                     {"curve", curve},

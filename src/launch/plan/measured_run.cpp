@@ -18,7 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 #include "lockstep/flight/snapshot.h"
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/workload.h"
 #include "lockstep/view/run_curves.h"
 
 namespace lockstep::launch {
@@ -27,11 +27,11 @@ namespace {
 // The steps of one rank's flight ring. Pure.
 
 struct RingStep {
-  schedule::MeasuredStep step;
+  simulate::MeasuredStep step;
   double seconds = 0;  ///< with all waits
 };
 
-using schedule::CallKind;
+using simulate::CallKind;
 
 constexpr std::string_view kEndOfBackward = "DistributedDataParallel::end_backward";
 constexpr std::string_view kBackward = "backward";
@@ -185,10 +185,10 @@ std::optional<RingStep> step_between(const Record& record, int ranks, std::int64
   if (!sections.is_step || sections.waiting == 0 || record.first > from) return std::nullopt;
   const OwnTime own(record, from, to);
   RingStep found{.step = {.compute_s = own.at(to)}, .seconds = static_cast<double>(to - from) * 1e-9};
-  schedule::MeasuredStep& step = found.step;
+  simulate::MeasuredStep& step = found.step;
   for (const Operation& each : record.operations) {
     if (each.called <= from || each.called > to) continue;
-    schedule::Call call{.kind = kind_of(each.name), .bytes = each.bytes, .bucket = each.bucket};
+    simulate::Call call{.kind = kind_of(each.name), .bytes = each.bytes, .bucket = each.bucket};
     if (call.kind == CallKind::kAllGather) call.bytes *= ranks;
     call.called_s = own.at(each.called);
     if (call.bucket >= 0) {
@@ -238,11 +238,11 @@ constexpr std::size_t kWarmup = 3;  // steps of a rank
 constexpr std::size_t kEnough = 8;  // steps of a rank: with more, the first are left out
 constexpr const char* kRing = "flight.ring";
 
-using Signature = std::vector<std::tuple<schedule::CallKind, std::int64_t, int>>;
+using Signature = std::vector<std::tuple<simulate::CallKind, std::int64_t, int>>;
 
 Signature signature_of(const RingStep& step) {
   Signature signature;
-  for (const schedule::Call& call : step.step.calls) signature.emplace_back(call.kind, call.bytes, call.bucket);
+  for (const simulate::Call& call : step.step.calls) signature.emplace_back(call.kind, call.bytes, call.bucket);
   return signature;
 }
 
@@ -285,7 +285,7 @@ double images_of_settings(const fs::path& file, int ranks) {
   }
 }
 
-double images_of_log(const fs::path& folder, const schedule::Workload& workload) {
+double images_of_log(const fs::path& folder, const simulate::Workload& workload) {
   try {
     const view::RunCurves curves = view::read_run_curves(folder);
     const auto found = curves.steps.find("images_per_s");
@@ -300,8 +300,8 @@ double images_of_log(const fs::path& folder, const schedule::Workload& workload)
 
 }  // namespace
 
-schedule::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
-  schedule::Workload workload{.ranks_per_machine = static_cast<int>(ranks.size())};
+simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
+  simulate::Workload workload{.ranks_per_machine = static_cast<int>(ranks.size())};
   std::vector<RingStep> all;
   for (const flight::Snapshot& ring : ranks) {
     workload.ranks = std::max(workload.ranks, ring.world_size);
@@ -327,7 +327,7 @@ schedule::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
   return workload;
 }
 
-schedule::Workload read_measured_run(const std::string& path) {
+simulate::Workload read_measured_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
     throw DataError(fmt::format("{} is no folder", path), "give a run folder (runs/NAME), or a folder of logs");
@@ -338,7 +338,7 @@ schedule::Workload read_measured_run(const std::string& path) {
     throw UsageError(fmt::format("{} is a run of one rank, which reduces no gradients", path),
                      "measure with two ranks: lockstep train RECIPE --nproc-per-node 2");
   }
-  schedule::Workload workload = workload_of(rings);
+  simulate::Workload workload = workload_of(rings);
   workload.images = images_of_settings(fs::path(path) / "config.yml", workload.ranks);
   if (workload.images == 0) workload.images = images_of_log(path, workload);
   return workload;

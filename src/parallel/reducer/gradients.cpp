@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
-#include "lockstep/schedule/bucket_plan.h"
+#include "lockstep/simulate/bucket_plan.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
 constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
-schedule::PlanLimits limits_of(const DdpOptions& options) {
+simulate::PlanLimits limits_of(const DdpOptions& options) {
   const std::int64_t first = options.bucket_bytes.value_or(kFirstBucketBytes);
   return {.first_bytes = options.first_bucket_bytes.value_or(first),
           .bytes = options.bucket_bytes.value_or(kBucketBytes)};
@@ -55,14 +55,14 @@ bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout)
 
 std::vector<std::vector<std::size_t>> plan_for(const TrainedParameters& parameters,
                                                const std::vector<std::size_t>& order, const DdpOptions& options) {
-  std::vector<schedule::PlanItem> items;
+  std::vector<simulate::PlanItem> items;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, value] = parameters.items[i];
     std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
     if (parameters.sparse[i]) kind = "sparse " + name;  // a bucket for this parameter alone
     items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
   }
-  return schedule::plan_buckets(items, order, limits_of(options));
+  return simulate::plan_buckets(items, order, limits_of(options));
 }
 
 }  // namespace

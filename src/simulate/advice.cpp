@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/advice.h"
+#include "lockstep/simulate/advice.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "lockstep/schedule/variants.h"
+#include "lockstep/simulate/variants.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -20,13 +20,13 @@ constexpr double kWorthChanging = 0.01;  // of a step
 class Trials {
  public:
   Trials(const Workload& workload, const PlanRequest& request) : request_(request), workload_(workload) {
-    base_ = simulate(workload_, request_.cluster, request_.simulation);
+    base_ = predict(workload_, request_.cluster, request_.simulation);
   }
 
   [[nodiscard]] const Prediction& base() const { return base_; }
 
   [[nodiscard]] Alternative on(const std::string& name, const Workload& workload, const Cluster& cluster) const {
-    return judged(name, simulate(workload, cluster, request_.simulation));
+    return judged(name, predict(workload, cluster, request_.simulation));
   }
   [[nodiscard]] Alternative with(const std::string& name, const Workload& workload) const {
     return on(name, workload, request_.cluster);
@@ -34,7 +34,7 @@ class Trials {
   [[nodiscard]] Alternative evenly() const {
     SimulationOptions even = request_.simulation;
     even.is_even = true;
-    return judged("uneven steps", simulate(workload_, request_.cluster, even));
+    return judged("uneven steps", predict(workload_, request_.cluster, even));
   }
 
  private:
@@ -88,7 +88,7 @@ std::vector<PlanPoint> curve_of(const Workload& workload, const PlanRequest& req
   cluster.gpus = request.cluster.gpus;
   for (; cluster.ranks() <= request.most_ranks; cluster.machines *= 2) clusters.push_back(cluster);
   std::vector<PlanPoint> curve;
-  for (const Cluster& each : clusters) curve.push_back({each, simulate(workload, each, request.simulation)});
+  for (const Cluster& each : clusters) curve.push_back({each, predict(workload, each, request.simulation)});
   return curve;
 }
 
@@ -127,4 +127,4 @@ Plan make_plan(const Workload& measured, const PlanRequest& request) {
   return plan;
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

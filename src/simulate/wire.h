@@ -5,10 +5,10 @@
 #include <array>
 #include <vector>
 
-#include "lockstep/schedule/cluster.h"
-#include "schedule/collective_phases.h"
+#include "lockstep/simulate/cluster.h"
+#include "simulate/collective_phases.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// The connections of a cluster. All ranks send alike, so that one connection stands for those of a phase's kind: its
 /// window grows while it is what limits, and shrinks again while nothing is sent, as TCP's does.
@@ -38,4 +38,4 @@ class Wire {
   std::array<Connection, 6> connections_ = {};  ///< by Among
 };
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

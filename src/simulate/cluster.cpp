@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/cluster.h"
+#include "lockstep/simulate/cluster.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 // TCP with time stamps carries 1,448 bytes in an Ethernet frame, which takes 1,538 with preamble and gap. Exchanges go
@@ -94,4 +94,4 @@ Backend Cluster::chosen() const {
   return gpus > 1 ? Backend::kHierarchical : Backend::kTcp;
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

@@ -7,7 +7,7 @@
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// What a collective does.
 enum class CallKind {
@@ -59,6 +59,6 @@ struct Workload {
 /// copying takes no time. Requires a step.
 [[nodiscard]] double alone_share(const Workload& workload, double alone_s, double copy_bytes_per_s);
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

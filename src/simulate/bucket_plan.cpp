@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills buckets in order of arrival.
-#include "lockstep/schedule/bucket_plan.h"
+#include "lockstep/simulate/bucket_plan.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 struct Open {
@@ -42,4 +42,4 @@ std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<PlanItem>& 
   return plan;
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

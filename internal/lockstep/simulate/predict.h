@@ -3,12 +3,12 @@
 // long the bytes of each collective are on their way. Pure.
 #pragma once
 
-#include "lockstep/schedule/cluster.h"
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/cluster.h"
+#include "lockstep/simulate/workload.h"
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// How it is simulated.
 struct SimulationOptions {
@@ -30,9 +30,9 @@ struct Prediction {
 /// Simulates `workload`'s steps on `cluster`. The same arguments give the same result.
 /// Cost: grows with ranks, collectives and steps, each once.
 /// Throws: UsageError where there is no step, or no rank.
-[[nodiscard]] Prediction simulate(const Workload& workload, const Cluster& cluster,
-                                  const SimulationOptions& options = {});
+[[nodiscard]] Prediction predict(const Workload& workload, const Cluster& cluster,
+                                 const SimulationOptions& options = {});
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/schedule/cluster.h"
-#include "lockstep/schedule/simulate.h"
-#include "lockstep/schedule/variants.h"
-#include "schedule/collective_phases.h"
-#include "schedule/wire.h"
+#include "lockstep/simulate/cluster.h"
+#include "lockstep/simulate/predict.h"
+#include "lockstep/simulate/variants.h"
+#include "simulate/collective_phases.h"
+#include "simulate/wire.h"
 #include "support/comma_locale.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace simulate_test {
 
 using ::testing::DoubleNear;
@@ -30,31 +30,31 @@ MeasuredStep step_of(double scale = 1) {
 }
 
 TEST(Simulate, OfOneRankIsItsOwnComputation) {
-  const Prediction found = simulate({.steps = {step_of()}}, {});
+  const Prediction found = predict({.steps = {step_of()}}, {});
   EXPECT_NEAR(found.step_s, 0.1, 1e-9);
   EXPECT_NEAR(found.waiting_s, 0, 1e-9);
 }
 
 TEST(Simulate, LeavesTheCopiesIntoBucketsOutOnOneRank) {
   const HostCosts host{.copy_bytes_per_s = 1e8};
-  EXPECT_NEAR(simulate({.steps = {step_of()}}, {.host = host}).step_s, 0.1 - 0.02, 1e-9);
-  EXPECT_NEAR(simulate({.steps = {step_of()}}, {.machines = 2, .host = host}).step_s, 0.1, 1e-9);
+  EXPECT_NEAR(predict({.steps = {step_of()}}, {.host = host}).step_s, 0.1 - 0.02, 1e-9);
+  EXPECT_NEAR(predict({.steps = {step_of()}}, {.machines = 2, .host = host}).step_s, 0.1, 1e-9);
 }
 
 TEST(Simulate, LetsARankWithoutNeighboursComputeFaster) {
   const Workload measured{.ranks = 2, .ranks_per_machine = 2, .alone = 0.8, .steps = {step_of()}};
-  EXPECT_NEAR(simulate(measured, {}).step_s, 0.08, 1e-9);
-  EXPECT_NEAR(simulate(measured, {.machines = 2}).compute_s, 0.08, 1e-9);
-  EXPECT_NEAR(simulate(measured, {.gpus = 2}).compute_s, 0.1, 1e-9);
+  EXPECT_NEAR(predict(measured, {}).step_s, 0.08, 1e-9);
+  EXPECT_NEAR(predict(measured, {.machines = 2}).compute_s, 0.08, 1e-9);
+  EXPECT_NEAR(predict(measured, {.gpus = 2}).compute_s, 0.1, 1e-9);
   Workload apart = measured;
   apart.ranks_per_machine = 1;  // the measured ranks had no neighbours
-  EXPECT_NEAR(simulate(apart, {}).step_s, 0.1, 1e-9);
+  EXPECT_NEAR(predict(apart, {}).step_s, 0.1, 1e-9);
 }
 
 TEST(Simulate, PlacesTheBucketsOfAFasterRankEarlier) {
   // A bucket takes 20 ms: the first is called at 48 ms and hidden, the second at 72 ms.
   const Workload measured{.ranks_per_machine = 2, .alone = 0.8, .steps = {step_of()}};
-  EXPECT_NEAR(simulate(measured, {.machines = 2, .network = {.bytes_per_s = 50e6}}).step_s, 0.1, 1e-4);
+  EXPECT_NEAR(predict(measured, {.machines = 2, .network = {.bytes_per_s = 50e6}}).step_s, 0.1, 1e-4);
 }
 
 TEST(AloneShare, AddsTheCopiesIntoBucketsThatOneRankDoesNotMake) {
@@ -67,7 +67,7 @@ TEST(AloneShare, AddsTheCopiesIntoBucketsThatOneRankDoesNotMake) {
 TEST(Simulate, HidesWhatIsReducedWhileBackwardGoesOn) {
   // A bucket takes 2 * 0.5 MB / 50 MB/s = 20 ms: the first is hidden, the second is waited for.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 50e6}};
-  const Prediction found = simulate({.steps = {step_of()}}, two);
+  const Prediction found = predict({.steps = {step_of()}}, two);
   EXPECT_NEAR(found.step_s, 0.12, 1e-4);
   EXPECT_NEAR(found.compute_s, 0.1, 1e-9);
   EXPECT_NEAR(found.waiting_s, 0.02, 1e-4);
@@ -76,26 +76,26 @@ TEST(Simulate, HidesWhatIsReducedWhileBackwardGoesOn) {
 TEST(Simulate, StartsABucketOnlyAfterTheOneBefore) {
   // 80 ms each: the first ends at 140, the second at 220; 10 ms of computation follow.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 12.5e6}};
-  EXPECT_NEAR(simulate({.steps = {step_of()}}, two).step_s, 0.23, 1e-3);
+  EXPECT_NEAR(predict({.steps = {step_of()}}, two).step_s, 0.23, 1e-3);
 }
 
 TEST(Simulate, CountsThreeWaysForEachLargeCollective) {
   const Cluster two{.machines = 2, .network = {.latency_s = 0.01}};
   // The first bucket ends at 60 + 30 ms, the second 30 ms later; 10 ms follow.
-  EXPECT_NEAR(simulate({.steps = {step_of()}}, two).step_s, 0.13, 1e-9);
+  EXPECT_NEAR(predict({.steps = {step_of()}}, two).step_s, 0.13, 1e-9);
 }
 
 TEST(Simulate, CountsOneWayForASmallSum) {
   MeasuredStep step = step_of();
   step.calls = {{.bytes = 8, .called_s = 0.095, .waited_s = 0.095}};
-  EXPECT_NEAR(simulate({.steps = {step}}, {.machines = 2, .network = {.latency_s = 0.01}}).step_s, 0.11, 1e-9);
+  EXPECT_NEAR(predict({.steps = {step}}, {.machines = 2, .network = {.latency_s = 0.01}}).step_s, 0.11, 1e-9);
 }
 
 TEST(Simulate, LetsAllRanksWaitForTheSlowest) {
   const Workload workload{.steps = {step_of(), step_of(), step_of(2)}};
   const Cluster many{.machines = 64};
-  EXPECT_NEAR(simulate(workload, many, {.is_even = true}).step_s, 0.1, 1e-6);
-  const Prediction uneven = simulate(workload, many);
+  EXPECT_NEAR(predict(workload, many, {.is_even = true}).step_s, 0.1, 1e-6);
+  const Prediction uneven = predict(workload, many);
   EXPECT_GT(uneven.step_s, 0.18);
   EXPECT_LT(uneven.compute_s, 0.15);
 }
@@ -104,21 +104,21 @@ TEST(Simulate, DoesNotWaitForACollectiveThatNobodyNeedsYet) {
   MeasuredStep step = step_of();
   step.calls.push_back({.bytes = 8, .called_s = 0.095, .waited_s = -1});
   const Cluster two{.machines = 2, .network = {.latency_s = 0.004}};
-  const double without = simulate({.steps = {step_of()}}, two).step_s;
-  EXPECT_NEAR(simulate({.steps = {step}}, two).step_s, without, 1e-3);
+  const double without = predict({.steps = {step_of()}}, two).step_s;
+  EXPECT_NEAR(predict({.steps = {step}}, two).step_s, without, 1e-3);
   step.calls.back().waited_s = 0.095;
-  EXPECT_NEAR(simulate({.steps = {step}}, two).step_s, without + 0.004, 1e-9);  // one way
+  EXPECT_NEAR(predict({.steps = {step}}, two).step_s, without + 0.004, 1e-9);  // one way
 }
 
 TEST(Simulate, GivesTheSameResultAgain) {
   const Workload workload{.steps = {step_of(), step_of(1.1), step_of(1.3)}};
   const Cluster cluster{.gpus = 4, .machines = 8, .network = {.bytes_per_s = 1e8, .latency_s = 1e-4}};
-  EXPECT_EQ(simulate(workload, cluster).step_s, simulate(workload, cluster).step_s);
+  EXPECT_EQ(predict(workload, cluster).step_s, predict(workload, cluster).step_s);
 }
 
 TEST(Simulate, RefusesNothingToSimulate) {
-  EXPECT_THROW((void)simulate({}, {}), UsageError);
-  EXPECT_THROW((void)simulate({.steps = {step_of()}}, {.gpus = 0}), UsageError);
+  EXPECT_THROW((void)predict({}, {}), UsageError);
+  EXPECT_THROW((void)predict({.steps = {step_of()}}, {.gpus = 0}), UsageError);
 }
 
 std::vector<std::pair<Among, std::int64_t>> messages(const Call& call, const Cluster& cluster) {
@@ -459,7 +459,7 @@ double best_overlap(const Workload& model) {
   double best = 0;
   for (double rate = 1e9; rate < 1e12; rate *= 1.1) {
     const Cluster four = machines(4, rate);
-    best = std::max(best, 1 - simulate(overlapped, four).step_s / simulate(after, four).step_s);
+    best = std::max(best, 1 - predict(overlapped, four).step_s / predict(after, four).step_s);
   }
   return best;
 }
@@ -472,7 +472,7 @@ TEST(Published, OverlapSavesWhatThePaperMeasured) {
 TEST(Published, ScalingIsNearLinearUpTo256Gpus) {
   const Workload resnet = in_buckets(model(kResNet50, kStep), 25 * kMiB);
   for (const int count : {1, 2, 4, 8, 16, 32}) {
-    const double step_s = simulate(resnet, machines(count, 100e9)).step_s;
+    const double step_s = predict(resnet, machines(count, 100e9)).step_s;
     EXPECT_LT(step_s, kStep / 0.85) << count << " machines";
     EXPECT_GE(step_s, kStep);
   }
@@ -484,11 +484,11 @@ TEST(Published, BucketsOfTenToTwentyFiveMegabytesAreBest) {
   Cluster cluster = machines(2, 25e9);
   cluster.host.message_s = 50e-6;
   const Workload resnet = model(kResNet50, kStep);
-  const auto step_with = [&](std::int64_t mib) { return simulate(in_buckets(resnet, mib * kMiB), cluster).step_s; };
+  const auto step_with = [&](std::int64_t mib) { return predict(in_buckets(resnet, mib * kMiB), cluster).step_s; };
   const double good = std::min(step_with(10), step_with(25));
   EXPECT_GT(step_with(100), good * 1.02);
   for (const std::int64_t mib : {1, 2, 5, 50}) EXPECT_GT(step_with(mib), good * 0.97) << mib << " MiB";
 }
 
 }  // namespace published_test
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

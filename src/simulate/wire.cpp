@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/wire.h"
+#include "simulate/wire.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 // TCP as Linux has it: ten segments at first, twice as many after each round trip; after a pause longer than the
@@ -159,4 +159,4 @@ void Wire::run_on_devices(const Phase& phase, std::vector<double>& times) const 
   std::fill(times.begin(), times.end(), last + took + cluster_.host.message_s);
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/schedule/advice.h"
-#include "lockstep/schedule/bucket_plan.h"
-#include "lockstep/schedule/variants.h"
+#include "lockstep/simulate/advice.h"
+#include "lockstep/simulate/bucket_plan.h"
+#include "lockstep/simulate/variants.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace advice_test {
 
 using ::testing::Contains;
@@ -245,4 +245,4 @@ TEST(WithZero, ReducesPartsAndGathersTheParametersAfterAShorterUpdate) {
 }
 
 }  // namespace variants_test
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

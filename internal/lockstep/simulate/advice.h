@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/schedule/simulate.h"
+#include "lockstep/simulate/predict.h"
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// A number of ranks and what is predicted for them.
 struct PlanPoint {
@@ -48,9 +48,9 @@ struct Plan {
 
 /// Simulates everything that a Plan has.
 /// Cost: some thirty simulations, of which the one with `most_ranks` takes most.
-/// Throws: as simulate().
+/// Throws: as predict().
 [[nodiscard]] Plan make_plan(const Workload& workload, const PlanRequest& request);
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// A full-duplex link of one machine, or between the ranks inside of it.
 struct Link {
@@ -65,6 +65,6 @@ struct Cluster {
   [[nodiscard]] Backend chosen() const;
 };
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

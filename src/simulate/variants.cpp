@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/variants.h"
+#include "lockstep/simulate/variants.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
@@ -230,4 +230,4 @@ Workload with_zero(const Workload& workload, int ranks) {
   return changed;
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/simulate.h"
+#include "lockstep/simulate/predict.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "schedule/wire.h"
+#include "simulate/wire.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 /// A measured step, and its waits in the order in which the rank comes to them.
@@ -165,7 +165,7 @@ class Simulation {
 
 }  // namespace
 
-Prediction simulate(const Workload& workload, const Cluster& cluster, const SimulationOptions& options) {
+Prediction predict(const Workload& workload, const Cluster& cluster, const SimulationOptions& options) {
   if (workload.steps.empty()) throw UsageError("there is no step to simulate");
   if (cluster.gpus < 1 || cluster.machines < 1) throw UsageError("there is no rank to simulate");
   Simulation simulation(workload, cluster, options.is_even);
@@ -180,4 +180,4 @@ Prediction simulate(const Workload& workload, const Cluster& cluster, const Simu
           .waiting_s = (simulation.waited() - waited) / steps};
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// The facts of a parameter that the plan needs.
 struct PlanItem {
@@ -29,6 +29,6 @@ struct PlanLimits {
                                                                  const std::vector<std::size_t>& order,
                                                                  const PlanLimits& limits);
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

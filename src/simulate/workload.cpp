@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/workload.h"
 
 #include <algorithm>
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 std::vector<std::int64_t> bucket_bytes(const MeasuredStep& step) {
   std::vector<std::int64_t> bytes;
@@ -33,4 +33,4 @@ double alone_share(const Workload& workload, double alone_s, double copy_bytes_p
   return std::min(1.0, (alone_s + copying) / median_compute_s(workload));
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/schedule/cluster.h"
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/cluster.h"
+#include "lockstep/simulate/workload.h"
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// Who takes part in a phase.
 enum class Among {
@@ -32,4 +32,4 @@ struct Phase {
 /// one before.
 [[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate

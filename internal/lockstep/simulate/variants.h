@@ -2,13 +2,13 @@
 // The same training with one thing changed: other buckets, a communication hook, sharded optimizer state. Pure.
 #pragma once
 
-#include "lockstep/schedule/bucket_plan.h"
-#include "lockstep/schedule/cluster.h"
-#include "lockstep/schedule/workload.h"
+#include "lockstep/simulate/bucket_plan.h"
+#include "lockstep/simulate/cluster.h"
+#include "lockstep/simulate/workload.h"
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 
 /// Plans the buckets anew by plan_buckets(). Measured buckets are joined as they are where `limits` asks for about as
 /// much as they hold, or more. Where it asks for less, their gradients are taken to have come evenly between the bucket
@@ -37,6 +37,6 @@ struct PowerSgdBytes {
 /// Returns them for one parameter of float32.
 [[nodiscard]] PowerSgdBytes power_sgd_bytes(const std::vector<std::int64_t>& shape, std::int64_t rank);
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
 
 #pragma GCC visibility pop

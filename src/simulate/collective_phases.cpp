@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/collective_phases.h"
+#include "simulate/collective_phases.h"
 
 #include <algorithm>
 
-namespace lockstep::schedule {
+namespace lockstep::simulate {
 namespace {
 
 constexpr std::int64_t kDescriptor = 40;                   // what ranks compare before each collective
@@ -163,4 +163,4 @@ std::vector<Phase> phases_of(const Call& call, const Cluster& cluster) {
   return flat(call, cluster.ranks());
 }
 
-}  // namespace lockstep::schedule
+}  // namespace lockstep::simulate
