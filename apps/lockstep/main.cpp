@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/commit.h"
 #include "common/help.h"
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
@@ -47,18 +48,33 @@ constexpr std::array kVerbs = {
 std::string command_help() {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& verb : kVerbs) rows.emplace_back(verb.name, verb.summary);
-  return cli::verbs_text({.name = "lockstep",
-                          .description = "Distributed data-parallel training for C++.",
-                          .examples = {"lockstep new digits", "lockstep run --nproc-per-node 2 -- ./train --epochs 3",
-                                       "lockstep train detection:smoke"}},
-                         rows, {{"-V, --version", "print the version"}, {"-h, --help", cli::kHelp}});
+  return cli::verbs_text(
+      {.name = "lockstep",
+       .description = "Distributed data-parallel training for C++.",
+       .examples = {"lockstep new digits", "lockstep run --nproc-per-node 2 -- ./train --epochs 3",
+                    "lockstep train detection:smoke"}},
+      rows, {{"-V, --version", "print the version, and what this build is made of"}, {"-h, --help", cli::kHelp}});
+}
+
+/// The worker knows libtorch and the kernels; an installation of the launcher alone has none.
+int print_version() {
+  print_to(stdout, "lockstep {}\n", kVersion);
+  if (*cli::kCommit != '\0') print_to(stdout, "commit    {}\n", cli::kCommit);
+  std::fflush(stdout);
+  std::array<char, 10> word{"--version"};
+  char* words[] = {word.data()};
+  try {
+    return cmd_worker(1, words);
+  } catch (const Error& error) {
+    print_to(stdout, "libtorch  not known: {}\n", error.what());
+    return 0;
+  }
 }
 
 int dispatch(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "--version" || word == "-V") {
-    print_to(stdout, "lockstep {}\n", kVersion);
-    return 0;
+    return print_version();
   }
   if (word == "--help" || word == "-h" || word == "help") {
     print_to(stdout, "{}", command_help());

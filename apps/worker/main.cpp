@@ -7,6 +7,7 @@
 #include "lockstep/tensor/memory.h"
 #include "worker/answers.h"
 #include "worker/commands.h"
+#include "worker/inspect/inspect.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
     };
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words == std::vector<std::string>{"answers"}) return worker::answer_all(run);
+    if (words == std::vector<std::string>{"--version"}) return worker::print_libraries();
     // Of `lockstep doctor`, which is free of libtorch, this one part: no verb of its own.
     if (!words.empty() && words.front() == "kernels") return worker::cmd_kernels({words.begin() + 1, words.end()});
     return run(words);

@@ -71,7 +71,7 @@ class Limits : public ::testing::Test {
   [[nodiscard]] bool can_load(const std::string& setting) const {
     auto options = under(setting, "true");
     options.command.resize(5);
-    options.command.emplace_back("--version");
+    options.command.emplace_back("--help");
     return test::run_process(options, kHang).code == 0;
   }
 

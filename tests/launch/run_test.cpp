@@ -451,7 +451,8 @@ TEST(Command, LoadsNoLibtorch) {
 }
 
 TEST(Command, KnowsItsVersionAndItsVerbs) {
-  EXPECT_THAT(test::run_process({.command = {kLockstep, "--version"}}).out, MatchesRegex("lockstep [0-9.]+\n"));
+  EXPECT_THAT(test::run_process({.command = {kLockstep, "--version"}}).out,
+              MatchesRegex("lockstep [0-9.]+\n(commit    [0-9a-f]+(-dirty)?\n)?libtorch  .*\nkernels   .*\n"));
   const auto help = test::run_process({.command = {kLockstep, "run", "--help"}});
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, AllOf(HasSubstr("--nproc-per-node"), HasSubstr("Examples:")));

@@ -49,6 +49,9 @@ int inspect_flight(const Arguments& arguments);
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 
+/// The part of `lockstep --version` for which libtorch is needed: its version, and the instructions of the kernels.
+int print_libraries();
+
 /// The table of `lockstep inspect gpu`; without a GPU, one line with the reason. Pure function.
 [[nodiscard]] std::string gpu_text(const GpuReport& report);
 

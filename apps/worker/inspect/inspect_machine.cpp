@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/cli.h"
+#include "common/commit.h"
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/nccl_library.h"
@@ -22,6 +23,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/comm/backends.h"
 #include "lockstep/launch/processes.h"
+#include "lockstep/nn/processor.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 #include "lockstep/view/banner.h"
@@ -73,6 +75,17 @@ std::string wire_text() {
   return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
 }
 
+/// The instructions that kernels of ours take on this processor.
+std::string kernels_text() {
+  const nn::KernelProcessor processor = nn::kernel_processor();
+  std::string text = processor.vectors;
+  if (processor.bfloat16_vectors) text += ", bfloat16 vectors";
+  if (processor.bfloat16_tiles) text += ", bfloat16 tiles (AMX)";
+  return text;
+}
+
+std::string libtorch_text() { return fmt::format("{}, {}", tensor::libtorch_version(), cuda_text()); }
+
 Rows machine_rows() {
   const view::CpuInfo cpu = view::cpu_info();
   const GpuReport report = read_gpus();
@@ -82,7 +95,9 @@ Rows machine_rows() {
   std::string gpus = report.problem;
   if (gpus.empty()) gpus = fmt::format("{}, driver {}", report.gpus.size(), report.driver);
   return {{"lockstep", std::string(kVersion)},
-          {"libtorch", fmt::format("{}, {}", tensor::libtorch_version(), cuda_text())},
+          {"commit", *cli::kCommit != '\0' ? cli::kCommit : "not known"},
+          {"libtorch", libtorch_text()},
+          {"kernels", kernels_text()},
           {"matrix products", blas ? blas->text() : "neither MKL nor OpenBLAS"},
           {"backends", text::join(built_backends())},
           {"NCCL", nccl_text()},
@@ -141,6 +156,11 @@ int inspect_gpu(const Arguments& arguments) {
     if (seconds == 0 || report.gpus.empty() || std::ferror(stdout) != 0) return 0;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
+}
+
+int print_libraries() {
+  print_to(stdout, "libtorch  {}\nkernels   {}\n", libtorch_text(), kernels_text());
+  return 0;
 }
 
 int inspect_env(const Arguments& arguments) {

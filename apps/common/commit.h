@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit that a program was built from: cmake/LockstepCommit.cmake writes its value at each build.
+#pragma once
+
+namespace lockstep::cli {
+
+/// Twelve digits, and "-dirty" if files differed from it; empty if the build knew neither git nor an archive's commit.
+extern const char* const kCommit;
+
+}  // namespace lockstep::cli
