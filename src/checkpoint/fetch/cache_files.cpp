@@ -24,7 +24,7 @@ std::string cause_of(int number) { return std::generic_category().message(number
 
 bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-/// Where a user's group has the user's number, the group counts as the user.
+/// If the number of a user's group is the user's, the group counts as the user.
 bool others_may_write(const struct stat& status) {
   const bool own_group = status.st_gid == static_cast<gid_t>(status.st_uid);
   const mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;

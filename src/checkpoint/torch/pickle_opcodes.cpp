@@ -14,7 +14,7 @@ struct OpcodeName {
   std::string_view name;
 };
 
-// The opcodes that are read, and those that other pickles have.
+// The opcodes that are read, and those of other pickles.
 constexpr std::array<OpcodeName, 53> kOpcodeNames{{
     {'(', "MARK"},
     {'.', "STOP"},

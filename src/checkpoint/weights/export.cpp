@@ -28,7 +28,7 @@ ExportFormat format_of(const fs::path& to) {
                    "end it with .safetensors, .pth or .pt");
 }
 
-/// Writes only the tensors, as model.load_state_dict() expects them.
+/// Returns only the tensors, as model.load_state_dict() expects them.
 StateDict weights_to_export(const std::string& where, const ExportOptions& options, FileSystem& files) {
   // A flat file has no state to name: its tensors are the model.
   const bool whole_file = is_weight_file(files, where) && options.state == ExportOptions{}.state;
