@@ -159,7 +159,7 @@ bool choose_kernels() {
 std::string core_for_programs() {
   if (env::get(kVariable) || kind_of(cpu_features()) == Kind::kOlder) return "";
   std::string own = core_of(RTLD_DEFAULT);
-  // If this process has chosen already, the name is that of the choice.
+  // If this process has already chosen, the name is its choice.
   if (!chosen().detected.empty()) return own;
   const std::string core = own.empty() ? ask_in_a_child() : own;
   return core.empty() ? "" : better_core(core, cpu_features());

@@ -144,7 +144,7 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
     node = YAML::Node(text);  // text that is not YAML is the plain string that was typed
   }
   erase_parts(values_, key);
-  const bool is_list = node.IsSequence() && text != "-";  // here it is a sign; YAML reads it as an empty list
+  const bool is_list = node.IsSequence() && text != "-";  // "-" is plain text here, a list in YAML
   values_[key] = is_list ? value_of(node, origin) : ConfigValue{text, origin, false};
 }
 

@@ -159,7 +159,7 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
-/// The dotted keys of a map that belongs into a list of maps become one value again.
+/// The dotted keys of a map that belongs in a list of maps become one value again.
 std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
                                                    const std::vector<ConfigFields::Field>& fields) {
   std::map<std::string, ConfigValue> values = tree.values();

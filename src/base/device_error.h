@@ -8,8 +8,8 @@
 
 namespace lockstep::base {
 
-/// The hint for an error text of libtorch. It is empty if the text is not an asynchronous GPU error, from a kernel that
-/// ran while the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
+/// Returns the hint for an error text from libtorch; empty unless the text is of an asynchronous GPU error, from a
+/// kernel that ran while the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
 [[nodiscard]] std::string device_error_hint(std::string_view what, bool launch_blocking);
 
 /// True if CUDA_LAUNCH_BLOCKING=1 is set.

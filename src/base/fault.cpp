@@ -43,7 +43,7 @@ std::atomic<std::int64_t> noted_batch = -1;
 thread_local const char* current_section = nullptr;
 thread_local base::Stack thrown_at;
 
-/// An exception on its way, noted by its innermost section.
+/// An exception on its way, as noted by its innermost section.
 struct Noted {
   std::exception_ptr exception;
   base::Place place;
@@ -106,7 +106,7 @@ std::string type_name(const std::exception& error) {
   if (!exception) {
     constexpr std::string_view kWords = "error: std::terminate was called without an exception\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
-    std::abort();  // the report of the abort has the backtrace
+    std::abort();  // the report of SIGABRT has the backtrace
   }
   notes().add(exception, base::capture_stack());
   int code = static_cast<int>(ExitCode::kProgram);

@@ -178,9 +178,7 @@ class PosixFileSystem final : public FileSystem {
     std::size_t have = 0;
     for (;;) {
       if (have > most) refuse_size(path, "more than " + text::bytes(most), most);
-      if (have == content.size())
-        content.resize(content.size() + 4096);  // the file grows, or has the size 0 as in
-                                                // /proc
+      if (have == content.size()) content.resize(content.size() + 4096);  // it grew, or is in /proc with size 0
       const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail("read", path, errno);

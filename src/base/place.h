@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place in the program, noted as it runs; reports read it, also in a signal handler.
+// The program's present place, for reports; signal handlers read it too.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace lockstep::base {
 
-/// Text in a buffer of its own, for a signal handler. It drops text that does not fit.
+/// Text in a fixed buffer, for a signal handler. It drops text that does not fit.
 class FixedText {
  public:
   FixedText& add(const char* words) noexcept {

@@ -84,7 +84,7 @@ double unit_seconds(char unit) {
   }
 }
 
-/// "1:30:00", "1-12:00:00", "1-12:00". "1:30" is none: it could be minutes or hours.
+/// "1:30:00", "1-12:00:00", "1-12:00". Not "1:30": it could be minutes or hours.
 std::optional<double> clock_seconds(std::string_view text) {
   double days = 0;
   Amount amount;
@@ -178,7 +178,7 @@ std::string json_quote(std::string_view value) {
     if (length == 0) {
       out += "\\ufffd";
     } else if (code >= 0x7F && code < 0xA0) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));  // valid in JSON, but a terminal obeys it
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));  // valid in JSON, but it could control a terminal
     } else if (length > 1) {
       out += value.substr(at, length);
     } else if (c == '"' || c == '\\') {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only way from a YAML text to a tree. Texts may come from strangers, inside checkpoints, and yaml-cpp limits
-// neither the growth by aliases nor the depth of a text.
+// The only function that makes a tree of a YAML text. Texts may come from strangers, inside checkpoints, and yaml-cpp
+// limits neither the growth by aliases nor the depth of a text.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -35,7 +35,7 @@ class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
-  /// Returns nanoseconds since the thread began, without some of the last half millisecond's; 0: unknown.
+  /// Returns the nanoseconds since the thread began, up to half a millisecond ago; 0: unknown.
   [[nodiscard]] std::int64_t waited_ns() noexcept {
     constexpr std::int64_t kPause = 500'000;
     const std::int64_t now = now_ns();
@@ -158,7 +158,7 @@ void note_on_device(const trace::Event& event, bool ends) noexcept {
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {
   Recorder* const running = recorder.load(std::memory_order_acquire);
   if (running == nullptr) return;
-  // The ring knows names by their address.
+  // The ring identifies names by their address.
   static std::mutex mutex;
   static std::map<std::string, std::int64_t, std::less<>> kept;
   const std::lock_guard lock(mutex);

@@ -14,8 +14,8 @@ namespace {
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 
-// The limit of a ring's numbers, so that computing with them does not overflow: a foreign file may have any number.
-// Nine years in nanoseconds.
+// The limit of a ring's numbers, so that arithmetic on them does not overflow: a foreign file may have any number. Nine
+// years in nanoseconds.
 constexpr std::int64_t kFar = std::int64_t{1} << 58;
 
 std::int64_t number_of(const std::atomic<std::int64_t>& value) {

@@ -22,7 +22,7 @@ bool is_long_work(const Section& section) {
   return std::find(kLongWork.begin(), kLongWork.end(), section.name) != kLongWork.end();
 }
 
-// The facts about a name from all ranks. The table may have a name several times.
+// Combines the ranks' facts about a name, which the table may have several times.
 SectionName known_of(const std::string& name, const std::vector<RankFacts>& ranks) {
   SectionName known{.name = name};
   for (const RankFacts& rank : ranks) {
@@ -38,7 +38,7 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
 
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
-// The start of the silence of a rank in its innermost section.
+// Returns since when a rank has been silent in its innermost section.
 std::int64_t silent_since(const RankFacts& rank, const WatchFacts& facts) {
   return std::max({rank.ring->sections.back().since_ns, rank.ring->last_event_ns, facts.watched_since_ns});
 }

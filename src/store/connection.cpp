@@ -32,7 +32,7 @@ void guarded(Connection& client, Step&& step) {
   }
 }
 
-// A client that has the token and floods the store ends its own connections.
+// Ends a connection whose client has the token and floods the store.
 void drop(Connection& client, ServerState& state, const std::string& address) {
   if (state.dropped.add(SystemClock::instance().now())) {
     log::warn(

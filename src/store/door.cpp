@@ -21,7 +21,7 @@ namespace {
 
 // If a peer accepts a connection and is silent for so long, the connection is tried again.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
-// Between two tries to get in.
+// The pause between two attempts to connect.
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";

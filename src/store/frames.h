@@ -66,10 +66,10 @@ class Frames {
   /// Reads one frame, and calls `on_frame` once. A frame of more than `limit` bytes, or of none, is too long.
   void read(std::uint32_t limit, Reader on_frame);
 
-  /// Sends a frame after the earlier ones. Calls `on_end` if the connection is spoilt, and after the last frame.
+  /// Sends a frame after the earlier ones. Calls `on_end` if the connection is broken, and after the last frame.
   /// Returns false if more bytes wait to be sent than it may hold.
   [[nodiscard]] bool send(const std::string& frame, std::function<void()> on_end);
-  /// Makes the frame that was sent last the final one.
+  /// Closes the connection after the frame that was sent last.
   void close_after_send() { closes_after_send_ = true; }
 
   [[nodiscard]] std::size_t bytes() const { return body_.capacity() + sending_.capacity() + queued_.capacity(); }

@@ -20,7 +20,7 @@ struct Nonces {
   std::string binding = {};  ///< of the encrypted connection; empty: it is not encrypted
 };
 
-/// 32 bytes for these two nonces only, which require `token`.
+/// Returns a proof: 32 bytes that only a holder of `token` can make, for these two nonces only.
 [[nodiscard]] std::string prove(std::string_view token, Side side, const Nonces& nonces);
 
 /// True if `proof` is that of prove(). Takes the same time wherever they differ.
@@ -31,8 +31,8 @@ struct Nonces {
 /// that a person chose is not found at once, and one of 64 random digits never. Keeps the last key.
 [[nodiscard]] std::string knock_key(const std::string& token);
 
-/// 32 bytes for these two nonces only, which require the key. A knock is never a proof, nor a proof a knock: their keys
-/// and their words differ.
+/// Returns a knock: 32 bytes that only a holder of the key can make, for these two nonces only. A knock is never a
+/// proof, nor a proof a knock: their keys and their words differ.
 [[nodiscard]] std::string knock(std::string_view key, const Nonces& nonces);
 
 /// True if `proof` is that of knock(). Takes the same time wherever they differ.

@@ -23,7 +23,7 @@ enum class Outcome { kDone, kLate, kGone, kForeign };
 class Socket {
  public:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
-  /// Tries every address of `host` once. The system words the error.
+  /// Tries every address of `host` once. A failure has the system's words.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
   /// Encrypts all that follows. Returns kGone also if the server's certificate is not trusted: distrust() has the

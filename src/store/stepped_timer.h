@@ -11,7 +11,7 @@
 
 namespace lockstep::store {
 
-/// The steps of a wait. A step that the process slept through counts only with its planned length. Pure.
+/// The steps of a wait. A step that the process slept through counts only for its planned length. Pure.
 class StepCount {
  public:
   explicit StepCount(std::chrono::milliseconds limit)

@@ -11,7 +11,7 @@
 
 namespace lockstep::store {
 
-/// The approximate memory of a key beside its bytes and those of its value.
+/// The approximate memory of a key in addition to its bytes and those of its value.
 inline constexpr std::size_t kKeyBytes = 128;
 
 class Table {

@@ -16,9 +16,9 @@ namespace lockstep::store {
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-/// For a server that shows the PEM file `certificate`. Throws: UsageError with the file that cannot be used.
+/// For a server that shows the PEM file `certificate`. Throws: UsageError naming the file that cannot be used.
 [[nodiscard]] TlsContext server_tls(const std::string& certificate, const std::string& key);
-/// For a client that trusts the PEM file `trust`. Throws: UsageError with the file if it holds no certificate.
+/// For a client that trusts the PEM file `trust`. Throws: UsageError naming the file if it holds no certificate.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
 /// 32 bytes that are equal on both ends of an encrypted connection and belong to no other one.
@@ -33,7 +33,7 @@ class TlsClient {
 
   /// One step of the handshake. Send records() after each.
   Step shake_hands();
-  /// Encrypts; send records() then. Returns false if the connection is spoilt.
+  /// Encrypts; send records() then. Returns false if the connection is broken.
   bool write(std::string_view words);
   /// Decrypts up to `count` bytes that arrived; `got` is their number, if it is done.
   Step read(char* to, std::size_t count, std::size_t& got);

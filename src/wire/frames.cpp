@@ -107,7 +107,7 @@ bool FrameReceiver::step(Stream& stream) {
   return has_moved;
 }
 
-/// Reads the rest of a message whose header has come, and the bytes behind it; else a header and the bytes behind it.
+/// Reads the rest of a message whose header has come, or else a header, and the bytes behind it.
 std::size_t FrameReceiver::read(Stream& stream, Incoming& message) {
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);

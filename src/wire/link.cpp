@@ -17,7 +17,7 @@ namespace lockstep::wire {
 namespace {
 
 constexpr auto kAgain = std::chrono::milliseconds(50);
-// A connection that is silent after it has proved the key makes room for another one.
+// A connection that is silent after it has proved the key is given up for another attempt.
 constexpr auto kOpeningLimit = std::chrono::milliseconds(20'000);
 constexpr const char* kSilent = "it has not answered";
 

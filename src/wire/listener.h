@@ -22,7 +22,7 @@ struct Caller {
   std::string words;  ///< the bytes of the hello
 };
 
-/// The wanted caller: a rank, for a circle.
+/// The caller that a circle waits for.
 struct Wanted {
   std::uint64_t circle = 0;
   int from = 0;

@@ -17,7 +17,7 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// Listens at a free port of an address of this host. Throws: IoError with the address.
+/// Listens at a free port of an address of this host. Throws: IoError naming the address.
 [[nodiscard]] UniqueFd listen_at(const std::string& address);
 [[nodiscard]] Endpoint own_end(int fd);
 [[nodiscard]] Endpoint other_end(int fd);

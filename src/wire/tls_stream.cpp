@@ -120,7 +120,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_do_handshake(connection_.get());
       if (result <= 0) require_retry(result, "the TLS handshake failed");
-      // Only an end that knows the key gets here. A certificate would be another way in, but there is none.
+      // Only an end that knows the key gets here. A certificate would be another way in, but none is accepted.
       is_open_ = result > 0;
       if (is_open_ && ::SSL_session_reused(connection_.get()) != 1) throw ConnectionLost("TLS without the job's key");
     }
@@ -156,7 +156,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_read_ex(connection_.get(), room.data + got, room.bytes - got, &some);
       if (result <= 0) {
-        // The other end may close the socket after its last words: that does not spoil them.
+        // The other end may close the socket after its last words: they are still valid.
         if (got == 0) require_retry(result, "cannot decrypt");
         break;
       }

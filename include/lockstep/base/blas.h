@@ -44,7 +44,7 @@ struct Library {
 [[nodiscard]] std::optional<Library> loaded();
 
 /// Makes the OpenBLAS of this process use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
-/// changed. The module tensor calls this before main, so that the process computes no product with other kernels.
+/// changed. The tensor module calls this before main, so that the process computes no product with other kernels.
 /// Thread-safe: no; no other thread may multiply meanwhile.
 bool choose_kernels();
 

@@ -46,16 +46,16 @@ class AutoInt {
 /// texts.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
-/// A dotted key's value before it is bound: YAML text and where it came from.
+/// A dotted key's value before it is bound: YAML text and its origin.
 struct ConfigValue {
   std::string yaml;          ///< a scalar's text, or a sequence in YAML flow style
   std::string origin;        ///< "captcha.yml:7", "--set"
   bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns the problem of a YAML text, with line and column; "" if it can be read. Every text has limits: one document
-/// of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside its own anchor, no key
-/// twice in a map.
+/// Returns the problem with a YAML text, with line and column; "" if it can be read. Every text has limits: one
+/// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside its own
+/// anchor, no key twice in a map.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
 
 /// A map from dotted keys ("optimizer.lr") to values, in key order. Later merges win; maps are merged, lists are
@@ -98,7 +98,7 @@ struct ConfigRange {
   [[nodiscard]] std::string text() const;
 };
 
-/// The treatment, on resume, of a setting whose value differs from the checkpoint's.
+/// How a resumed run treats a setting whose value differs from the checkpoint's.
 enum class OnResume {
   kError,            ///< an error: the result depends on the setting
   kFree,             ///< the new value holds from now on
@@ -113,7 +113,7 @@ enum class OnResume {
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
-  /// A pointer to the variable of a field, of one of these types.
+  /// The variable of a field: a pointer to one of these types.
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*,
                               std::vector<ConfigMap>*>;
   /// One setting: its key, its variable, and its description for people.
@@ -125,7 +125,7 @@ class ConfigFields {
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
     std::optional<ConfigRange> range = {};  ///< the valid numbers; in a list, of each whole number
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;     ///< the treatment of another value on resume
+    OnResume resume = OnResume::kError;     ///< how a resumed run treats a different value
     bool host = false;                      ///< the hosts of a run may have different values
     bool tune = false;                      ///< `lockstep tune` may try it
     std::string unused = {};                ///< the reason why this recipe does not use the setting; empty: it does
@@ -133,7 +133,7 @@ class ConfigFields {
     // Each of these setters returns the field.
     /// Sets the valid numbers and their unit.
     Field& in(const ConfigRange& numbers, std::string of_unit = "");
-    /// Sets the treatment of another value on resume.
+    /// Sets how a resumed run treats a different value.
     Field& at_resume(OnResume what);
     /// Allows the hosts of one run to have different values.
     Field& of_a_host();
@@ -144,8 +144,8 @@ class ConfigFields {
     [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default. The caller adds more to the returned field, a reference that is
-  /// valid until the next field is added.
+  /// Adds a field; its present value is the default. The returned reference, to which the caller can add more, is valid
+  /// until the next field is added.
   /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
   Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
 
@@ -153,12 +153,12 @@ class ConfigFields {
   [[nodiscard]] Field& at(const std::string& key);
 
   /// Writes every value of `tree` into its field.
-  /// Throws: UsageError with file and line for an unknown key (with the nearest one), a wrong type, a number outside of
-  /// its range or an invalid choice.
+  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type, a number outside
+  /// of its range or an invalid choice.
   void bind(const ConfigTree& tree);
 
   /// Checks the present values, which a program may have set itself.
-  /// Throws: UsageError with the first key whose number is outside of its range, with number and range.
+  /// Throws: UsageError naming the first key whose number is outside of its range, with number and range.
   void check() const;
 
   /// Returns the fields, in the order in which they were added.

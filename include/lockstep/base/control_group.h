@@ -23,7 +23,7 @@ struct GroupLimits {
 /// above it; the tightest count.
 [[nodiscard]] GroupLimits read_control_group(const std::filesystem::path& root = "/");
 
-/// Returns the number of CPUs in the affinity of this thread, which taskset, cpusets and Slurm restrict.
+/// Returns the number of CPUs in this thread's affinity, which taskset, cpusets and Slurm restrict.
 [[nodiscard]] int affinity_cpus();
 
 /// Returns the number of CPUs that this process can keep busy: those of its affinity, limited by a control group's

@@ -19,7 +19,7 @@ enum class ExitCode : int {
   kResource = 69,      ///< out of memory, or no such device
   kInternal = 70,      ///< a bug of Lockstep: never restarted
   kProgram = 71,       ///< the program's own exception: restarted within the budget
-  kIo = 74,            ///< an I/O error, maybe transient: restarted within the budget
+  kIo = 74,            ///< an I/O error, possibly transient: restarted within the budget
   kPeer = 75,          ///< another rank died: restarted within the budget
   kTimeout = 76,       ///< a rank is late: restarted within the budget
   kCorruption = 77,    ///< a processor or memory gave a wrong number: restarted within the budget
@@ -31,7 +31,7 @@ enum class ExitCode : int {
 /// own.
 class Error : public std::runtime_error {
  public:
-  /// `message` says what happened, with values and units. `hint` says what to do next; it may be empty.
+  /// `message` has the problem, with values and units. `hint` has the next step for the user; it may be empty.
   Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
 
   /// Returns the exit code of a program that ends with this error.
@@ -69,7 +69,8 @@ LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
 /// An exception of the program that is no lockstep::Error, after it has crossed a process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or a network failed, maybe for a moment. Restarted within the budget, unless the disk is full or read-only.
+/// A disk or a network failed, possibly for a moment. Restarted within the budget, unless the disk is full or
+/// read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);

@@ -24,19 +24,19 @@ void this_is_lockstep() noexcept;
 /// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
-/// The file beside LOCKSTEP_ERROR_FILE, and its last line.
+/// The name of a file beside LOCKSTEP_ERROR_FILE for the stack of a rank.
 inline constexpr const char* kStackFile = "stack.txt";
-/// Ends the text of a stack that a rank writes when its launcher asks for it.
+/// The end of a whole stack in that file.
 inline constexpr const char* kStackEnd = "\nend\n";
 /// Returns the signal that makes a thread write its stack into that file and go on, in a process that has called
-/// install_reports() under a launcher. For launchers that the system does not permit to look from outside.
+/// install_reports() under a launcher. For launchers that may not inspect the process from outside.
 [[nodiscard]] int stack_signal() noexcept;
 
 /// Notes this process's rank.
 void note_rank(int rank) noexcept;
-/// Notes the step that this thread computes from now on, for the messages of errors; from 1, or -1 for none.
+/// Notes the step that this thread computes from now on, for error messages: from 1, or -1 for none.
 void note_step(std::int64_t step) noexcept;
-/// Notes the epoch and batch that this thread has got from a DataLoader, for the messages of errors.
+/// Notes the epoch and batch that this thread got from a DataLoader, for error messages.
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the step that was noted last; -1 outside of a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;

@@ -68,14 +68,14 @@ enum class FileLock {
 
 /// Tries to take the lock of the open file `fd` for this process alone. The lock ends when the file is closed.
 /// kUnsupported is logged once per program. Never blocks.
-/// Throws: IoError with `path` and the cause.
+/// Throws: IoError naming `path` and the cause.
 [[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
 
 /// A file that is being written. Its destructor closes it, without fsync.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  /// Appends `size` bytes. Throws: IoError with path and cause.
+  /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
   /// Writes all bytes to the disk. Blocks: until they are there.
   /// Throws: SyncError; the file must then be written anew, never synced again.
@@ -101,7 +101,7 @@ inline constexpr std::uint64_t kMostReadBytes = 16U << 20U;
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  /// Creates or truncates a file. Throws: IoError; DataError if the path is something other than a regular file.
+  /// Creates or truncates a file. Throws: IoError; DataError if the path is not a regular file.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
   /// Returns the whole content of a file of at most `most` bytes. It checks the size before it takes memory, and stops
   /// if the file grows beyond it. Throws: DataError if the file is missing, no regular file or larger; IoError if it
@@ -116,7 +116,7 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
   /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Renames a file or folder. Throws: IoError (also if `to` is a folder with entries, a named pipe, a socket or a
+  /// Renames a file or folder. Throws: IoError (including if `to` is a folder with entries, a named pipe, a socket or a
   /// device).
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// Removes a file, or a folder with all its content; does nothing if it is missing. Throws: IoError.

@@ -8,7 +8,7 @@ namespace lockstep {
 #pragma GCC visibility push(default)
 
 /// The folder of the DejaVu fonts: Debian's fonts-dejavu-core, or the one of Python's wheel beside the program or
-/// library with this code. It may lack them: only reading shows that.
+/// library with this code. They may be missing: only a reader finds that out.
 [[nodiscard]] const std::filesystem::path& font_folder();
 
 /// The same for code in the file `binary`: the folder share/fonts beside its own folder, if it has the fonts.

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Limits of JSON to read. The defaults fit Lockstep's own files.
+/// Limits for JSON. The defaults fit Lockstep's own files.
 struct JsonLimits {
   std::uint64_t bytes = kMostReadBytes;  ///< of the text
   std::uint64_t values = 1'000'000;      ///< lists, objects, keys and plain values together
@@ -64,7 +64,7 @@ bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann:
 /// Returns the value of `bytes`, which are CBOR. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_cbor(std::string_view bytes, const JsonLimits& limits = {});
 
-/// Returns the value in a file. Throws: as FileSystem::read(); DataError with the file and the place.
+/// Returns the value in a file. Throws: as FileSystem::read(); DataError naming the file and the place.
 [[nodiscard]] nlohmann::json read_json_file(FileSystem& files, const std::filesystem::path& file,
                                             const JsonLimits& limits = {});
 

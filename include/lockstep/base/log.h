@@ -27,8 +27,8 @@ inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "n
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While an object with `on` lives, this process writes no notes, so that only one rank writes the notes that all would
-/// write.
+/// While one with `on` lives, this process writes no notes. For notes that all ranks would write, only one rank leaves
+/// them on.
 /// Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:

@@ -10,8 +10,8 @@
 
 namespace lockstep::text {
 
-/// Returns the value of `text`, which must be a number as a whole, with a decimal point in any locale; "inf" and "nan"
-/// are numbers. None for anything else, and if a double cannot hold it.
+/// Returns the number that `text` is as a whole, with a decimal point in any locale; "inf" and "nan" are numbers. None
+/// for anything else, or if a double cannot hold it.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
 /// Returns `value` as JSON, with so many decimals (-1: the shortest text that reads back as the same bits). NaN and

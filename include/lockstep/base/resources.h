@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resources of the system that may run out: threads, processes, memory, file descriptors. A shortage is one error with
-// ExitCode::kResource that has the resource, its limit, and the way to raise it.
+// Resources of the system that may run out: threads, processes, memory, file descriptors. A shortage is an error with
+// ExitCode::kResource that names the resource, its limit, and the way to raise it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct ResourceLimits {
 /// Returns true for error numbers that mean a shortage: of descriptors, processes, threads or memory.
 [[nodiscard]] bool is_shortage(int error) noexcept;
 
-/// The limit that a failed call may have reached, and advice how to raise it: two sentences without a full stop.
+/// The limit that a failed call may have reached, and advice on how to raise it: two sentences without a full stop.
 struct LimitWords {
   std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
@@ -53,7 +53,7 @@ struct LimitWords {
 /// Throws: ResourceError as shortage_error() if `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& what, int error);
 
-/// Returns a thread's name for debuggers and /proc, 15 letters at most: "loader worker 3" for "for loader worker 3 of
+/// Returns a thread's name for debuggers and /proc, at most 15 letters: "loader worker 3" for "for loader worker 3 of
 /// 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 

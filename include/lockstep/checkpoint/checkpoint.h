@@ -56,8 +56,8 @@ struct FiniteCheck {
 ///
 /// Blocks: until the data are on the disk. Lifetime: the tensors do not change meanwhile.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
-///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they
-///         are meant, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
+///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they are
+///         intended, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
 ///         there.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
@@ -92,7 +92,7 @@ void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path&
 /// checkpoints from one whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// The rule for the checkpoints to keep.
+/// The rule for which checkpoints to keep.
 struct Retention {
   std::int64_t keep_last = 3;   ///< the number of newest ones; 0: all
   std::int64_t keep_every = 0;  ///< also those whose step is a multiple of it; 0: none
@@ -182,8 +182,8 @@ class Checkpoint {
 
 /// Returns the step folder of `where`: itself, the newest valid one of a run folder (or of its checkpoints folder), or
 /// the named one of RUN:NAME.
-/// Throws: DataError with `where` and the searched places; if none of a run's checkpoints verifies, with their number
-/// and the fault of the first.
+/// Throws: DataError naming `where` and the searched places; if none of a run's checkpoints verifies, it has their
+/// number and the fault of the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
                                                        FileSystem& files = FileSystem::system());
 

@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-/// The folder of a CheckpointWriter, and its rules.
+/// The settings of a CheckpointWriter.
 struct CheckpointWriterOptions {
-  std::filesystem::path folder;  ///< the run's "checkpoints" folder; it is created
+  std::filesystem::path folder;  ///< the run's "checkpoints" folder; created if missing
   Retention retention = {};      ///< the older checkpoints that stay
   bool background = false;       ///< starts a thread, so that save_in_background() may be called
   /// As ShardedContent::check; may be empty. The writing thread calls it.
@@ -29,7 +29,7 @@ struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< texts, on rank 0 only
   std::vector<std::string> names = {};  ///< the names ("best") that the checkpoint gets
-  FiniteCheck finite = {};              ///< the treatment of values that are not finite
+  FiniteCheck finite = {};              ///< decides if values that are not finite are saved
 };
 
 /// A checkpoint that has become durable.

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// The progress of a fetch.
 struct FetchProgress {
-  std::uint64_t bytes = 0;                            ///< bytes fetched so far, also by an earlier try
+  std::uint64_t bytes = 0;                            ///< bytes fetched so far, including earlier attempts
   std::optional<std::uint64_t> total = std::nullopt;  ///< total bytes, if the server sends the number
 };
 
@@ -32,7 +32,7 @@ struct FetchOptions {
   int tries = 5;
   /// The wait after the first attempt.
   std::chrono::milliseconds first_wait{1000};
-  /// Limit for making the connection.
+  /// Limit for the connection.
   std::chrono::milliseconds connect_limit{20'000};
   /// An attempt fails after this time without a byte; this is checked once a second.
   std::chrono::milliseconds stall_limit{30'000};
@@ -47,7 +47,7 @@ struct FetchOptions {
   std::chrono::milliseconds lock_limit{300'000};
   /// The limit of redirects.
   int max_redirects = 10;
-  /// Called at least once a second, in the calling thread, also while another process fetches the same file. An
+  /// Called at least once a second, in the calling thread, including while another process fetches the same file. An
   /// exception from it ends the fetch; the next fetch continues from there.
   std::function<void(const FetchProgress&)> progress = {};
 };

@@ -45,8 +45,8 @@ struct VerifyReport {
 /// Cost: reads these files once, in blocks. Throws: DataError if the folder is missing or torn; IoError.
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// Returns the newest step folder that verifies and in which not_finite_in() finds nothing, of a step below `before` if
-/// that is given; none if there is none. Folders that were put aside do not count.
+/// Returns the newest step folder that verifies and in which not_finite_in() finds nothing; if `before` is given, only
+/// of a step below it. Returns none if there is none. Folders that were put aside do not count.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_finite(FileSystem& files,
                                                                       const std::filesystem::path& folder,
                                                                       std::optional<std::int64_t> before = {});

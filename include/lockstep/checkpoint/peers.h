@@ -38,7 +38,8 @@ class CheckpointPeers {
 
 /// The members of a group of peers, and their keys in the store.
 struct PeersOptions {
-  std::string prefix = "lockstep/checkpoint/";  ///< of the keys; different for objects that live at the same time
+  std::string prefix = "lockstep/checkpoint/";  ///< prefix of the keys; different for objects that live at the same
+                                                ///< time
   int rank = 0;                                 ///< this process's number
   int world_size = 1;                           ///< the number of processes
   std::chrono::milliseconds timeout{600'000};   ///< limit for every gather() and broadcast()

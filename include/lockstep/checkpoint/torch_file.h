@@ -45,14 +45,14 @@ struct TorchValue {
 
 /// Reads a file of torch.save (PyTorch 1.6 or later). Tensors are on the CPU, keep their strides, and share storages as
 /// before; all share one buffer with the file's bytes. Cost: reads every byte once and checks its CRC-32.
-/// Throws: DataError with the file, its fault and, if a pickle would have executed code, the opcode, the name and the
+/// Throws: DataError naming the file, the fault and, if a pickle would have executed code, the opcode, the name and the
 /// byte; IoError.
 [[nodiscard]] TorchValue read_torch_file(FileSystem& files, const std::filesystem::path& path);
 
 /// Writes a file for torch.load(weights_only=True), and syncs it to the disk. Tensors are written row-major and whole;
 /// one that occurs twice is written once.
 /// Blocks: yes. Cost: one tensor's copy at a time, only for tensors that are not contiguous or not on the CPU.
-/// Throws: UsageError with the entry that cannot be saved; IoError.
+/// Throws: UsageError naming the entry that cannot be saved; IoError.
 void write_torch_file(FileSystem& files, const std::filesystem::path& path, const TorchValue& value);
 
 /// Returns a dict of the state's entries.

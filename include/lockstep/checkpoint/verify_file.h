@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of a single file. The file's own format, as far as it can, replaces the manifest of a checkpoint folder.
+// Verification of a single file: as far as it can, the file's own format replaces the manifest of a checkpoint folder.
 #pragma once
 
 #include <filesystem>

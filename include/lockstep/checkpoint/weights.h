@@ -38,7 +38,7 @@ struct WeightsOptions {
 /// Without a name, the first of these states of a checkpoint folder or a dict of states is taken: ema (ema.module),
 /// model, state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is
 /// skipped, and a dict that itself holds tensors is the state. A "module." in front of every name is removed.
-/// Throws: DataError with the file, its fault and its states; IoError.
+/// Throws: DataError naming the file, the fault and the states that it has; IoError.
 [[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 

@@ -37,7 +37,7 @@ struct WorldPlan {
 };
 
 /// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than
-/// one task), Open MPI, PMI; else it is a world of one. Throws: UsageError with the missing variable of a half-set
+/// one task), Open MPI, PMI; else it is a world of one. Throws: UsageError naming the missing variable of a half-set
 /// environment, or a rank outside of its world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 

@@ -111,7 +111,7 @@ class ProcessGroup {
   /// Shapes:  input as in all_reduce (with replicas it has rows); output has as many elements as this rank's part, and
   ///          may be that part of input's first row itself.
   /// Cost:    `shm`: each byte is read once. `tcp`: (W-1)/W of the bytes are sent.
-  /// Throws:  UsageError with the number of elements that `output` needs.
+  /// Throws:  UsageError naming the number of elements that `output` needs.
   virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options) = 0;
   /// Sums over all ranks, and gives each rank its part. See the overload with options.
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output) {
@@ -188,7 +188,7 @@ class ProcessGroup {
   /// Collective: no.
   /// Cost: its bytes of shared memory, which are freed with the tensor's last reference.
   /// Lifetime: the tensor may outlive the group.
-  /// Throws: ResourceError with the sizes if memory is short.
+  /// Throws: ResourceError naming the sizes if memory is short.
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) = 0;
 
   /// Makes every collective of every rank fail at once, including those under way; all ranks report the first reason.

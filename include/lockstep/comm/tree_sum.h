@@ -34,7 +34,7 @@ struct TreeOptions {
 /// Throws: UsageError for a dtype that all_reduce does not know.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 
-/// Builds a rank's argument of all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
+/// Builds a rank's argument for all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
 /// `block`; the result has one row for each of the block's whole subtrees.
 ///
 /// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].

@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// A client's view of a store. Values are bytes. Keys that start with "lockstep/" are Lockstep's own. Thread-safe: yes.
-/// Every function blocks for a round trip; get() and wait() block up to `timeout`.
-/// Throws: PeerError if the server is gone; TimeoutError with the keys that were not set in time.
+/// A client's view of a store. Values are bytes. Keys that start with "lockstep/" are Lockstep's own.
+/// Thread-safe: yes. Every function blocks for a round trip; get() and wait() block up to `timeout`.
+/// Throws: PeerError if the server is gone; TimeoutError naming the keys that were not set in time.
 class Store {
  public:
   virtual ~Store() = default;
@@ -50,15 +50,14 @@ class StoreDoor;
 struct StoreAddress {
   std::string host = "127.0.0.1";          ///< name or address of the server's host
   std::uint16_t port = 0;                  ///< its port
-  std::string token;                       ///< a client must prove that it knows it, or the server closes the
-                                           ///< connection
+  std::string token;                       ///< the secret that a client must prove to know
   std::string trust = tls_trust();         ///< PEM file of trusted certificates; empty: the connection is not encrypted
   std::shared_ptr<StoreDoor> inside = {};  ///< of a server in this process: its clients need no network
 };
 
 /// Connects; tries again until the server listens, and reports the wait after 3 s. If the server then leaves a request
 /// unanswered for `answer_limit`, it counts as lost (0: LOCKSTEP_TIMEOUT, 5 s at least and a minute at most).
-/// Throws: TimeoutError with host and port; UsageError for a wrong token, and for a certificate that is not trusted.
+/// Throws: TimeoutError naming host and port; UsageError for a wrong token, and for a certificate that is not trusted.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                                    std::chrono::milliseconds answer_limit = {});
 
@@ -89,7 +88,8 @@ class StoreServer {
     std::string kept = {};   ///< a prefix of keys that clients from outside may only read; empty: no such keys
     std::string inbox = {};  ///< a queue among them to which they may append, and which they may not read
   };
-  /// Throws: UsageError with host and port if the port is in use, or with a file that is no certificate or not its key.
+  /// Throws: UsageError naming host and port if the port is in use, or with a file that is no certificate or not its
+  /// key.
   explicit StoreServer(const Options& options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;

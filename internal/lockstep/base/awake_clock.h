@@ -18,7 +18,7 @@ namespace lockstep {
 /// Counts time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline) give_up();
 class AwakeTime {
  public:
-  /// `look`: at() is called at least so often during a wait. If it is called after more than three times as long, the
+  /// `look`: at() is called at least this often during a wait. If it is called after more than three times as long, the
   /// process was stopped, and only `look` counts. So a late wake-up on a busy machine does not count as a stop.
   explicit AwakeTime(TimePoint::duration look) : look_(look) {}
   /// Returns `now` minus the time in which the process was stopped.
@@ -37,7 +37,7 @@ class AwakeTime {
   TimePoint::duration stopped_{0};
 };
 
-/// A wait for a moment of AwakeClock must look at the clock at least so often.
+/// A wait for a moment of AwakeClock must look at the clock at least this often.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
 /// The time of this process without the time in which it was stopped. Thread-safe: yes.
@@ -59,8 +59,8 @@ class AwakeClock final : public Clock {
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }
 
-/// Waits until `done`, for `limit` at most, in short waits. A short wait that the process slept through counts only
-/// with its planned length. Returns the last result of `done`.
+/// Waits until `done`, for `limit` at most, in short waits. A short wait that the process slept through counts only for
+/// its planned length. Returns the last result of `done`.
 template <class Done>
 bool wait_awake(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds limit,
                 const Done& done) {

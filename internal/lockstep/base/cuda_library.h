@@ -10,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-/// The parts that a process may lack for GPUs, in the order of the checks.
+/// The parts that a process needs for GPUs and may lack, in the order of the checks.
 enum class Lack {
   kNothing,   ///< as far as libraries go, it can compute on GPUs
   kParts,     ///< this build has no liblockstep-cuda.so
@@ -32,15 +32,15 @@ struct Search {
   std::vector<std::string> torch_folders = {};  ///< candidates for libtorch: the first that has libc10.so counts
 };
 
-/// Returns the search of code in the file `binary`: beside it, in the folder of libraries beside the program's, and in
-/// the build's. `torch_folder`: that of the libtorch which the process has loaded; empty: it has loaded none, and the
-/// build's counts. It is a pure function.
+/// Returns the folders to search for code in the file `binary`: beside it, in the folder of libraries beside the
+/// program's, and in the build's. `torch_folder`: that of the libtorch which the process has loaded; empty: it has
+/// loaded none, and the build's counts. It is a pure function.
 [[nodiscard]] Search search_from(const std::string& binary, const std::string& torch_folder);
 
-/// Returns the search of this process.
+/// Returns the folders that this process searches.
 [[nodiscard]] Search search_of_this_process();
 
-/// Returns the first obstacle to a process that searches there. Loads only the driver's library.
+/// Returns the first obstacle to a process that searches these folders. Loads only the driver's library.
 [[nodiscard]] Obstacle obstacle_to(const Search& search);
 
 /// A loaded liblockstep-cuda.so, or the reason why none was loaded.

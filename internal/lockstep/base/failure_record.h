@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's failure as one value, which ranks, agents and savers exchange and the launcher prints. As in XGBoost's
-// collective errors, it has the fault, the place and the reason.
+// A rank's failure as one value, which ranks, agents and savers exchange and the launcher prints. Like XGBoost's
+// collective errors, it has the failure, its place and its cause.
 #pragma once
 
 #include <cstdint>

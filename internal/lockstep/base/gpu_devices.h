@@ -14,8 +14,9 @@ namespace lockstep {
 /// Returns the number of NVIDIA GPUs in `folder`: nvidia0 and so on.
 [[nodiscard]] int count_gpu_devices(const std::filesystem::path& folder = "/dev");
 
-/// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: it is not
-/// set. Slices (MIG) count one by one, although CUDA shows only the first of them to a process. It is a pure function.
+/// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: the
+/// variable is not set. Slices (MIG) count one by one, although CUDA shows only the first of them to a process. It is a
+/// pure function.
 [[nodiscard]] int count_visible_gpus(int devices, const std::optional<std::string_view>& visible);
 
 /// Returns the only entry of the list `visible` that a host's rank may see: entries are assigned round-robin. Empty:

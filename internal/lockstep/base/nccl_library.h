@@ -60,7 +60,7 @@ constexpr int kOldestVersion = 21400;  ///< 2.14: the first with non-blocking co
 struct Config {
   std::size_t size = sizeof(Config);  ///< bytes
   unsigned magic = 0xcafebeef;        ///< marks an ncclConfig_t
-  unsigned version = kOldestVersion;  ///< the version, which decides the fields
+  unsigned version = kOldestVersion;  ///< decides which fields are there
   int blocking = 1;                   ///< 0: a call may return kInProgress
 };
 
@@ -97,10 +97,10 @@ struct Search {
 /// Returns LOCKSTEP_NCCL; empty: it is not set.
 [[nodiscard]] std::string named_by_user();
 
-/// Returns the search of a program that loads these files. It is a pure function.
+/// Returns the places to search for a program that loads these files. It is a pure function.
 [[nodiscard]] Search search_among(const std::vector<std::string>& files);
 
-/// Returns the search of this process, from its environment and its loaded files.
+/// Returns the places to search for this process, from its environment and its loaded files.
 [[nodiscard]] Search search_of_this_process();
 
 /// Returns the files to open, in this order: the file that the user names; or the loaded one, since two NCCLs in a

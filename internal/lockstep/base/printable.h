@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleans foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it: it
-// cannot steer a terminal, and no URL shows a secret. Errors and log lines are cleaned automatically.
+// Cleans foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it, so
+// that it cannot control a terminal and no URL shows a secret. Errors and log lines are cleaned automatically.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ namespace lockstep::text {
 /// its query. "#sha256=..." is kept; another fragment becomes "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
-/// Returns printable(without_secrets(words)): the text of a file, a peer or a command line, made fit for an error or a
-/// log line.
+/// Returns printable(without_secrets(words)): for the text of a file, a peer or a command line in an error or a log
+/// line.
 [[nodiscard]] std::string for_people(std::string_view words);
 
 }  // namespace lockstep::text

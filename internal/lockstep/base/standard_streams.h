@@ -14,8 +14,9 @@ namespace lockstep {
 
 /// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed; else the next file or socket would take its
 /// number and get the stream's data. From now on a write to a reader that left (SIGPIPE) or beyond the largest allowed
-/// file (SIGXFSZ) fails with an errno and ends nothing; programs that this process executes get the signals' default
-/// again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call this.
+/// file (SIGXFSZ) fails with an errno and does not end the process; programs that this process executes get the
+/// signals' default again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call
+/// this.
 void prepare_standard_streams() noexcept;
 
 /// Writes `text`. If the file takes no more (its reader left, the disk is full), the rest is lost without an error:

@@ -37,8 +37,8 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< `What`, name, group, bucket and number of buckets
-  std::atomic<std::int64_t> other_ns;   ///< of a collective: at its begin, the time of the call; at its end, the time
-                                        ///< when a thread began to wait for it; of a section: Event::queued_ns; 0:
+  std::atomic<std::int64_t> other_ns;   ///< of a collective: when it was called (in the begin event), or when a thread
+                                        ///< began to wait for it (in the end event); of a section: Event::queued_ns; 0:
                                         ///< unknown or none
 };
 
@@ -104,12 +104,12 @@ struct RingOwner {
 /// Thread-safe: yes; enter() and leave() belong to the thread that made it.
 class Writer {
  public:
-  /// Begins the ring anew. Lifetime: `ring` outlives the writer.
+  /// Starts the ring afresh. Lifetime: `ring` outlives the writer.
   Writer(Ring& ring, const RingOwner& owner) noexcept;
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// A collective, for the notes of its begin and its end.
+  /// A collective, as passed to begin() and end().
   struct Call {
     std::string_view name;       ///< lives for the whole program
     std::uint64_t sequence = 0;  ///< its number in its group

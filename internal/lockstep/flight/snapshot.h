@@ -77,7 +77,7 @@ struct Snapshot {
   std::vector<Lane> lanes;           ///< groups that have begun a collective
   std::int64_t timeout_ns = 0;       ///< timeout of its collectives; 0: unknown
   std::int64_t last_event_ns = 0;    ///< the newest sign of life; 0: none yet
-  std::vector<Event> events;         ///< oldest first; without events that a kill left half written
+  std::vector<Event> events;         ///< oldest first, without events that a kill left half written
 };
 
 /// Reads a ring's bytes; none if they are no ring, or a ring that has not begun. Accepts any bytes.

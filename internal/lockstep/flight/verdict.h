@@ -51,10 +51,10 @@ inline constexpr const char* kLeftHint =
 [[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
                                                  const FailureRecord* waiter = nullptr);
 
-/// Compares the calls of the ranks for the operation that failed: by name, else by size. Returns the rank that called
-/// another collective than the rest, as a kHang and UsageError: "rank 2 called barrier as operation 12 in step 77, but
-/// ranks 0, 1 called all_reduce". None: no operation has failed, the ranks of this host called the same, or there is no
-/// majority (of two ranks neither is odd).
+/// Compares the calls of the ranks for the operation that failed: by name, else by size. Returns the rank that called a
+/// different collective from the rest, as a kHang and UsageError: "rank 2 called barrier as operation 12 in step 77,
+/// but ranks 0, 1 called all_reduce". None: no operation has failed, the ranks of this host called the same, or there
+/// is no majority (of two ranks neither is odd).
 [[nodiscard]] std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts);
 
 }  // namespace lockstep::flight

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches running ranks that have not gone on for some time: limits of sections, even if no collective waits; patience
+// Watches running ranks that make no progress for some time: limits of sections, even if no collective waits; patience
 // with long work; and a line about the rank that the others wait for. Pure functions of the rings and the states of the
 // processes. Modeled on the sections of NVIDIA's resiliency extension.
 #pragma once

@@ -36,8 +36,7 @@ struct Response {
   /// Returns the next piece of a body of unknown length; an empty piece ends it. It may block: it runs in its own
   /// thread.
   std::function<std::string()> next = {};
-  std::map<std::string, std::string> headers = {};  ///< in addition to the server's; they replace those of the same
-                                                    ///< names
+  std::map<std::string, std::string> headers = {};  ///< added to the server's; replace those of the same names
 };
 
 /// The address of a server, and the functions that answer.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the address of this host that the other ranks connect to, for all connections of ranks but those to the
-// store.
+// Chooses the address of this host to which the other ranks connect. Connections to the store do not use it.
 #pragma once
 
 #include <filesystem>
@@ -52,7 +51,7 @@ struct InterfaceChoice {
 
 /// Chooses by LOCKSTEP_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the
 /// store. If an interface has several addresses, the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing
-/// asks for an interface. Throws: UsageError with all interfaces if a variable fits none.
+/// asks for an interface. Throws: UsageError naming all interfaces if a variable fits none.
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);
 

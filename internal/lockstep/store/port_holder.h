@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the process that has a port of this machine, for the message that the port is taken.
+// Finds the process that holds a port of this machine, for the message that the port is taken.
 #pragma once
 
 #include <cstdint>

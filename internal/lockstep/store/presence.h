@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows to the store that a process still lives: a connection with a heartbeat and a last will, as in MQTT (OASIS, MQTT
+// Shows the store that a process still lives: a connection with a heartbeat and a last will, as in MQTT (OASIS, MQTT
 // 5.0, section 3.1.2.5). Free of libtorch.
 #pragma once
 
@@ -21,7 +21,7 @@ struct PresenceOptions {
   /// frozen), a newline, and the will. A key that ends with "/" is a queue, to which the server appends that value.
   std::vector<std::string> keys;
   std::string will;  ///< the text of the value, such as the node's name
-  /// Each side considers the other lost after so much silence. Heartbeats go six times as often.
+  /// Each side considers the other lost after this much silence. Heartbeats go six times as often.
   std::chrono::milliseconds silence{6000};
 };
 

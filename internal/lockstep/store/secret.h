@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Checks a token. Throws: UsageError with `where` (a file, a variable) if it is too short for a secret or no line of
+/// Checks a token. Throws: UsageError naming `where` (a file, a variable) if it is too short for a secret or no line of
 /// printable ASCII.
 void require_secret(const std::string& token, const std::string& where);
 

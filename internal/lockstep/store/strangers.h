@@ -26,7 +26,7 @@ class Strangers {
     std::size_t in_all = 256;        ///< of all
   };
 
-  /// Keeps at most so many.
+  /// Keeps at most `limits`.
   explicit Strangers(Limits limits) : limits_(limits) {}
 
   /// Adds one. Returns the one that has to go for it, already removed here.
@@ -56,7 +56,7 @@ struct DoorLimits {
   std::size_t known = 640;           ///< clients
 };
 
-/// Returns limits so low that a process with `open_files` allowed keeps some of them for its own work.
+/// Returns limits low enough that a process with `open_files` allowed descriptors keeps some for its own work.
 [[nodiscard]] DoorLimits door_limits(std::uint64_t open_files);
 
 /// Returns the address as it counts for strangers: of IPv6 the first four groups, since one machine has all addresses

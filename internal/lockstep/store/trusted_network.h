@@ -13,7 +13,7 @@ namespace lockstep::store {
 
 class TrustedNetwork {
  public:
-  /// `text`: "192.168.1.0/24", "fd00::/64". Throws: UsageError if it is no network, or one of more than a /8.
+  /// `text`: "192.168.1.0/24", "fd00::/64". Throws: UsageError if it is no network, or one wider than a /8.
   explicit TrustedNetwork(const std::string& text);
 
   /// Returns the network, without the bits of a host: "192.168.1.0/24".

@@ -51,7 +51,7 @@ struct HubOptions {
   std::chrono::milliseconds timeout{0};  ///< timeout of an exchange in this job; a connection opens within a part of it
 };
 
-/// The address where a rank listens, and the look-up of the others'.
+/// One rank's listener, and its look-up of the other ranks' addresses.
 class Hub;
 
 /// Listens, and puts the address into the store. Blocks: while the store does. Throws: IoError, ResourceError for the
@@ -79,7 +79,8 @@ class Circle {
   struct Exchange {
     const std::vector<Message>& sends;                 ///< messages of no bytes are left out
     const std::vector<Message>& receives;              ///< between two ranks messages match in order
-    std::function<void(std::size_t)> arrived = {};     ///< called with the bytes that have come of every message
+    std::function<void(std::size_t)> arrived = {};     ///< called with the number of bytes that have come of every
+                                                       ///< message
     std::function<void(int rank)> not_connected = {};  ///< called each 100 ms while that rank is not; may throw
     TimePoint end = TimePoint::max();                  ///< Interrupted at this moment of AwakeClock
   };

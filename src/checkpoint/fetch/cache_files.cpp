@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOtherCache = "or set XDG_CACHE_HOME to a folder of your own";
 constexpr const char* kRemoveIt = "remove it, and find out who put it there";
-constexpr int kOpenTries = 100;  // another process may remove and make it in between
+constexpr int kOpenTries = 100;  // another process may remove and create it meanwhile
 
 std::string cause_of(int number) { return std::generic_category().message(number); }
 

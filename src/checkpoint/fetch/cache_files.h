@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache's folders and files: the user's own, or refused. If another user may write there, that user chooses the
-// training's data.
+// The cache's folders and files: the user's own, or refused. If another user could write there, that user would choose
+// the data of a training.
 #pragma once
 
 #include <filesystem>

@@ -120,7 +120,7 @@ class Transfer {
   std::uint64_t received_ = 0;  ///< bytes of headers and bodies
   std::uint64_t header_bytes_ = 0;
   std::uint64_t other_bytes_ = 0;
-  AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about so often
+  AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about this often
   TimePoint last_byte_ = std::chrono::steady_clock::now();
   TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
   std::uint64_t window_bytes_ = 0;       ///< bytes that had come by then

@@ -24,7 +24,7 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-/// Returns the step folders that may go by their numbers and names; none while the newest does not verify.
+/// Returns the step folders that the numbers and names allow to remove; none while the newest does not verify.
 std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });

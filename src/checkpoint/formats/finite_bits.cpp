@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kBlock = 4096;  // elements
 
-/// The bits of a floating type: NaN and infinity have all bits of `exponent`; only NaN has more bits than those.
+/// The bits of a floating type: NaN and infinity have all bits of `exponent` set, and NaN has further bits set.
 template <class Word>
 struct Bits {
   Word exponent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that the tensors of states are finite, in the memory that holds them.
+// Checks in place that the tensors of states are finite.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ namespace lockstep::checkpoint {
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
-inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< its states are in parts
+inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is in parts
 
 /// Returns an impossible value with its key and range ("its threads is -1; 1 to 4096 make sense"); "" if all values are
 /// possible.

@@ -17,7 +17,7 @@ namespace lockstep::checkpoint {
 /// Writes a part and syncs it to the disk. Throws: as write_safetensors.
 FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part);
 
-/// Returns the part whose file held `state` and `metadata`. Throws: DataError with `file` if the metadata make no
+/// Returns the part whose file held `state` and `metadata`. Throws: DataError naming `file` if the metadata make no
 /// sense.
 [[nodiscard]] StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes, read once into memory that tensors can share: without zeroing it first, and without a second pass for
-// the hash.
+// A file's bytes, read once into memory that tensors can share. The memory is not zeroed first, and the hash needs no
+// second pass.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ namespace {
 // The JSON of a safetensors header, read event by event: the grammar bounds the nesting, and a repeated key is seen,
 // which a document tree would hide. It does not check that the numbers make sense; parse_safetensors_header() does.
 
-/// A tensor's entry as in the JSON.
+/// A tensor's entry, as it is in the JSON.
 struct RawTensor {
   std::string name;
   std::string dtype;
@@ -40,7 +40,7 @@ struct RawHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The reader's position in the grammar. Each accepts few kinds of events and refuses all others.
+/// The reader's position in the grammar. Each position accepts few kinds of events and refuses all others.
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
 /// nlohmann's SAX interface. Every event returns false to stop; error() then has the reason.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a user's argument to a verified checkpoint.
+// Finds the verified checkpoint that a user's argument means.
 #include <fmt/format.h>
 
 #include <algorithm>

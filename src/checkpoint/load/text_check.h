@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts beside a checkpoint's states that programs read. They are only written, and only accepted as whole, if they
-// can be read.
+// The texts beside a checkpoint's states that programs read. They are written, and count as whole, only if they can be
+// read.
 #pragma once
 
 #include <cstddef>

@@ -208,7 +208,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Tensors come in name order; equals keep it.
+/// Tensors come in name order; equally bad ones keep it.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

@@ -141,7 +141,7 @@ class AsyncSaver::Impl {
     try {
       std::rethrow_exception(error_);
     } catch (const PeerError& error) {
-      log::warn("{}", error.what());  // another place reports the cause of the run's end
+      log::warn("{}", error.what());  // the cause of the run's end is reported elsewhere
     } catch (const std::exception& error) {
       log::error("{}", error.what());
     } catch (...) {

@@ -21,7 +21,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The room on a disk for a checkpoint: for an error's text, never to decide about a save.
+// The room on a disk for a checkpoint: for an error's text, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;

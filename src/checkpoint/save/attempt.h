@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of a save by one process and a save by many: the begin and the end of an attempt, and the text of
+// The common parts of a save by one process and a save by many: the start and the end of an attempt, and the text of
 // its error.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace lockstep::checkpoint {
 
-inline constexpr int kAttempts = 3;  // after a failed fsync all is written again, to new files
+inline constexpr int kAttempts = 3;  // after a failed fsync everything is written again, to new files
 
 /// One save: the folder and the content.
 struct SaveTarget {
@@ -41,7 +41,7 @@ std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, 
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
 /// Returns `why`, a refusal of values that are not finite, with the step, the last checkpoint from which a run can go
-/// on, and a hint for the search.
+/// on, and a hint where to look.
 [[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
 
 }  // namespace lockstep::checkpoint

@@ -25,7 +25,7 @@ auto on_own_disk(Work&& work) {
   try {
     return std::forward<Work>(work)();
   } catch (const checkpoint::NotFiniteError&) {
-    throw;  // no disk's fault
+    throw;  // not the disk's fault
   } catch (const DataError& error) {
     throw IoError(error.message(),
                   "something else has changed the run's checkpoints folder; keep it for this run alone");

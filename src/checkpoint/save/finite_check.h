@@ -15,7 +15,7 @@ class NotFiniteError : public DataError {
 
 /// Checks the content of a save: the saver's copy, in the saver's thread.
 /// Cost: one pass over the floating tensors of model, optimizer and average.
-/// Throws: NotFiniteError with the first spoilt entry, if FiniteCheck requires it.
+/// Throws: NotFiniteError naming the first spoilt entry, if FiniteCheck requires it.
 void require_finite(const Content& content);
 
 }  // namespace lockstep::checkpoint

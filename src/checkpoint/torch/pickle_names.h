@@ -33,8 +33,8 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. If it fails, the
-/// message has the fault of the arguments.
+/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. A failure names the
+/// fault of the arguments.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
 /// Returns the storage that a persistent id names. Fails if the id is invalid, or differs from an earlier one for the

@@ -64,7 +64,7 @@ inline constexpr int kPickleMostDepth = 64;
 inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators accept
 
 /// Reads a whole pickle. On success only kNone to kTensor can be reached from the root, keys are texts and integers and
-/// none is repeated, and every tensor lies inside its storage. A refusal has the opcode, its effect, and the byte.
+/// none is repeated, and every tensor lies inside its storage. A refusal names the opcode, its effect, and the byte.
 /// Throws only if memory runs out.
 [[nodiscard]] Result<Pickle> parse_pickle(std::string_view bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A torch file in memory: the reader and the verification share this code.
+// A torch file in memory. The reader and the verification share this code.
 #pragma once
 
 #include <cstdint>

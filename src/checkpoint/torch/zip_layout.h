@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the zip format for its reader and its writer.
+// The numbers of the zip format that the reader and the writer share.
 // Source: PKWARE, APPNOTE.TXT, .ZIP File Format Specification 6.3.
 #pragma once
 

@@ -44,7 +44,7 @@ StateDict average_state(const TorchValue& ema, const std::string& file) {
   return state;
 }
 
-/// Takes one key besides the model.
+/// Imports the value of one key other than the model's.
 void import_entry(const std::string& key, const TorchValue& value, const std::string& file, ImportedStates& imported) {
   if (const auto plain = plain_value(value)) {
     imported.states["values"][key] = *plain;

@@ -25,8 +25,8 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
   return text;
 }
 
-/// The entry of each of the model's tensors, by its first name; tied weights may have any of their names there. Null:
-/// there is none.
+/// The entry of each of the model's tensors, by its first name; for tied weights, `weights` may have any of their
+/// names. Null: there is none.
 std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
   std::map<std::string, const at::Tensor*> entries;
   std::map<const void*, std::string> first_names;

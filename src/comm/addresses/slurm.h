@@ -13,7 +13,7 @@ namespace lockstep::comm {
 
 /// Returns the hosts of a list such as "node[01-03,7]-ib,login" in order, as `scontrol show hostnames` does: brackets
 /// anywhere in a name and several of them, numbers with their zeros. Makes at most `most` hosts.
-/// Throws: UsageError with `variable` if it is no such list.
+/// Throws: UsageError naming `variable` if it is no such list.
 [[nodiscard]] std::vector<std::string> expand_node_list(const std::string& list, const char* variable,
                                                         std::size_t most = 1U << 16U);
 

@@ -25,7 +25,7 @@ class Transport {
 
   /// Sends and receives all of them. Between two ranks messages match in order. Messages of no bytes are left out.
   /// Blocks: until all are sent and received.
-  /// Throws: PeerError with the dead rank, TimeoutError with the late rank; WrongLength.
+  /// Throws: PeerError naming the dead rank, TimeoutError naming the late rank; WrongLength.
   virtual void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                         const Collective& collective) = 0;
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::comm {
 
-/// Parses "auto", "tls", "plain" or "ucx". Throws: UsageError with the valid words.
+/// Parses "auto", "tls", "plain" or "ucx". Throws: UsageError naming the valid words.
 [[nodiscard]] Wire parse_wire(std::string_view text);
 
 /// Returns "tls"; "auto" for kAuto.

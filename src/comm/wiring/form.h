@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From ranks that know of each other to a connected group: the choice of the backend, and each rank's way into it.
+// Turns ranks that know of each other into a connected group: chooses the backend, and connects the ranks with it.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-/// The place and the conditions of the ranks' meeting.
+/// How the ranks of a job meet.
 struct Meeting {
   BackendKind wanted = BackendKind::kAuto;
   std::shared_ptr<Store> store;

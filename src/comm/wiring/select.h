@@ -41,7 +41,7 @@ struct DeviceChoice {
 };
 
 /// Chooses NCCL if every rank has its own GPU and the same NCCL; with `wanted` kNccl anything else is an error.
-/// Throws: UsageError with the ranks in the way.
+/// Throws: UsageError naming the ranks in the way.
 [[nodiscard]] DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts);
 
 /// Returns "shm"; "auto" for kAuto.
@@ -50,7 +50,7 @@ struct DeviceChoice {
 /// The name for the backend of several hosts in scripts for PyTorch.
 inline constexpr const char* kOldNameOfTcp = "gloo";
 
-/// Parses a name; kOldNameOfTcp means tcp. Throws: UsageError with the valid words.
+/// Parses a name; kOldNameOfTcp means tcp. Throws: UsageError naming the valid words.
 [[nodiscard]] BackendKind parse_backend(const std::string& text);
 
 }  // namespace lockstep::comm

@@ -24,9 +24,9 @@ class GroupHealth {
 
   /// Fails the group because `rank` left in order and will not come. Throws: PeerError.
   [[noreturn]] void fail_left(int rank, const Collective& collective) const;
-  /// Fails the group. Throws: TimeoutError with the late ranks.
+  /// Fails the group. Throws: TimeoutError naming the late ranks.
   [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;
-  /// Fails the group. Throws: UsageError with both calls.
+  /// Fails the group. Throws: UsageError naming both calls.
   [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
 
  private:

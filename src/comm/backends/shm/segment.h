@@ -66,7 +66,7 @@ struct SegmentHead {
 /// an error and not a SIGBUS.
 class Segment {
  public:
-  /// Creates the segment on rank 0. Throws: ResourceError with the sizes.
+  /// Creates the segment on rank 0. Throws: ResourceError naming the sizes.
   static std::shared_ptr<Segment> create(int world);
   /// Maps it on another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
@@ -84,7 +84,7 @@ class Segment {
   /// Returns half `parity` of a rank's staging area.
   [[nodiscard]] std::byte* staging(int rank, std::uint64_t parity) noexcept;
 
-  /// Returns zeroed memory in this rank's region. Throws: ResourceError with the sizes. Thread-safe: yes.
+  /// Returns zeroed memory in this rank's region. Throws: ResourceError naming the sizes. Thread-safe: yes.
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   void release(std::byte* start, std::size_t bytes) noexcept;
   /// Returns the place of `[data, data + bytes)` in this rank's region; kNowhere outside of it.
