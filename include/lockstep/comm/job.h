@@ -83,6 +83,7 @@ class Job {
   /// Returns the reason for this backend, in one sentence.
   [[nodiscard]] const std::string& backend_reason() const;
 
+  /// Returns this rank's part of the data.
   /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 

@@ -164,7 +164,7 @@ class ProcessGroup {
   ///
   /// Collective: no; only the two ranks call it.
   virtual Work send(const at::Tensor& tensor, int to) = 0;
-  /// Receives the tensor that rank `from` sends into `tensor`.
+  /// Receives a tensor from rank `from` into `tensor`.
   /// Collective: no; only the two ranks call it.
   virtual Work recv(const at::Tensor& tensor, int from) = 0;
 

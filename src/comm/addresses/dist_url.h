@@ -22,8 +22,8 @@ struct DistArguments {
 /// and world size come from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
 /// With env:// the arguments repeat the environment: programs of torch.distributed.launch pass them, with -1 for
 /// unknown.
-/// Throws: UsageError for another kind of address, with the valid ones; for a missing rank or world size; and for an
-/// argument that contradicts the environment, with both values.
+/// Throws: UsageError for another kind of address, naming the valid ones; for a missing rank or world size; and for an
+/// argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
 /// Returns an address of this host that other hosts reach: that of its name, unless that is only the loopback.

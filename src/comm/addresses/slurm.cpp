@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The parts between commas, or spaces, outside of brackets.
+// Splits a list at commas, or spaces, outside of brackets.
 std::vector<std::string_view> split(std::string_view list) {
   std::vector<std::string_view> parts;
   std::size_t start = 0;

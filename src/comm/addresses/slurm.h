@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the notations of Slurm's variables. Pure.
+// Reads the list notations of Slurm's variables. Pure.
 #pragma once
 
 #include <cstddef>

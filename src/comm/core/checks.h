@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of a group's functions: every refusal has the values. The same for all backends, before any data
+// Checks the arguments of a group's functions: every error has the values. The same for all backends, before any data
 // are sent.
 #pragma once
 

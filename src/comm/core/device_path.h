@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a group's device tensors. The transport carries them, the queue of the host's backend compares the calls
+// The path of a group's device tensors. The transport carries them, the queue of the host's backend compares the calls
 // of the ranks, and a watch finds late and dead ranks. The thread that calls a collective never waits for a GPU.
 #pragma once
 

@@ -365,7 +365,7 @@ class Group final : public OwnedGroup {
     return Work(std::move(operation));
   }
 
-  /// Records the calls for calls_of() there; null: no longer.
+  /// Notes this group's calls there, for calls_of(); null: no longer.
   void note_in(StepCalls* calls) {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -398,7 +398,7 @@ class Group final : public OwnedGroup {
   int splits_ = 0;
   std::unique_ptr<Backend> alone_;         ///< for a world of one: no queue, no thread
   std::shared_ptr<OperationQueue> queue_;  ///< for other worlds
-  std::unique_ptr<DevicePath> device_;     ///< the way of tensors that a transport carries in place; may be null
+  std::unique_ptr<DevicePath> device_;     ///< for tensors that a transport carries in place; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

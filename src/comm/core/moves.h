@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that each rank needs from each other, for every collective that only moves data: pure functions. Each rank
-// has an outbox, one block of bytes; its result is put together from parts of the outboxes.
+// The bytes that each rank needs from every other rank, for every collective that only moves data: pure functions. Each
+// rank has an outbox, one block of bytes; its result is put together from parts of the outboxes.
 #pragma once
 
 #include <cstddef>

@@ -96,7 +96,7 @@ std::string clock_text() {
   return fmt::format("{:%H:%M:%S}.{:03d}", fmt::localtime(std::chrono::system_clock::to_time_t(whole)), part);
 }
 
-// The lines of an operation: for LOCKSTEP_LOG=trace of each one, for LOCKSTEP_LOG=debug of a barrier.
+// The log lines of an operation: of each one with LOCKSTEP_LOG=trace, of a barrier also with LOCKSTEP_LOG=debug.
 class OperationLog {
  public:
   explicit OperationLog(const Collective& collective) : collective_(collective), rank_(fault::noted_rank()) {

@@ -28,7 +28,7 @@ struct ExchangeReduce {
   std::byte* output = nullptr;  ///< the place of element `range.begin` of this rank's result; may be in its first row
 };
 
-/// Messages of the ranks that go before their rows, in the same exchange.
+/// Messages that ranks send before their rows, in the same exchange.
 struct Preamble {
   std::vector<Message> sends = {};
   std::vector<Message> receives = {};

@@ -19,8 +19,7 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kPatience = std::chrono::milliseconds(150);  // time that an exchange may take before the watch polls the
-                                                            // store
+constexpr auto kPatience = std::chrono::milliseconds(150);  // time until the watch polls the store
 constexpr auto kPeriod = std::chrono::milliseconds(150);
 constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 

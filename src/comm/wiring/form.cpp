@@ -47,7 +47,7 @@ World host_world(const World& world, const std::vector<int>& local) {
   return host;
 }
 
-/// Returns "yes" if every rank agreed; else the first objection. Collective over the world.
+/// Returns the first objection of a rank; "" if there is none. Collective over the world.
 std::string first_objection(const World& world, const std::string& objection, std::chrono::milliseconds timeout) {
   const auto key = [&](const char* name) { return fmt::format("{}hierarchy/{}", world.prefix, name); };
   if (!objection.empty()) world.store->compare_set(key("objection"), "", objection);
@@ -142,7 +142,8 @@ Membership part_of(const Membership& whole, const Part& part) {
   return members;
 }
 
-/// Returns the backend that a user's choice means for a part of a group; a part of one rank needs none.
+/// Returns the backend that a part of a group asks for if the user has forced one on the group; a part of one rank
+/// needs none.
 BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }

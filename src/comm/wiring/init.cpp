@@ -115,7 +115,7 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   return request;
 }
 
-/// A GPU without CUDA's parts is a test's imitation.
+/// Binds this process to the CPUs near its GPU. A GPU without CUDA's parts is a test's imitation.
 void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());

@@ -34,7 +34,7 @@ struct BackendChoice {
 /// Throws: ResourceError if two ranks have the same GPU, unless both may share it.
 void require_gpu_each(const std::vector<HostFacts>& hosts);
 
-/// The way of GPU tensors.
+/// How GPU tensors travel.
 struct DeviceChoice {
   bool nccl = false;   ///< false: through host memory, by the group's backend
   std::string reason;  ///< one sentence; empty if no rank has a GPU

@@ -20,7 +20,7 @@ constexpr auto kPoll = std::chrono::microseconds(100);
 // for.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
-// How long abort() waits for a call to return by itself, which a call that is not blocked does.
+// How long abort() waits for a call to return by itself: one that is not blocked does.
 constexpr auto kLeaveLimit = std::chrono::milliseconds(100);
 // Connecting takes some 100 ms, and the check may query the store.
 constexpr auto kHostLook = std::chrono::milliseconds(100);

@@ -73,7 +73,7 @@ class NcclCommunicator {
   std::mutex mutex_;  ///< guards the members below; NCCL's calls that may block are made without it
   std::condition_variable left_;
   nccl::Comm comm_ = nullptr;  ///< null: not connected, aborted or destroyed
-  bool is_under_way_ = false;  ///< from the begin of a call until NCCL has accepted it
+  bool is_under_way_ = false;  ///< from the start of a call until NCCL has accepted it
   bool is_inside_ = false;     ///< a thread is in the call itself, which may block
   std::atomic<bool> aborted_{false};
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls go to a stream of their own, which starts behind the caller's stream. Only a wait for the Work waits for it.
+// Calls go to a stream of their own, which starts behind the caller's stream. Only a wait for the Work waits for that
+// stream.
 #include "comm/backends/nccl/nccl_backend.h"
 
 #include <ATen/core/grad_mode.h>

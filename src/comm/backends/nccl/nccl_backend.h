@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL under a group: direct calls of its functions, on a separate stream.
+// NCCL as the transport of a group: calls its functions directly, on a separate stream.
 #pragma once
 
 #include <chrono>

@@ -29,8 +29,8 @@ ResourceError system_error(const char* verb) {
   return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(error)));
 }
 
-// Makes calls of a socket end at the next look at the clock: also with EINTR, after this process was stopped and goes
-// on.
+// Makes a socket's calls return at each look at the clock. They also return, with EINTR, after this process was
+// stopped.
 void look_at_clock(int socket) {
   const timeval time{0, std::chrono::microseconds(kAwakeLook).count()};
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));

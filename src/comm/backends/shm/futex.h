@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-/// Sleeps until woken, until `limit` has passed, or while the word is `seen`; it may also return without a reason.
+/// Sleeps if the word is `seen`, until it is woken or `limit` has passed; it may also return without a reason.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   timespec time{};

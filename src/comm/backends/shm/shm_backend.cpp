@@ -28,7 +28,7 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The way to combine the ranks' pieces.
+/// How the ranks' pieces are combined.
 Reduction reduction_of(const Collective& collective, int world) {
   return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world)};
 }

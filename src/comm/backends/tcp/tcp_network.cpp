@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Circles of the wire as a network. It adds the rank to blame when an exchange of a group fails.
+// Circles of the wire as a network. It adds the rank to blame if an exchange of a group fails.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <xxhash.h>

@@ -11,7 +11,7 @@ class InheritedSockets {
  public:
   /// Notes the existing sockets: they do not belong to UCX.
   InheritedSockets();
-  /// Keeps the sockets made since then from programs that start from now on.
+  /// Makes programs that start from now on close the sockets made since then.
   void keep_back() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of one thread at a time to some ranks through UCX; private to this folder.
+// Messages to some ranks through UCX, by one thread at a time; private to this folder.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class UcxContext {
  public:
   struct Settings {
     std::string devices;  ///< "mlx5_0:1,eth0"; empty: all
-    int peers = 0;        ///< approximate number of connected ranks in the end
+    int peers = 0;        ///< approximate number of ranks that will be connected
   };
 
   /// Throws: ResourceError.
