@@ -48,9 +48,9 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Opens a file that must be regular. A named pipe, a socket, a device or a folder is refused at once, with its kind,
-/// without waiting for the other end of a pipe. A link counts as its target. `flags` are those of open(2) (0 is
-/// O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
+/// Opens a file that must be regular. A named pipe, a socket, a device or a folder is refused at once, with its kind in
+/// the error, without a wait for the other end of a pipe. A link counts as its target. `flags` are those of open(2) (0
+/// is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
 /// descriptor and sets errno. Throws: DataError if it is no regular file.
 [[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 

@@ -27,8 +27,7 @@ inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "n
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While one with `on` lives, this process writes no notes. For notes that all ranks would write, only one rank leaves
-/// them on.
+/// While one with `on` lives, this process writes no notes. It keeps all ranks but one from writing the same note.
 /// Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:

@@ -34,6 +34,10 @@ class AsyncSaver {
   /// Lets the thread allocate memory for states like `parts`, so that the first save does not wait for the system.
   void reserve(const StateParts& parts);
 
+  /// Copies `parts` and lets the thread call `write` with the copy.
+  ///
+  /// Blocks: until a save under way has ended, and for one pass over the state's memory. GPU tensors are copied through
+  ///         page-locked memory. The next check(), wait() or save() throws the exception of `write`.
   /// Cost:   memory for one copy, which is kept.
   void save(const StateParts& parts, std::function<void(const StateParts& copy)> write);
 

@@ -48,8 +48,8 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns `error` of this rank as it is reported to others. An exception that is no lockstep::Error has the type
-/// fault::type_of_unknown().
+/// Returns `error` of this rank in the form for other ranks and the launcher. An exception that is no lockstep::Error
+/// has the type fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
 /// Returns "DataError: broken image", or only the message if there is no type, or the message begins with it.
