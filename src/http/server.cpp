@@ -72,7 +72,8 @@ int port_of(int socket) {
 constexpr std::size_t kMemory = 32 << 10;  // of a connection: half of it for the request's head
 constexpr std::size_t kPiece = 16 << 10;
 constexpr unsigned kPatience = 5;  // seconds without a byte in either direction
-constexpr unsigned kRoom = 4;      // connections that may be ending or known, as a multiple of the strangers' places
+constexpr unsigned kRoom = 4;      // the limit of all connections, by the strangers' places: it includes known ones,
+                                   // and those that are ending
 constexpr auto kLook = std::chrono::milliseconds(250);
 
 int socket_of(MHD_Connection* connection) {

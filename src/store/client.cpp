@@ -34,7 +34,7 @@ using store::Socket;
 using store::Status;
 using store::Verb;
 
-// How long connect_store() tries before it reports that it waits.
+// The limit of one attempt of connect_store(), which then reports that it waits.
 constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);

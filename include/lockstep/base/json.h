@@ -21,8 +21,8 @@ struct JsonLimits {
   std::uint64_t bytes = kMostReadBytes;  ///< of the text
   std::uint64_t values = 1'000'000;      ///< lists, objects, keys and plain values together
   int depth = 64;                        ///< nesting of lists and objects
-  /// 0: `values` limits the whole text. N: it limits each list or object at depth N alone, for a callback that takes
-  /// and drops them one by one.
+  /// 0: `values` limits the whole text. N: it limits each list or object that has N others around it, for a callback
+  /// that takes and drops them one by one.
   int part_depth = 0;
 };
 
