@@ -85,7 +85,7 @@ struct CheckpointDescription {
 [[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
 /// Describes how this libtorch and processor differ from those that wrote `manifest`; empty if they do not. A run that
-/// resumes on another platform has other bits than one that stayed.
+/// resumes on another platform gets different bits from one that stays on its platform.
 [[nodiscard]] std::string platform_difference(const Manifest& manifest);
 
 /// Returns one SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and

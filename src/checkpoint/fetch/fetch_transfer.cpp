@@ -146,7 +146,7 @@ Transfer::Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile
   if (!curl_) throw ResourceError("libcurl does not start");
   set(curl_.get(), CURLOPT_URL, url.address.c_str());
   set(curl_.get(), CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
-  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts work without SIGALRM, which is the program's
+  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts must not use SIGALRM, which belongs to the program
   set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(curl_text_));
   set(curl_.get(), CURLOPT_HEADERFUNCTION, &Transfer::on_header);
   set(curl_.get(), CURLOPT_HEADERDATA, static_cast<void*>(this));

@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The distance of two tensors: first their bits, then numbers for a person.
+// The distance between two tensors: first their bits, then numbers for a person.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
