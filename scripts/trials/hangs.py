@@ -47,7 +47,7 @@ from hosts import Hosts, can_make_hosts
 RANKS = 3
 SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
         "exit": r"rank {}( on \S+)? failed first: exit code 1\b", "exception": r"rank {}( on \S+)? failed first(.|\n)*no luck",
-        "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce|"
+        "skip": r"rank {} called barrier as operation \d+ in step \d+, but ranks \d, \d called all_reduce|"
                 r"^\nlockstep: the ranks called different collectives as operation \d+: (barrier on rank {}, all_reduce.* on rank \d|"
                 r"all_reduce.* on rank \d, barrier on rank {})",
         "exit0": r"rank {} left: its program has ended in backward of step {};",

@@ -4,7 +4,7 @@
 namespace lockstep {
 
 TimePoint AwakeClock::now() const {
-  // One step for all threads: none sees the time after a stop before the stop is known.
+  // One critical section, so that no thread sees the time after a stop before the stop is known.
   const std::lock_guard lock(mutex_);
   return time_.at(source_.now());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenBLAS is found by name: base links neither libtorch nor a BLAS.
+// Looks up OpenBLAS's functions by name: base links neither libtorch nor a BLAS.
 #include "lockstep/base/blas.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 
-/// How wide the kernels of a core type are.
+/// The vector width of a core type's kernels.
 enum class Kind { kOlder, kAvx2, kAvx512 };
 
 Kind kind_of(std::string_view core) {
@@ -42,7 +42,7 @@ using Action = void (*)();
 
 template <class Function>
 Function find(void* library, const char* name) {
-  return reinterpret_cast<Function>(dlsym(library, name));  // NOLINT(*-reinterpret-cast): that is what dlsym is
+  return reinterpret_cast<Function>(dlsym(library, name));  // this is how dlsym is used
 }
 
 std::string text_of(void* library, const char* name) {
@@ -53,13 +53,13 @@ std::string text_of(void* library, const char* name) {
 
 std::string core_of(void* library) { return text_of(library, "openblas_get_corename"); }
 
-/// "OpenBLAS 0.3.21" of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...".
+/// Returns "OpenBLAS 0.3.21" of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...".
 std::string version_of(void* library) {
   const std::string config = text_of(library, "openblas_get_config");
   return config.substr(0, config.find(' ', config.find(' ') + 1));
 }
 
-/// What choose_kernels() did, for loaded().
+/// The decisions of choose_kernels(), for loaded().
 struct Chosen {
   std::string detected;
   bool by_user = false;
@@ -70,7 +70,7 @@ Chosen& chosen() {
   return state;
 }
 
-/// OpenBLAS reads the variable only while it sets itself up, so that is done once more. False where it cannot be done.
+/// OpenBLAS reads the variable only during its setup, so this repeats the setup. Returns false if that is impossible.
 bool set_up_again(const std::string& core) {
   const auto quit = find<Action>(RTLD_DEFAULT, "gotoblas_dynamic_quit");
   const auto start = find<Action>(RTLD_DEFAULT, "gotoblas_dynamic_init");
@@ -78,12 +78,13 @@ bool set_up_again(const std::string& core) {
   ::setenv(kVariable, core.c_str(), 1);
   quit();
   start();
-  ::unsetenv(kVariable);  // the programs that this one starts choose for themselves
+  ::unsetenv(kVariable);  // programs that this one starts choose for themselves
   return true;
 }
 
-/// The core type that the system's OpenBLAS takes; empty where there is none. In a child, since a launcher that lives
-/// as long as its ranks has no use for 36 MB of kernels. The C library lets a child load libraries after a fork.
+/// The core type that the system's OpenBLAS takes; empty if there is none. Asks in a child process, because a launcher
+/// lives as long as its ranks and should not keep 36 MB of kernels. The C library lets a child load libraries after a
+/// fork.
 std::string ask_in_a_child() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
@@ -95,7 +96,7 @@ std::string ask_in_a_child() {
     ::_exit(0);
   }
   ::close(ends[1]);
-  // Where memory is short, OpenBLAS tries for ever.
+  // If memory is short, OpenBLAS tries for ever.
   constexpr int kPatienceMs = 2000;
   pollfd answer{ends[0], POLLIN, 0};
   const bool answered = child > 0 && ::poll(&answer, 1, kPatienceMs) > 0;
@@ -158,7 +159,7 @@ bool choose_kernels() {
 std::string core_for_programs() {
   if (env::get(kVariable) || kind_of(cpu_features()) == Kind::kOlder) return "";
   std::string own = core_of(RTLD_DEFAULT);
-  // Where this process has chosen already, the name says what was chosen.
+  // If this process has already chosen, the name is its choice.
   if (!chosen().detected.empty()) return own;
   const std::string core = own.empty() ? ask_in_a_child() : own;
   return core.empty() ? "" : better_core(core, cpu_features());

@@ -28,7 +28,7 @@ ConfigValue value_of(const YAML::Node& node, std::string origin) {
   return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
 }
 
-/// A value that is given as a whole replaces its parts.
+/// A new value of a key replaces the values of its parts.
 void erase_parts(std::map<std::string, ConfigValue>& values, const std::string& key) {
   const std::string prefix = key + ".";
   auto at = values.lower_bound(prefix);
@@ -52,12 +52,12 @@ class Flattener {
   }
 
  private:
-  /// "a.b" and "a: {b: ...}" are one key.
+  /// Adds a key; "a.b" and "a: {b: ...}" are the same key.
   void put(const std::string& key, ConfigValue value) {
     const auto [before, is_new] = values_.emplace(key, value);
     if (is_new) return;
     throw UsageError(
-        fmt::format("{}: the key '{}' stands twice, first at {}", value.origin, key, before->second.origin),
+        fmt::format("{}: the key '{}' occurs twice, first at {}", value.origin, key, before->second.origin),
         "remove one of them");
   }
 
@@ -77,13 +77,13 @@ YAML::Node parse(std::string_view yaml, const std::string& name) {
   }
 }
 
-/// The files that are being read, each included by the one before it, and how many were read in all.
+/// The chain of files that are being read, each included by the one before it, and the number of files read in all.
 struct Including {
   std::vector<std::filesystem::path> open;
   int files = 0;
 };
 
-/// Relative to the including file; "~/" is the home folder.
+/// A path is relative to the including file; "~/" is the home folder.
 std::filesystem::path included_path(const std::filesystem::path& from, const std::string& name) {
   if (!name.starts_with("~/")) return from.parent_path() / name;
   return std::filesystem::path(env::get("HOME").value_or("/")) / name.substr(2);
@@ -141,10 +141,10 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   try {
     node = base::load_yaml(text);
   } catch (const YAML::Exception&) {
-    node = YAML::Node(text);  // what is no YAML is the plain string that was typed
+    node = YAML::Node(text);  // text that is not YAML is the plain string that was typed
   }
   erase_parts(values_, key);
-  const bool is_list = node.IsSequence() && text != "-";  // which is a sign here, and to YAML a list of nothing
+  const bool is_list = node.IsSequence() && text != "-";  // "-" is plain text here, a list in YAML
   values_[key] = is_list ? value_of(node, origin) : ConfigValue{text, origin, false};
 }
 

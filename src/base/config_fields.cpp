@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConfigFields: dotted keys into the fields of a struct, and back to YAML.
+// ConfigFields: writes the values of dotted keys into the fields of a struct, and the fields to YAML.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Overload : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
-Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce an aggregate's by itself
+Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce it for an aggregate
 
 constexpr const char* kAuto = "auto";
 
@@ -38,7 +38,7 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   }
 }
 
-/// Throws: YAML::Exception where it is no list of maps of scalars and lists of scalars.
+/// Throws: YAML::Exception if it is no list of maps of scalars and lists of scalars.
 void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
   std::vector<ConfigMap> maps;
   YAML::Node list = base::load_yaml(yaml);
@@ -71,7 +71,7 @@ YAML::Node node_of_maps(const std::vector<ConfigMap>& maps) {
   return list;
 }
 
-// False where the text does not have the target's type.
+// Returns false if the text does not have the target's type.
 bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   try {
     const bool takes_maps = std::holds_alternative<std::vector<ConfigMap>*>(target);
@@ -142,7 +142,7 @@ bool is_whole_number(const std::string& text) {
 UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) {
   const bool may_be_auto = std::holds_alternative<AutoInt*>(field.target);
   const bool is_integer = may_be_auto || std::holds_alternative<std::int64_t*>(field.target);
-  // A whole number that 64 bits do not hold.
+  // An integer that does not fit into 64 bits.
   if (is_integer && is_whole_number(value.yaml)) {
     if (field.range) return out_of_range(field, value.yaml, value.origin);
     return UsageError(fmt::format("{}: {} is {}, which 64 bits do not hold", value.origin, field.key, value.yaml));
@@ -159,7 +159,7 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
-/// A map in the place of a list of maps has come as dotted keys: here it is one value again.
+/// The dotted keys of a map that belongs in a list of maps become one value again.
 std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
                                                    const std::vector<ConfigFields::Field>& fields) {
   std::map<std::string, ConfigValue> values = tree.values();

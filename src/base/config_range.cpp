@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a setting's row says of its values: ranges, units, choices.
+// The limits of a setting's values: ranges, units, choices.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it not every whole number has a double
+constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it some whole numbers have no double
 
 std::string text_of(double number) {
   const bool whole = std::floor(number) == number && std::abs(number) < kExact;

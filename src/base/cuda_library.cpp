@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS has the folders of an install's and
-// of the build's libraries, LOCKSTEP_TORCH_FOLDERS those of libtorch's. Relative ones begin at the folder of the code's
-// file.
+// The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS has the folders of the libraries of
+// an install and of the build; LOCKSTEP_TORCH_FOLDERS has those of libtorch's libraries. Relative paths begin at the
+// folder of the file with this code.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #include "lockstep/base/nccl_library.h"
 #include "lockstep/base/version.h"
 
-// A tool that reads this file without the build's options.
+// For tools that read this file without the build's options.
 #ifndef LOCKSTEP_CUDA_FOLDERS
 #define LOCKSTEP_CUDA_FOLDERS ""
 #define LOCKSTEP_TORCH_FOLDERS ""
@@ -48,7 +48,7 @@ std::vector<std::string> folders_from(const fs::path& here, std::string_view lis
   return folders;
 }
 
-/// Where the loader looks for what this program asks of it: the program's own folders (RPATH), LD_LIBRARY_PATH, the
+/// The folders that the loader searches for this program: the program's own (RPATH), those of LD_LIBRARY_PATH, the
 /// system's.
 std::vector<std::string> folders_of_loader() {
   void* program = ::dlopen(nullptr, RTLD_LAZY);
@@ -71,7 +71,7 @@ std::string file_in(const std::vector<std::string>& folders) {
   return "";
 }
 
-/// The folder of a libtorch without CUDA; empty: libtorch has it, or is not there to be looked at.
+/// The folder of a libtorch without CUDA; empty: libtorch has it, or no libtorch was found.
 std::string torch_without_cuda(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (is_there(fs::path(folder) / "libc10.so")) return is_there(fs::path(folder) / "libtorch_cuda.so") ? "" : folder;
@@ -80,7 +80,7 @@ std::string torch_without_cuda(const std::vector<std::string>& folders) {
 }
 
 std::string loader_words() {
-  const char* words = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is of the thread
+  const char* words = ::dlerror();  // glibc's is per thread
   return words != nullptr ? words : "the loader gives no reason";
 }
 
@@ -93,7 +93,7 @@ Obstacle no_fit(const std::string& file, const std::string& why) {
           "install what it names, as pip install torch does, or Lockstep anew"};
 }
 
-/// What surrounds the library.
+/// An obstacle around the library: in libtorch or the driver.
 Obstacle obstacle_around(const Search& search) {
   if (const std::string folder = torch_without_cuda(search.torch_folders); !folder.empty()) {
     return {Lack::kLibtorch, fmt::format("this libtorch has no CUDA ({} has no libtorch_cuda.so)", folder),
@@ -106,7 +106,8 @@ Obstacle obstacle_around(const Search& search) {
   return {};
 }
 
-/// As if the program had been linked with it: what libtorch's libraries name is looked for when it is called.
+/// Loads the library as if the program had been linked with it: symbols that libtorch's libraries name are resolved
+/// when they are called.
 Library load(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE);
   if (handle == nullptr) return {.obstacle = no_fit(kFile, loader_words())};

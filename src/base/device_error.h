@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's asynchronous errors need said: they come up at a later call than the one that caused them. Text only, as
+// Advice for CUDA's asynchronous errors: they come up at a later call than the one that caused them. Text only, since
 // base knows nothing of CUDA.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace lockstep::base {
 
-/// The hint for an error's text as libtorch prints it; empty where the text is no asynchronous error of a GPU: of a
-/// kernel that ran when the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
+/// Returns the hint for an error text from libtorch; empty unless the text is of an asynchronous GPU error, from a
+/// kernel that ran while the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
 [[nodiscard]] std::string device_error_hint(std::string_view what, bool launch_blocking);
 
-/// CUDA_LAUNCH_BLOCKING=1 is set.
+/// True if CUDA_LAUNCH_BLOCKING=1 is set.
 [[nodiscard]] bool is_launch_blocking();
 
 }  // namespace lockstep::base

@@ -54,7 +54,7 @@ std::string base::error_file_path() {
 
 namespace {
 
-// torchelastic reads this form; "type" inside extraInfo is ours and vetoes a restart.
+// torchelastic reads this form; "type" inside extraInfo is Lockstep's and vetoes a restart.
 void write_error_file(const char* type, const std::string& text, int erred) {
   const std::string path = base::error_file_path();
   if (path.empty()) return;
@@ -85,7 +85,7 @@ void end_by_invariant(const char* condition, const char* file, int line, const s
                     "command that led to it",
                     condition, file, line, state));
   } catch (const std::exception&) {
-    // There is no memory for the words.
+    // There is no memory for the text.
   }
   ::_exit(static_cast<int>(ExitCode::kInternal));
 }
@@ -101,18 +101,19 @@ std::string indented(const std::string& lines) {
   return out;
 }
 
-/// What is no Error of ours: libtorch's, the standard library's, the program's own.
+/// Reports an exception that is no lockstep::Error: libtorch's, the standard library's, the program's own.
 int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
   const std::string device_hint = base::device_error_hint(error.what(), blocking);
   const bool is_ours = std::string_view(fault::type_of_unknown()) == "InternalError";
   std::string text = fault::headline(error);
-  // For a kernel's error the stack is useful only where the call that started the kernel also waited for it.
+  // For a kernel's error the stack is useful only if the call that started the kernel also waited for it.
   const std::string stack = device_hint.empty() || blocking ? fault::backtrace_text() : "";
   if (!stack.empty()) text += fmt::format("\n  backtrace\n    {}", indented(stack));
-  const char* hint = is_ours ? "please report this with the command that led to it"
-                             : "the exception is the program's: catch it or mend its cause (a line of Lockstep's above "
-                               "where none of yours stands: please report it)";
+  const char* hint = is_ours
+                         ? "please report this with the command that led to it"
+                         : "the exception is the program's: catch it or mend its cause (if the backtrace has lines of "
+                           "Lockstep and none of yours, please report it)";
   text += fmt::format("\n  next  {}", device_hint.empty() ? hint : device_hint);
   return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
@@ -130,7 +131,7 @@ int report_current() {
   } catch (const std::bad_alloc&) {
     return report_error(shortage_error("go on: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
-    // A thread that a library, or the program, could not start; what else says EAGAIN has another category.
+    // A thread that a library, or the program, could not start; other causes of EAGAIN have another category.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();
     if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);
@@ -147,7 +148,7 @@ int report_current() {
 int base::report_current_exception() noexcept {
   try {
     return report_current();
-  } catch (...) {  // not even the words find room
+  } catch (...) {  // no memory even for the text
     constexpr std::string_view kWords =
         "error: out of memory\n  next  raise the limit of memory (ulimit -v), or use less\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backtrace of an exception is taken where it is thrown: while a handler is searched for, the stack still stands.
-// A function in between whose personality routine (the Itanium C++ ABI's, called for each frame in that search) looks
-// and catches nothing is told of every exception that will leave it, and costs nothing until then.
+// The backtrace of an exception is taken at the throw: during the search for a handler, the stack is still intact. The
+// search calls the personality routine of each frame on its way (Itanium C++ ABI). So a frame with a routine that notes
+// the exception and catches nothing sees every exception that will leave it, and costs nothing until then.
 #include "lockstep/base/fault.h"
 
 #include <cxxabi.h>
@@ -27,7 +27,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
 
-// libstdc++'s own, from <ext/...>: what is set where the program has set nothing.
+// libstdc++'s own handler, from <ext/...>: the default if the program has set none.
 namespace __gnu_cxx {
 void __verbose_terminate_handler();
 }
@@ -43,21 +43,21 @@ std::atomic<std::int64_t> noted_batch = -1;
 thread_local const char* current_section = nullptr;
 thread_local base::Stack thrown_at;
 
-/// An exception on its way, by its innermost section.
+/// An exception on its way, as noted by its innermost section.
 struct Noted {
   std::exception_ptr exception;
   base::Place place;
   base::Stack stack;
 };
 
-/// The last ones. Kept here an exception's memory is no other's, so that it cannot be taken for one.
+/// The last ones. They are kept alive, so that no later exception gets the same address and is taken for one of them.
 class Notes {
  public:
   void add(const std::exception_ptr& exception, const base::Stack& stack) noexcept {
     const std::lock_guard lock(mutex_);
     for (Noted& each : notes_) {
       if (each.exception != exception) continue;
-      // Its section is the innermost; the step is the one in which it came to the thread that trains.
+      // The section is the innermost; the step is that of the training thread when the exception reaches it.
       const char* section = each.place.section;
       each.place = base::current_place();
       if (section != nullptr) each.place.section = section;
@@ -79,7 +79,7 @@ class Notes {
   }
 
  private:
-  // Loader threads fail ahead of the batch whose exception comes first.
+  // Loader threads may fail at later batches before the first exception is thrown.
   static constexpr std::size_t kMost = 256;
 
   std::mutex mutex_;
@@ -106,7 +106,7 @@ std::string type_name(const std::exception& error) {
   if (!exception) {
     constexpr std::string_view kWords = "error: std::terminate was called without an exception\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
-    std::abort();  // whose report has the backtrace
+    std::abort();  // the report of SIGABRT has the backtrace
   }
   notes().add(exception, base::capture_stack());
   int code = static_cast<int>(ExitCode::kProgram);
@@ -120,7 +120,7 @@ std::string type_name(const std::exception& error) {
 
 }  // namespace
 
-// ---- the frame that sees what is thrown through it ----
+// ---- the frame that sees exceptions pass ----
 
 extern "C" {
 
@@ -133,14 +133,14 @@ __attribute__((visibility("hidden"))) _Unwind_Reason_Code lockstep_watch_persona
   return _URC_CONTINUE_UNWIND;
 }
 
-// What .cfi_personality with encoding 0x9b (indirect, relative, four bytes) points to.
+// The target of .cfi_personality with encoding 0x9b (indirect, relative, four bytes).
 __attribute__((visibility("hidden"), used)) _Unwind_Personality_Fn lockstep_watch_personality_at =
     lockstep_watch_personality;
 
 __attribute__((visibility("hidden"), noinline)) void lockstep_watch_call(void (*run)(void*), void* context) {
   asm volatile(".cfi_personality 0x9b, lockstep_watch_personality_at");
   run(context);
-  asm volatile("" ::: "memory");  // no tail call: this frame has to be there
+  asm volatile("" ::: "memory");  // no tail call: the frame must exist
 }
 }
 
@@ -184,7 +184,7 @@ void note_batch(std::int64_t epoch, std::int64_t batch) noexcept {
 void install_reports() noexcept {
   static std::atomic<bool> installed = false;
   if (installed.exchange(true)) return;
-  (void)base::capture_stack();  // loads libgcc, which a signal handler must not
+  (void)base::capture_stack();  // loads libgcc now: a signal handler must not
   if (rank_now < 0) {
     const auto rank = env::get("RANK");
     if (rank && rank->find_first_not_of("0123456789") == std::string::npos) rank_now = std::atoll(rank->c_str());

@@ -21,8 +21,8 @@ UniqueFd open_below(const std::filesystem::path& root, const std::filesystem::pa
     const std::string name = part->string();
     if (name.empty() || name == "..") return {};
     const bool is_last = ++part == path.end();
-    const int how = is_last ? O_RDONLY | O_NONBLOCK | O_NOCTTY : O_PATH | O_DIRECTORY;
-    folder = UniqueFd(::openat(folder.get(), name.c_str(), how | O_NOFOLLOW | O_CLOEXEC));
+    const int flags = is_last ? O_RDONLY | O_NONBLOCK | O_NOCTTY : O_PATH | O_DIRECTORY;
+    folder = UniqueFd(::openat(folder.get(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
   }
   struct stat status {};
   if (!folder.valid() || ::fstat(folder.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};

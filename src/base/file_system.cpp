@@ -47,7 +47,7 @@ void check(const std::error_code& code, std::string_view verb, const fs::path& p
   if (code) fail(verb, path, code.value());
 }
 
-/// What stands there, where it is no regular file; nullptr where it is one.
+/// The kind of a file that is not regular; nullptr for a regular one.
 const char* special_kind(mode_t mode) {
   switch (mode & S_IFMT) {
     case S_IFREG:
@@ -66,7 +66,7 @@ const char* special_kind(mode_t mode) {
   }
 }
 
-/// A shell's <(COMMAND), and what was piped into the program.
+/// True for a shell's <(COMMAND), or standard input.
 bool is_own_descriptor(const std::string& path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }
@@ -141,7 +141,7 @@ class PosixReadableFile final : public ReadableFile {
   std::uint64_t size_ = 0;
 };
 
-/// A file that was read whole.
+/// A file whose content is in memory.
 class ReadWholeFile final : public ReadableFile {
  public:
   ReadWholeFile(fs::path path, std::string content) : path_(std::move(path)), content_(std::move(content)) {}
@@ -173,12 +173,12 @@ class PosixFileSystem final : public FileSystem {
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
     const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
     if (size > most) refuse_size(path, text::bytes(size), most);
-    // One byte more than there should be: then the end of the file is found without growing.
+    // Room for one more byte, so that the end of the file is found without growing.
     std::string content(static_cast<std::size_t>(size) + 1, '\0');
     std::size_t have = 0;
     for (;;) {
       if (have > most) refuse_size(path, "more than " + text::bytes(most), most);
-      if (have == content.size()) content.resize(content.size() + 4096);  // grows under us, or says 0 as /proc does
+      if (have == content.size()) content.resize(content.size() + 4096);  // it grew, or is in /proc with size 0
       const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail("read", path, errno);
@@ -217,7 +217,7 @@ class PosixFileSystem final : public FileSystem {
 
   void rename(const fs::path& from, const fs::path& to) override {
     struct stat status {};
-    // What somebody reads from or writes to must not become a file (as root, /dev/null for the whole machine).
+    // A device, pipe or socket must not be replaced by a file (as root, /dev/null for the whole machine).
     if (::lstat(to.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) && !S_ISLNK(status.st_mode)) {
       const char* kind = special_kind(status.st_mode);
       if (kind != nullptr) throw IoError(fmt::format("cannot replace {}: it is {}", to.string(), kind));
@@ -237,7 +237,7 @@ class PosixFileSystem final : public FileSystem {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
     if (::fsync(fd.get()) == 0) return;
-    // Network and FUSE file systems that make names durable by themselves, or not at all: nothing was lost by asking.
+    // Some network and FUSE file systems make names durable by themselves, or not at all: the attempt loses nothing.
     if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
     static std::atomic_flag said;
     if (said.test_and_set()) return;
@@ -255,10 +255,11 @@ UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
   if (!fd.valid()) {
     const int code = errno;
     const bool there = ::stat(path.c_str(), &status) == 0;
-    // A pipe without a reader, a socket and a folder fail by themselves, in words that do not say what they are.
+    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message does not name their
+    // kind.
     if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
     errno = code;
-    // Somebody else has a lease on the file, which he gives back when asked: that is worth waiting for.
+    // Another process has a lease on the file and gives it back when asked: that is worth a wait.
     if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
     fd.reset(::open(path.c_str(), wanted, mode));
     if (!fd.valid()) return fd;
@@ -314,7 +315,7 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   } catch (const Error&) {
     try {
       files.remove(temporary);
-    } catch (const Error&) {  // the first error is the one that matters
+    } catch (const Error&) {  // the first error counts
     }
     throw;
   }

@@ -36,7 +36,7 @@ Level current_level() noexcept {
   return level;
 }
 
-// A terminal that takes colours, unless its user wants none (no-color.org). Lines for a file or the launcher stay
+// True for a terminal with colours, unless its user wants none (no-color.org). Lines for a file or the launcher stay
 // plain.
 bool is_coloured() {
   static const bool yes =
@@ -44,14 +44,14 @@ bool is_coloured() {
   return yes;
 }
 
-// What the eye must find among the lines of a run: errors in red, warnings in yellow.
+// Colours the lines that must be seen during a run: errors red, warnings yellow.
 std::string name_of(Level level) {
   std::string name = std::string(kLevelNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;
   return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
 }
 
-// One sink for the process; the line arrives finished, so the pattern is the bare message.
+// One sink for the process. Lines arrive finished, so the pattern is the bare message.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());

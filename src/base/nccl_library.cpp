@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "LOCKSTEP_NCCL";
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Returns the name of the first function that is missing; empty: none is.
+/// Returns the name of the first missing function; empty: all are there.
 std::string find_functions(void* library, Functions& nccl) {
   FunctionFinder finder(library);
   finder.set(nccl.get_version, "ncclGetVersion");
@@ -43,7 +43,7 @@ std::string find_functions(void* library, Functions& nccl) {
 }
 
 std::string version_text(int code) {
-  constexpr int kNewForm = 10'000;  // from 2.9 on the minor version has two digits
+  constexpr int kNewForm = 10'000;  // since 2.9 the minor version has two digits
   if (code < kNewForm) return fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100);
   return fmt::format("{}.{}.{}", code / 10'000, code / 100 % 100, code % 100);
 }
@@ -72,8 +72,8 @@ Library library_of(void* handle, const std::string& asked) {
   return library;
 }
 
-/// A library that the user prefers to the loaded one must not find that one's functions before its own. The address
-/// sanitizer refuses RTLD_DEEPBIND.
+/// If the user prefers another library to the loaded one, it must not find that one's functions before its own. The
+/// address sanitizer refuses RTLD_DEEPBIND.
 int flags_of(const Search& search) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 #if defined(__SANITIZE_ADDRESS__)
@@ -89,7 +89,7 @@ std::string why_not(const Search& search, const std::string& said) {
   return fmt::format("NCCL cannot be loaded: {}", said);
 }
 
-/// Whether `name` is a file of libtorch, "libtorch_cuda.so" or with a version at its end.
+/// True if `name` is a file of libtorch: "libtorch_cuda.so", or with a version at its end.
 bool is_of_torch(const std::string& name) {
   for (const char* known : {"libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so"}) {
     if (name.starts_with(known)) return true;
@@ -122,7 +122,7 @@ Search search_of_this_process() {
   ::dl_iterate_phdr(note_file, &files);
   Search search = search_among(files);
   search.named = named_by_user();
-  Dl_info own{};  // libtorch_cuda may have NCCL inside
+  Dl_info own{};  // libtorch_cuda may contain NCCL
   void* function = ::dlsym(RTLD_DEFAULT, "ncclGetVersion");
   if (function != nullptr && ::dladdr(function, &own) != 0) search.loaded = own.dli_fname;
   return search;
@@ -143,7 +143,7 @@ Library open(const Search& search) {
     const bool may_be_missing = search.named.empty() && search.loaded.empty() && place != kFile;
     if (may_be_missing && !fs::exists(place, ignored)) continue;
     if (void* handle = ::dlopen(place.c_str(), flags_of(search))) return library_of(handle, place);
-    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is of the thread
+    const char* why = ::dlerror();  // glibc's is per thread
     if (said.empty()) said = why != nullptr ? why : place;
   }
   return {.problem = why_not(search, said)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the program is: noted as it goes, read by reports, also in a signal handler.
+// The program's present place, for reports; signal handlers read it too.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace lockstep::base {
 
-/// Text in memory of its own, for a signal handler: what does not fit is left out.
+/// Text in a fixed buffer, for a signal handler. It drops text that does not fit.
 class FixedText {
  public:
   FixedText& add(const char* words) noexcept {
@@ -51,18 +51,18 @@ struct Place {
 
 /// Async-signal-safe.
 [[nodiscard]] Place current_place() noexcept;
-/// " in forward (rank 1, step 13)"; "" where nothing is known. Async-signal-safe.
+/// Adds " in forward (rank 1, step 13)"; nothing if the place is unknown. Async-signal-safe.
 void add_place(FixedText& text, const Place& place) noexcept;
 
-/// The launcher's error file; "" where there is none.
+/// The launcher's error file; "" if there is none.
 [[nodiscard]] std::string error_file_path();
 
-/// Prints the exception that is being handled, writes it to the launcher's error file. Returns: the exit code.
+/// Prints the exception that is being handled, and writes it to the launcher's error file. Returns: the exit code.
 int report_current_exception() noexcept;
 
-/// SIGSEGV and its like, from here on. `error_file`: "" for none.
+/// Reports SIGSEGV and similar signals from now on. `error_file`: "" for none.
 void install_signal_reports(const char* error_file) noexcept;
-/// The stack of a thread that takes fault::stack_signal(), from here on, into `file`.
+/// From now on, a thread that gets fault::stack_signal() writes its stack into `file`.
 void install_stack_report(const char* file) noexcept;
 
 }  // namespace lockstep::base

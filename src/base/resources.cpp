@@ -54,11 +54,11 @@ std::string memory_limit(const ResourceLimits& limits) {
   return fmt::format("{} of address space are allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// A thread that finds no room for its stack fails as one that is one too many.
+// A thread without room for its stack fails like one over the limit of threads.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;
-  constexpr std::uint64_t kBeside = 1U << 20U;  // its guard pages, the C library's own
+  constexpr std::uint64_t kBeside = 1U << 20U;  // guard pages and the C library's own memory
   return *limits.mapped + limits.stack.value_or(kUsualStack) + kBeside > *limits.address_space;
 }
 
@@ -124,7 +124,7 @@ void throw_cannot(const std::string& what, int error) {
 }
 
 std::string thread_name(const std::string& purpose) {
-  constexpr std::size_t kMost = 15;  // the kernel keeps no more
+  constexpr std::size_t kMost = 15;  // the limit of the kernel
   std::string words = purpose.substr(purpose.find(' ') + 1);
   if (words.size() <= kMost) return words;
   const auto space = words.rfind(' ', kMost);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of SIGSEGV and its like, in the handler itself: no memory is allocated and no lock of this process
-// taken, but for those of the dynamic linker when it is asked which file an address lies in.
+// Reports SIGSEGV and similar signals in the handler itself. It allocates no memory and takes no lock of this process
+// but the dynamic linker's, to ask which file an address lies in.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ const char* name_of(int number) noexcept {
 
 void add_frames(FixedText& text, const Stack& stack, const void* skipped_up_to) noexcept {
   int first = 0;
-  // The handler's own frames come first, then the one in which the signal came.
+  // The handler's own frames come first, then the frame that got the signal.
   for (int i = 0; i < stack.count; ++i) {
     if (stack.frames[static_cast<std::size_t>(i)] == skipped_up_to) first = i;
   }
@@ -112,7 +112,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
   ::raise(number);
 }
 
-// The thread goes on, so nothing of it may change.
+// The thread goes on, so its state must not change.
 void on_stack_request(int /*number*/, siginfo_t* /*info*/, void* context) noexcept {
   static std::atomic<bool> writing = false;
   if (writing.exchange(true)) return;
@@ -149,11 +149,11 @@ void install_stack_report(const char* file) noexcept {
 
 void install_signal_reports(const char* path) noexcept {
   if (std::strlen(path) < error_file.size()) std::strncpy(error_file.data(), path, error_file.size() - 1);
-  // The alternate stack is this thread's: a thread that has overrun its stack has no room for a handler.
+  // The alternate stack is this thread's: after a stack overflow there is no room for a handler.
   stack_t other{};
   if (::sigaltstack(nullptr, &other) == 0 && (other.ss_flags & SS_DISABLE) != 0) {
     other = {};
-    other.ss_sp = std::malloc(kStackBytes);  // NOLINT(cppcoreguidelines-no-malloc): for the life of the process
+    other.ss_sp = std::malloc(kStackBytes);  // lives as long as the process
     other.ss_size = kStackBytes;
     if (other.ss_sp != nullptr) ::sigaltstack(&other, nullptr);
   }

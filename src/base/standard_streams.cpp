@@ -12,7 +12,7 @@ namespace {
 
 void open_if_closed(int fd) noexcept {
   if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) return;
-  const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest number that is free
+  const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number
   if (opened < 0 || opened == fd) return;
   ::dup2(opened, fd);
   ::close(opened);
@@ -20,7 +20,7 @@ void open_if_closed(int fd) noexcept {
 
 void do_nothing(int /*number*/) {}
 
-// A handler, where SIG_IGN would do the same here: execve() takes it away, so that other programs have the default.
+// A handler: it has the same effect here as SIG_IGN, but execve() resets it, so that other programs have the default.
 void turn_into_errno(int number) noexcept {
   struct sigaction action {};
   if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;

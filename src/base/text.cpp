@@ -54,10 +54,10 @@ std::string duration(double seconds) {
 
 namespace {
 
-/// A number and the unit after it ("90s"); the rest of the text is behind it.
+/// A number and its unit ("90s"); the rest of the text follows.
 struct Amount {
   double number = 0;
-  char unit = 0;  ///< 0: the text ends behind the number
+  char unit = 0;  ///< 0: the text ends after the number
 };
 
 bool take_amount(std::string_view& text, Amount& amount) {
@@ -84,7 +84,7 @@ double unit_seconds(char unit) {
   }
 }
 
-/// "1:30:00", "1-12:00:00", "1-12:00": "1:30" alone could be minutes or hours.
+/// "1:30:00", "1-12:00:00", "1-12:00". Not "1:30": it could be minutes or hours.
 std::optional<double> clock_seconds(std::string_view text) {
   double days = 0;
   Amount amount;
@@ -146,7 +146,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   if (!best.empty()) return best;
-  // A word that was not finished: "--nproc" for "--nproc-per-node".
+  // An unfinished word: "--nproc" for "--nproc-per-node".
   constexpr std::size_t kEnough = 4;
   const auto goes_on = [&](const std::string& candidate) {
     return word.size() >= kEnough && candidate.starts_with(word);
@@ -178,7 +178,7 @@ std::string json_quote(std::string_view value) {
     if (length == 0) {
       out += "\\ufffd";
     } else if (code >= 0x7F && code < 0xA0) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));  // JSON lets it stand, a terminal obeys it
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));  // valid in JSON, but it could control a terminal
     } else if (length > 1) {
       out += value.substr(at, length);
     } else if (c == '"' || c == '\\') {

@@ -5,7 +5,7 @@
 
 namespace lockstep::base {
 
-/// Returns the library or the program that this code was linked into.
+/// Returns the file of the library or program that contains this code.
 [[nodiscard]] std::filesystem::path this_binary();
 
 }  // namespace lockstep::base

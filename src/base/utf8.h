@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One letter of UTF-8 at a time.
+// Reads UTF-8 one letter at a time.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace lockstep::text {
 
 struct Letter {
-  std::size_t bytes = 0;  ///< 0: no UTF-8 stands there
+  std::size_t bytes = 0;  ///< 0: there is no UTF-8
   char32_t code = 0;
 };
 
-/// The letter that starts at `at`. Longer forms than needed, halves of pairs and codes above U+10FFFF are no UTF-8.
+/// The letter at `at`. Overlong forms, halves of surrogate pairs and codes above U+10FFFF are no UTF-8.
 [[nodiscard]] inline Letter letter_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t lead = byte(0);

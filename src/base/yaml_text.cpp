@@ -26,7 +26,7 @@ constexpr const char* kKeyIsText = "write the key as a plain text";
   throw YAML::ParserException(mark, why);
 }
 
-/// The size of a value with everything below it, aliases written out.
+/// The size of a value with everything below it, with aliases written out.
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
@@ -43,7 +43,7 @@ struct YamlLevel {
   std::optional<std::uint64_t> key_bytes = {};  ///< bytes of the key whose value comes next
 };
 
-/// Hears the parser's events and builds nothing.
+/// Listens to the parser's events and builds nothing.
 class YamlMeter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -80,7 +80,7 @@ class YamlMeter : public YAML::EventHandler {
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
   std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
-  YAML::Mark last_;                               ///< place of the last event that has one
+  YAML::Mark last_;                               ///< the last place known
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {
@@ -94,7 +94,7 @@ void YamlMeter::take_key(const YAML::Mark& mark, const std::string& key) {
   YamlLevel& map = open_.back();
   const auto [first, is_new] = map.keys.emplace(key, mark.line + 1);
   if (!is_new) {
-    refuse_yaml(mark, fmt::format("the key '{}' stands twice in one map, first in line {}: remove one of them", key,
+    refuse_yaml(mark, fmt::format("the key '{}' occurs twice in one map, first in line {}: remove one of them", key,
                                   first->second));
   }
   map.key_bytes = key.size() + 1;
@@ -112,8 +112,8 @@ void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   count_value(mark);
   if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
   const auto meant = anchors_.find(anchor);
-  if (meant == anchors_.end()) {  // the parser knows the name, so its value is not at its end
-    refuse_yaml(mark, "the alias stands in what it means, which has no end: write the value out");
+  if (meant == anchors_.end()) {  // the parser knows the name, so its value has not ended
+    refuse_yaml(mark, "the alias is inside its own anchor, which has no end: write the value out");
   }
   add(meant->second);
 }
@@ -134,7 +134,7 @@ void YamlMeter::close() {
   add(level.extent);
 }
 
-/// To the level that is open, whose bounds are those of the whole text: it is no larger than that.
+/// Adds to the open level; the bounds of the whole text limit its size.
 void YamlMeter::add(const YamlExtent& value) {
   if (open_.empty()) return;
   YamlLevel& level = open_.back();

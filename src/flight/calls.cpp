@@ -47,7 +47,7 @@ std::vector<Call> calls_of(const std::vector<RankFacts>& facts, const Event& ope
 
 using Names = std::map<std::string, std::vector<const Call*>>;
 
-Names by(const std::vector<Call>& calls, bool with_size) {
+Names names_of(const std::vector<Call>& calls, bool with_size) {
   Names names;
   for (const Call& call : calls) {
     const std::string size = with_size ? " of " + text::bytes(call.event->bytes) : "";
@@ -62,8 +62,8 @@ std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts) 
   const Event* operation = failed_of(facts);
   if (operation == nullptr) return std::nullopt;
   const std::vector<Call> calls = calls_of(facts, *operation);
-  Names names = by(calls, false);
-  if (names.size() == 1) names = by(calls, true);
+  Names names = names_of(calls, false);
+  if (names.size() == 1) names = names_of(calls, true);
   if (names.size() < 2) return std::nullopt;
   const auto most = std::max_element(names.begin(), names.end(),
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -73,14 +73,13 @@ std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts) 
   std::vector<int> others;
   for (const Call* each : most->second) others.push_back(each->rank->rank);
   const std::string step = call.event->step < 0 ? "" : fmt::format(" in step {}", call.event->step);
-  return FailureRecord{
-      .kind = FailureKind::kHang,
-      .type = "UsageError",
-      .message = fmt::format("rank {} called {} as operation {}{}, where {} called {}", call.rank->rank, odd->first,
-                             operation->sequence, step, ranks_text(others), most->first),
-      .hint = kOddHint,
-      .rank = call.rank->rank,
-      .host = call.rank->host};
+  return FailureRecord{.kind = FailureKind::kHang,
+                       .type = "UsageError",
+                       .message = fmt::format("rank {} called {} as operation {}{}, but {} called {}", call.rank->rank,
+                                              odd->first, operation->sequence, step, ranks_text(others), most->first),
+                       .hint = kOddHint,
+                       .rank = call.rank->rank,
+                       .host = call.rank->host};
 }
 
 }  // namespace lockstep::flight

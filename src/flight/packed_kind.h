@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an event is, in one word, so that it is never half written.
+// An event's kind, packed into one word so that no reader sees it half written.
 #pragma once
 
 #include <algorithm>

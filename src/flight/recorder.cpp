@@ -28,14 +28,14 @@ namespace {
 
 thread_local bool is_main_thread = false;
 
-/// How long the thread that made it has waited for a core, while it could have run: what other programs and the
-/// process's other threads took from it. The kernel is asked at most every half millisecond, which takes 0.8 us.
-/// It belongs to that thread.
+/// The time that the calling thread was ready to run but had to wait for a core, because other programs or the
+/// process's other threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the
+/// thread that made it may use it.
 class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
-  /// Returns nanoseconds since the thread began, some of the last half millisecond's left out; 0: unknown.
+  /// Returns the nanoseconds since the thread began, up to half a millisecond ago; 0: unknown.
   [[nodiscard]] std::int64_t waited_ns() noexcept {
     constexpr std::int64_t kPause = 500'000;
     const std::int64_t now = now_ns();
@@ -102,7 +102,7 @@ class Recorder final : public trace::Sink {
 // Never destroyed: threads may report after main().
 std::atomic<Recorder*> recorder{nullptr};
 
-// Pages are made now: an event must not wait for one.
+// Makes the pages now: an event must not wait for one.
 Ring* map(int fd) {
   const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_POPULATE;
   void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -124,7 +124,7 @@ Ring* map_file(const std::filesystem::path& file) {
     ring = map(fd.get());
   }
   if (ring == nullptr) {
-    log::note("the flight recorder cannot use {} ({}): nobody else will see what this rank does", file.string(),
+    log::note("the flight recorder cannot use {} ({}): no other process will see what this rank does", file.string(),
               std::generic_category().message(errno));
     return nullptr;
   }
@@ -146,7 +146,7 @@ void start_recorder(const RecorderOptions& options) {
   is_main_thread = true;
   auto* const made = new Recorder(*ring, {::getpid(), options.rank, options.world_size, options.host,
                                           std::chrono::nanoseconds(options.timeout).count()});
-  if (!trace::add_sink(*made)) return;  // it is never destroyed, for a thread may hold it
+  if (!trace::add_sink(*made)) return;  // never destroyed: a thread may hold it
   recorder.store(made, std::memory_order_release);
 }
 
@@ -158,7 +158,7 @@ void note_on_device(const trace::Event& event, bool ends) noexcept {
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {
   Recorder* const running = recorder.load(std::memory_order_acquire);
   if (running == nullptr) return;
-  // The ring knows names by their address.
+  // The ring identifies names by their address.
   static std::mutex mutex;
   static std::map<std::string, std::int64_t, std::less<>> kept;
   const std::lock_guard lock(mutex);

@@ -62,7 +62,7 @@ Writer::Writer(Ring& ring, const RingOwner& owner) noexcept : ring_(ring) {
   ring.magic.store(kMagic, memory_order_release);
 }
 
-// Names are known by their address, which costs one comparison where a text would cost many.
+// Finds a name by its address: one comparison instead of a comparison of texts.
 std::uint64_t Writer::id_of(std::string_view name) noexcept {
   const std::size_t first = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3U) % kNames;
   for (std::size_t probe = 0; probe < kNames; ++probe) {
@@ -79,7 +79,7 @@ std::uint64_t Writer::id_of(std::string_view name) noexcept {
     ring_.names[at].is_ready.store(1, memory_order_release);
     return at;
   }
-  return kNames;  // no name of the table
+  return kNames;  // not in the table
 }
 
 void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {

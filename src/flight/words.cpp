@@ -23,19 +23,19 @@ bool is_in(const RankFacts& facts, const Lane& held) {
   return lane != nullptr && lane->is_running() && lane->started == held.started;
 }
 
-// Past it: this rank has finished what the others still wait for, so it is not the one that they wait for.
+// True if this rank has finished the collective that the others wait in: then they do not wait for it.
 bool is_past(const RankFacts& facts, const Lane& held) {
   const Lane* lane = lane_of(facts, held.group);
   return lane != nullptr && lane->finished >= held.started;
 }
 
-// Whom the others wait for: a rank that is not in the collective yet, and one that was stopped, wherever that was.
-// Inside the collective it looks like those that wait; in a message between two ranks its count says nothing of theirs.
+// True if the others wait for this rank: it is not in the collective yet, or it was stopped, inside or elsewhere. A
+// stopped rank inside looks like those that wait. For a message between two ranks, its count says nothing about theirs.
 bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// The last resort where all have come and nobody was stopped: a disk or the swap holds one of them inside.
+// The last resort if all ranks are in the collective and none was stopped: a disk or the swap holds one of them inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }
@@ -55,7 +55,7 @@ std::optional<HeldUp> first_held_up(const std::vector<RankFacts>& all, IsLate is
   return found;
 }
 
-// No rank of the job is another node's.
+// True if no rank of the job is on another node.
 bool is_whole_world(const std::vector<RankFacts>& all) {
   return std::all_of(all.begin(), all.end(), [&](const RankFacts& facts) {
     return !facts.ring || facts.ring->world_size <= static_cast<int>(all.size());

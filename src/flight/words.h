@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the facts about one rank say, in words.
+// The facts about one rank, in words.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace lockstep::flight {
 
-/// Why a rank does not come.
+/// The reason why a rank does not come.
 enum class Cause : std::uint8_t {
   kStopped,          ///< by a signal or a debugger
   kUninterruptible,  ///< it waits for a device in the kernel: a disk, a network disk
   kSwapped,          ///< most of it is on the swap disk
   kSlowData,         ///< it waits for the loader
   kBusy,             ///< it computes in a section
-  kWaits,            ///< it sleeps in a section, in nothing that the recorder knows
+  kWaits,            ///< it sleeps in a section; the recorder does not know why
   kLeft,             ///< its program ended without an error while others still called collectives
 };
 
 [[nodiscard]] Cause cause_of(const RankFacts& facts);
 
-/// Who is most surely to blame, where several are late: a state of the process says more than a place in a program.
-/// The smallest is.
+/// The order of blame among late ranks, the smallest first: the state of a process is better evidence than its place in
+/// the program.
 [[nodiscard]] int weight(const RankFacts& facts);
 
-/// Returns the one to blame of those for which `is_late` is true; nullptr: none.
+/// Returns the rank to blame, of those for which `is_late` is true; nullptr: none.
 template <class IsLate>
 const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is_late) {
   const RankFacts* late = nullptr;
@@ -37,35 +37,35 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
   return late;
 }
 
-/// The kernel does not let it go on.
+/// True if the kernel does not let the process go on.
 [[nodiscard]] bool is_held(const RankFacts& facts);
 
 [[nodiscard]] bool runs_collective(const RankFacts& facts);
 
-/// Returns " in backward of step 418", as far as it is known.
+/// Returns " in backward of step 418", or as much as is known.
 [[nodiscard]] std::string place_of(const RankFacts& facts);
 
-/// Returns "it computes", "stopped by SIGSTOP (or SIGTSTP)".
+/// Returns, for instance, "it computes" or "stopped by SIGSTOP (or SIGTSTP)".
 [[nodiscard]] std::string words_of(const RankFacts& facts);
 
 /// Returns " since 5.0 s"; empty for a time of 0.
 [[nodiscard]] std::string since_text(std::int64_t from_ns, std::int64_t now_ns);
 
-/// Returns what to do about a rank that is late: `limit` is what to set.
+/// Returns advice about a rank that is late; `limit` is the setting to raise.
 [[nodiscard]] std::string late_hint(const std::string& limit);
 
-/// Returns "rank 2", "ranks 0, 1, 3".
+/// Returns, for instance, "rank 2" or "ranks 0, 1, 3".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
 
-/// The collective that holds ranks up, who waits in it, and for whom.
+/// The collective that holds up ranks, the ranks that wait in it, and the rank that they wait for.
 struct HeldUp {
   Lane lane;
   std::vector<int> waiting = {};
-  const RankFacts* late = nullptr;  ///< one of those that held_up() was given
+  const RankFacts* late = nullptr;  ///< one of those given to held_up()
 };
 
-/// Ranks may wait in several collectives: the one that began first among those that some rank is not in, or cannot go
-/// on in, holds up the rest. None: nobody waits for one of these ranks.
+/// Ranks may wait in several collectives. The first of them that some rank has not entered, or cannot finish, holds up
+/// the rest. None: no rank waits for one of these ranks.
 [[nodiscard]] std::optional<HeldUp> held_up(const std::vector<RankFacts>& all);
 
 /// Returns "ranks 0, 1 wait in all_reduce (bucket 3 of 7)".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is connected, and who has to go. Decisions only: the caller has the sockets and the time. Thread-safe: no.
+// Decides who stays connected and who has to go; the caller has the sockets and the time. Thread-safe: no.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,20 @@ namespace lockstep::http {
 class Guests {
  public:
   static constexpr std::chrono::seconds kHeadTime{5};  ///< for a request's head, from the connection or the last answer
-  static constexpr std::chrono::seconds kAnswerTime{20};  ///< for a stranger to take his answer
+  static constexpr std::chrono::seconds kAnswerTime{20};  ///< for a stranger to read the answer
 
-  /// `places`: for those who are not known.
+  /// `places`: for unknown clients.
   explicit Guests(std::size_t places) : places_(places) {}
 
-  /// A connection with this socket begins. Returns the sockets that lose their places to it.
+  /// Adds a connection. Returns the sockets that lose their places to it.
   [[nodiscard]] std::vector<int> come(int socket, TimePoint now);
-  /// Its request is whole; `is_known`: it has proved who sent it.
+  /// Notes that its request is whole; `is_known`: the request has proved its sender.
   void ask(int socket, bool is_known, TimePoint now);
-  /// Its response is sent.
+  /// Notes that its response is sent.
   void answered(int socket, TimePoint now);
   void leave(int socket) { guests_.erase(socket); }
 
-  /// Returns the sockets whose time is over. They are named once.
+  /// Returns the sockets whose time is over, each only once.
   [[nodiscard]] std::vector<int> late(TimePoint now);
   [[nodiscard]] std::vector<int> all() const;
   [[nodiscard]] bool empty() const noexcept { return guests_.empty(); }
@@ -38,7 +38,7 @@ class Guests {
     std::size_t number = 0;  ///< the older, the smaller
     bool is_served = false;
     bool is_known = false;
-    bool is_gone = false;  ///< named already
+    bool is_gone = false;  ///< already returned by late()
   };
 
   [[nodiscard]] static bool is_late(const Guest& guest, TimePoint now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libmicrohttpd has read, as a Request.
+// Converts libmicrohttpd's request into a Request.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ struct MHD_Connection;
 
 namespace lockstep::http {
 
-/// Returns the request; none where a header that decides who may ask comes twice.
+/// Returns the request; none if a header that decides about access comes twice.
 [[nodiscard]] std::optional<Request> read_request(MHD_Connection* connection, const std::string& path,
                                                   const std::string& method);
 
-/// Returns whether a body is announced.
+/// Returns true if the request announces a body.
 [[nodiscard]] bool has_body(MHD_Connection* connection);
 
 }  // namespace lockstep::http

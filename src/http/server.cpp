@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GNU libmicrohttpd reads requests into a fixed memory and sends responses, a thread a connection. Guests says who has
-// to go, and shutdown() of the socket has the connection's thread end.
+// GNU libmicrohttpd reads requests into a fixed memory and sends responses, with a thread a connection. Guests decides
+// who has to go; shutdown() of a socket then makes the connection's thread end.
 #include "lockstep/http/server.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 namespace lockstep::http {
 namespace {
 
-// The socket on which a server listens.
+// The listening socket.
 
 UniqueFd try_listen(const addrinfo& at) {
   UniqueFd socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -39,8 +39,8 @@ UniqueFd try_listen(const addrinfo& at) {
   return socket;
 }
 
-/// Returns a listening socket. No other process shares its port. Throws: UsageError, with `next_step`, where the port
-/// is taken or the address is not this machine's.
+/// Returns a listening socket. No other process shares its port. Throws: UsageError, with `next_step`, if the port is
+/// taken or the address is not this machine's.
 UniqueFd listen_at(const std::string& host, int port, const std::string& next_step) {
   addrinfo wanted{};
   wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -72,7 +72,8 @@ int port_of(int socket) {
 constexpr std::size_t kMemory = 32 << 10;  // of a connection: half of it for the request's head
 constexpr std::size_t kPiece = 16 << 10;
 constexpr unsigned kPatience = 5;  // seconds without a byte in either direction
-constexpr unsigned kRoom = 4;      // connections that may end at a time, and known ones, by the strangers' places
+constexpr unsigned kRoom = 4;      // the limit of all connections, by the strangers' places: it includes known ones,
+                                   // and those that are ending
 constexpr auto kLook = std::chrono::milliseconds(250);
 
 int socket_of(MHD_Connection* connection) {
@@ -83,7 +84,7 @@ void end(const std::vector<int>& sockets) {
   for (const int socket : sockets) ::shutdown(socket, SHUT_RDWR);
 }
 
-/// A body that goes on.
+/// A body of unknown length.
 struct Stream {
   std::function<std::string()> next;
   std::string piece = {};
@@ -116,10 +117,10 @@ class Server::Impl {
   explicit Impl(ServerOptions options) : options_(std::move(options)), guests_(options_.places) {
     UniqueFd listening = listen_at(options_.host, options_.port, options_.next_step);
     port_ = port_of(listening.get());
-    const SignalGuard guard;  // the program's threads take the signals
+    const SignalGuard guard;  // signals go to the program's threads
     start(listening.get());
     if (daemon_ == nullptr) throw ResourceError("the web server has no thread or no memory to begin with", "try again");
-    (void)listening.release();  // it is the daemon's now
+    (void)listening.release();  // the daemon owns it now
     watch_ = std::thread([this] { watch(); });
   }
 
@@ -165,13 +166,13 @@ class Server::Impl {
   }
 
   static void completed(void* self, MHD_Connection* connection, void** /*request*/,
-                        MHD_RequestTerminationCode /*how*/) {
+                        MHD_RequestTerminationCode /*code*/) {
     auto& server = *static_cast<Impl*>(self);
     const std::lock_guard lock(server.mutex_);
     server.guests_.answered(socket_of(connection), now());
   }
 
-  // Called once when the head is read, and again when the request is whole.
+  // Called when the head is read, and again when the request is whole.
   MHD_Result asked(MHD_Connection* connection, const char* path, const char* method, bool is_whole) {
     try {
       if (is_whole) return send(connection, response_to(connection, path, method));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's heartbeat, and what it left for the moment when it is lost.
+// A client's heartbeat, and the values that it left in case it is lost.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ class Attendance {
  public:
   explicit Attendance(const asio::any_io_executor& executor) : silence_(executor) {}
 
-  /// Takes in a request to attend, and calls `on_silence` where no other follows in time. False where it is malformed
-  /// or `may_write` refuses one of its keys.
+  /// Takes a request to attend, and calls `on_silence` if no other follows in time. Returns false if it is malformed or
+  /// `may_write` refuses one of its keys.
   template <class MayWrite>
   bool begin(FrameReader& request, MayWrite&& may_write, std::function<void()> on_silence) {
     end();
@@ -35,7 +35,7 @@ class Attendance {
     return true;
   }
 
-  /// The client has left, or is lost. The keys to set; none where it did not attend.
+  /// Ends the attendance of a client that has left or is lost. Returns the keys to set; none if it did not attend.
   std::vector<std::string> end() {
     silence_.cancel();
     return std::exchange(keys_, {});

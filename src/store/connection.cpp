@@ -13,15 +13,15 @@
 namespace lockstep::store {
 namespace {
 
-// A rank answers within milliseconds; a stranger that says nothing is gone after this. Who has knocked may have to wait
-// until others are served: a signature takes milliseconds.
+// A rank answers within milliseconds; a silent stranger is dropped after this time. A client that has knocked may have
+// to wait for others: a signature takes milliseconds.
 constexpr auto kProofLimit = std::chrono::seconds(5);
 constexpr auto kKnockedLimit = std::chrono::seconds(10);
 constexpr std::size_t kShownKey = 100;
-// What stays in this process is not encrypted.
+// Bytes that stay in this process are not encrypted.
 const std::string kNoKnocks;
 
-// A step for which there is no memory ends the client's connection alone, so that it does not wait for an answer.
+// If there is no memory for a step, only the client's connection ends, so that it does not wait for an answer.
 template <class Step>
 void guarded(Connection& client, Step&& step) {
   try {
@@ -32,7 +32,7 @@ void guarded(Connection& client, Step&& step) {
   }
 }
 
-// Who holds the token and floods the store ends its own connections.
+// Ends a connection whose client has the token and floods the store.
 void drop(Connection& client, ServerState& state, const std::string& address) {
   if (state.dropped.add(SystemClock::instance().now())) {
     log::warn(
@@ -43,7 +43,7 @@ void drop(Connection& client, ServerState& state, const std::string& address) {
   client.give_up();
 }
 
-// The client neither left nor lives.
+// The client is lost: publishes its will.
 void publish(ServerState& state, Attendance& attendance, std::string_view why) {
   for (const std::string& key : attendance.end()) {
     const std::string value = fmt::format("{}\n{}", why, attendance.will());
@@ -107,7 +107,7 @@ void Connection::go_on_waiting() {
 void Connection::give_up() noexcept {
   try {
     close();
-  } catch (const std::exception&) {  // its will cannot be published
+  } catch (const std::exception&) {  // the will cannot be published
     std::error_code ignored;
     frames_.stream().socket().close(ignored);
   }
@@ -138,7 +138,7 @@ void Connection::read() {
 void Connection::take(Frames::Read read, std::string_view body) {
   if (!frames_.stream().socket().is_open()) return;
   if (read == Frames::Read::kEnded) return close();
-  // A request while one is waiting would be out of turn: a client waits for each answer.
+  // A client waits for each answer: a request during a wait is out of turn.
   if (read == Frames::Read::kNoMemory) return drop(*this, state_, address_);
   if (read != Frames::Read::kBody || !wait_keys_.empty()) return phase_ == Phase::kKnown ? close() : turn_away();
   if (phase_ == Phase::kKnown) {
@@ -172,7 +172,7 @@ void Connection::take_step(const Entry::Step& step) {
   }
 }
 
-// False where there are as many as may be; it is then what it was before.
+// Returns false, and changes nothing, if the limit of this phase is reached.
 bool Connection::enter(Phase phase) {
   if (id_ == 0) {
     phase_ = phase;
@@ -191,7 +191,7 @@ bool Connection::enter(Phase phase) {
   return true;
 }
 
-// The client says nothing before it has read the answer to its knock.
+// The client sends no bytes before it has read the answer to its knock.
 void Connection::encrypt() {
   timer_.start(kKnockedLimit, [self = shared_from_this()] {
     if (self->phase_ != Phase::kKnown) self->turn_away();
@@ -257,7 +257,8 @@ std::string Connection::answer_attend(FrameReader& request) {
   return is_good ? FrameWriter(Status::kOk).take() : "";
 }
 
-// Whether it may hold so many bytes in its frames: who grows beyond an equal share of what is left for all may not.
+// True if it may hold so many bytes in its frames. Once all connections together exceed the limit, none may grow beyond
+// an equal share of it.
 bool Connection::holds(std::size_t bytes) {
   if (!frames_.stream().socket().is_open()) return true;
   bytes += bytes_of(wait_keys_) + attendance_.bytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client's connection as the server has it. A client may send anything and die at any moment; only its own
+// The server's side of one client's connection. A client may send anything and die at any moment; only its own
 // connection ends. Belongs to the server's thread.
 #pragma once
 
@@ -22,13 +22,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class From : std::uint8_t { kNetwork, kThisProcess };
   Connection(Stream::Socket socket, ServerState& state, From from);
 
-  /// `id` 0: of this process.
+  /// `id` 0: from this process.
   void start(Strangers::Id id, std::string address);
   /// Turns away a connection that has not proved that it knows the token.
   void turn_away();
   /// Answers the wait, or lists it under the next key that is missing.
   void go_on_waiting();
-  /// Ends it where there is no memory for the next step.
+  /// Ends the connection if there is no memory for the next step.
   void give_up() noexcept;
 
  private:

@@ -19,22 +19,22 @@
 namespace lockstep::store {
 namespace {
 
-// What accepts a connection and is silent for so long is tried again.
+// If a peer accepts a connection and is silent for so long, the connection is tried again.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
-// Between two tries to get in.
+// The pause between two attempts to connect.
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
 constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here, too";
 
-/// Questions and answers before the store is open.
+/// The questions and answers before the store is open.
 struct Exchange {
   Socket& socket;
   const TimePoint deadline;
   Outcome outcome = Outcome::kDone;
   Status status = Status::kOk;
 
-  // The one field of a good answer.
+  // Returns the single field of a good answer.
   std::optional<std::string> ask(FrameWriter& question) {
     std::string body;
     outcome = socket.send(question.take(), deadline);
@@ -64,7 +64,7 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
       "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
 }
 
-// Only of this machine's ports is it known who has them.
+// The port's holder, which is only known for ports of this machine.
 std::string holder_words(const StoreAddress& address) {
   const std::string holder = is_loopback(address.host) ? port_holder(address.port) : "";
   return holder.empty() ? "" : fmt::format(", which {} has", holder);
@@ -79,8 +79,8 @@ std::string holder_words(const StoreAddress& address) {
                   holder_words(address)));
 }
 
-// Shows in the clear that this side knows the token, so that the server takes the pains to encrypt; then encrypts.
-// Empty, or what is wrong.
+// Proves in the clear that this side knows the token, so that the server spends the work of encryption; then encrypts.
+// Returns the error; empty: none.
 std::string encrypt(Socket& socket, Exchange& exchange, const StoreAddress& address, const Nonces& nonces) {
   const auto context = client_tls(address.trust);
   if (!exchange.ask(FrameWriter(Verb::kKnock).string(knock(knock_key(address.token), nonces)))) {

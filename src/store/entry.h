@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the server lets a client in, as a pure function of what the client says: hello, then, where connections are
-// encrypted, a knock in the clear, and the proof. Grammar: docs/formats/store.md.
+// How the server lets a client in, as a pure function of the client's words: a hello; if connections are encrypted, a
+// knock in the clear; then the proof. Grammar: docs/formats/store.md.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep::store {
 
 class Entry {
  public:
-  /// kAnswer: send `frame`, and go on. kEncrypt: send it, and encrypt what comes after. kKnown: send it; the client is
+  /// kAnswer: send `frame`, and go on. kEncrypt: send it, and encrypt all that follows. kKnown: send it; the client is
   /// in. kRefuse: send it, and close. kTurnAway: close.
   struct Step {
     enum class Kind : std::uint8_t { kAnswer, kEncrypt, kKnown, kRefuse, kTurnAway };
@@ -25,7 +25,7 @@ class Entry {
   /// `knocks`: the key of knocks; empty: the connection is not encrypted.
   Entry(const std::string& token, const std::string& knocks) : token_(token), knocks_(knocks) {}
 
-  /// `binding`: of the encrypted connection, as Nonces.
+  /// `binding`: of the encrypted connection, as in Nonces.
   [[nodiscard]] Step take(std::string_view body, const std::string& binding);
 
  private:

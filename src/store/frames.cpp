@@ -7,10 +7,10 @@
 namespace lockstep::store {
 namespace {
 
-// Memory is taken as bytes come, not as a header claims; and given back after a large frame.
+// Memory is taken as bytes come, not as a header claims. It is given back after a large frame.
 constexpr std::size_t kPiece = 1U << 20U;
 
-// A step for which there is no memory ends this connection alone, so that its client does not wait for an answer.
+// If there is no memory for a step, only this connection ends, so that its client does not wait for an answer.
 template <class Step, class Lost>
 void guarded(Step&& step, Lost&& lost) {
   try {
@@ -48,7 +48,7 @@ void Frames::read_more(std::size_t have, std::uint32_t length, Reader on_frame) 
 }
 
 bool Frames::send(const std::string& frame, std::function<void()> on_end) {
-  // A client that asks and never reads would make this grow without end.
+  // A client that asks and never reads would let this grow without end.
   if (queued_.size() + frame.size() > 2 * std::size_t{kMaxFrameBytes}) return false;
   queued_ += frame;
   if (!may_hold_(bytes())) return false;

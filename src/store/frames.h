@@ -17,8 +17,8 @@
 
 namespace lockstep::store {
 
-/// The server's end of a connection, plain or, from some moment on, encrypted. Every function is called by the thread
-/// of the io_context. Handlers get the error code, as asio's do.
+/// The server's end of a connection, plain or encrypted from some moment on. The thread of the io_context calls every
+/// function. Handlers get the error code, as asio's do.
 class Stream {
  public:
   using Socket = asio::generic::stream_protocol::socket;  // of the network, or of this process
@@ -26,10 +26,10 @@ class Stream {
   explicit Stream(Socket socket) : plain_(std::move(socket)) {}
 
   [[nodiscard]] Socket& socket() { return plain_; }
-  /// Empty where the connection is not encrypted.
+  /// Empty if the connection is not encrypted.
   [[nodiscard]] std::string binding() { return encrypted_ ? channel_binding(encrypted_->native_handle()) : ""; }
 
-  /// What comes after is encrypted. `tls` has to outlive the stream.
+  /// Encrypts all that follows. `tls` has to outlive the stream.
   template <class Handler>
   void encrypt(asio::ssl::context& tls, Handler handler) {
     encrypted_.emplace(plain_, tls);
@@ -51,12 +51,12 @@ class Stream {
   std::optional<asio::ssl::stream<Socket&>> encrypted_;
 };
 
-/// Owned by the server's thread, and part of an owner whom the handlers keep alive.
+/// Owned by the server's thread, as a part of an object that the handlers keep alive.
 class Frames {
  public:
   enum class Read : std::uint8_t { kBody, kTooLong, kNoMemory, kEnded };
   using Reader = std::function<void(Read, std::string_view body)>;
-  /// Whether it may hold so many bytes.
+  /// True if it may hold so many bytes.
   using MayHold = std::function<bool(std::size_t)>;
 
   Frames(Stream::Socket socket, MayHold may_hold) : stream_(std::move(socket)), may_hold_(std::move(may_hold)) {}
@@ -66,10 +66,10 @@ class Frames {
   /// Reads one frame, and calls `on_frame` once. A frame of more than `limit` bytes, or of none, is too long.
   void read(std::uint32_t limit, Reader on_frame);
 
-  /// Sends a frame after those before. Calls `on_end` where the connection is spoilt, and after the last frame where
-  /// no other comes. False where more waits to be sent than it may hold.
+  /// Sends a frame after the earlier ones. Calls `on_end` if the connection is broken, and after the last frame.
+  /// Returns false if more bytes wait to be sent than it may hold.
   [[nodiscard]] bool send(const std::string& frame, std::function<void()> on_end);
-  /// The next frame that was sent is the last.
+  /// Closes the connection after the frame that was sent last.
   void close_after_send() { closes_after_send_ = true; }
 
   [[nodiscard]] std::size_t bytes() const { return body_.capacity() + sending_.capacity() + queued_.capacity(); }

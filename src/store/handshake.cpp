@@ -30,7 +30,7 @@ std::string make_knock_key(const std::string& token) {
 }  // namespace
 
 std::string prove(std::string_view token, Side side, const Nonces& nonces) {
-  // The version and who speaks, then numbers of fixed length: no two sets of words give the same bytes.
+  // The version and the side, then numbers of fixed length: no two sets of words give the same bytes.
   std::string words(kMagic);
   words += side == Side::kClient ? " client " : " server ";
   words += nonces.client + nonces.server + nonces.binding;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way into a store for clients in the process that serves it: past the network, past TLS, past every stranger.
+// The way into a store for clients in the server's own process, without network, TLS or a queue of strangers.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@ class StoreDoor {
   /// `admit` takes the server's end of a connection, from any thread.
   explicit StoreDoor(std::function<void(UniqueFd)> admit) : admit_(std::move(admit)) {}
 
-  /// A connection; none once the server has ended. Throws: ResourceError where there is no descriptor.
+  /// Returns a connection; none once the server has ended. Throws: ResourceError if there is no descriptor.
   [[nodiscard]] Result<store::Socket> open();
-  /// Before the server ends.
+  /// Closes the door; call it before the server ends.
   void close();
 
  private:

@@ -25,7 +25,7 @@ constexpr int kActivePort = 4;  // IBV_PORT_ACTIVE
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
 
-// NCCL's list: what stands before it says how the names are meant.
+// NCCL's list: a prefix says how the names match.
 struct Filter {
   bool is_exact = false;
   bool excludes = false;
@@ -165,7 +165,7 @@ std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
   if (wishes.nccl) {
     const Filter filter = nccl_filter(*wishes.nccl);
     const auto takes = [&](const std::string& name) { return filter.takes(name); };
-    // As NCCL: the loopback, which is last, counts only where nothing else fits.
+    // As in NCCL, the loopback comes last and counts only if no other interface fits.
     if (auto choice = first_of(interfaces, wishes, "NCCL_SOCKET_IFNAME allows it", takes)) return choice;
     throw_no_fit("NCCL_SOCKET_IFNAME", *wishes.nccl, interfaces);
   }
@@ -182,7 +182,7 @@ std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Inte
   const bool is_loopback = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
     return each.name == choice->name && each.is_loopback;
   });
-  const bool has_port = choice->name.find(':') != std::string::npos;  // so NCCL reads the alias eth0:1
+  const bool has_port = choice->name.find(':') != std::string::npos;  // this is how NCCL reads the alias eth0:1
   return is_loopback || has_port ? "" : "=" + choice->name;
 }
 

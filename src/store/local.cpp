@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store inside a process, and the prefixed view of a store.
+// The store inside a process, and the view of a store with a prefix.
 #include <condition_variable>
 #include <mutex>
 #include <utility>

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct Listener {
   std::string user;  ///< its number
-  std::string link;  ///< what a descriptor of the socket links to
+  std::string link;  ///< target of the link of a descriptor of the socket
 };
 
 // A line is "0: 0100007F:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000 USER 0 INODE ...".

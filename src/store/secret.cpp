@@ -27,7 +27,7 @@ constexpr const char* kMakeOne = "lockstep run --new-token FILE makes one of 64"
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-// The file that is open is the one that is judged: between a look at a path and its opening it could be exchanged.
+// Checks the open file, not the path: between a look at a path and its opening the file could be exchanged.
 UniqueFd open_private(const fs::path& file) {
   UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT) {
@@ -47,7 +47,7 @@ UniqueFd open_private(const fs::path& file) {
   if ((status.st_mode & 0077U) != 0) {
     throw UsageError(fmt::format("the token file {} has mode {:04o}: others may read or change it", file.string(),
                                  status.st_mode & 07777U),
-                     fmt::format("chmod 600 {}; where others could read it already, make a new one", file.string()));
+                     fmt::format("chmod 600 {}; if others could read it already, make a new one", file.string()));
   }
   return fd;
 }

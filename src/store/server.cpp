@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's server: one thread, one connection object per client, waits kept here so that no client polls.
+// The store's server: one thread, and an object for each client's connection. Waits are kept here, so that no client
+// polls.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -31,11 +32,11 @@ using asio::ip::tcp;
 using store::Connection;
 using store::say;
 
-// So many are taken in before those that are in are served again.
+// The number of connections to accept before the others are served again.
 constexpr int kAcceptedAtOnce = 16;
 constexpr auto kOwnConnect = std::chrono::milliseconds(100);
 
-// The rest of the process needs descriptors too, and strangers must not be able to take them.
+// The rest of the process needs descriptors too: strangers must not be able to take them all.
 store::DoorLimits use_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return store::door_limits(0);
@@ -46,7 +47,7 @@ store::DoorLimits use_file_limit() {
   return store::door_limits(limit.rlim_cur);
 }
 
-// A program that this one starts shall hold neither the port nor the clients' connections beyond its end.
+// A program that this process starts must not keep the port or the clients' connections open after this process ends.
 void close_on_exec(int socket) { (void)::fcntl(socket, F_SETFD, FD_CLOEXEC); }
 
 tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) {
@@ -78,7 +79,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   return acceptor;
 }
 
-// The clients in this process would not notice that the ranks cannot come.
+// Without the loopback, the clients in this process would not notice that ranks cannot connect.
 void require_loopback(const std::string& host, std::uint16_t port) {
   if (lockstep::is_loopback(host)) (void)store::Socket::connect(host, port, AwakeClock::instance().now() + kOwnConnect);
 }
@@ -146,7 +147,7 @@ class StoreServer::Impl {
     return {};
   }
 
-  // Out of descriptors: trying again at once would burn the processor.
+  // Without free descriptors, an immediate new try would burn the processor.
   void accept_after_a_pause() {
     retry_.expires_after(std::chrono::milliseconds(100));
     retry_.async_wait([this](std::error_code problem) {
@@ -154,7 +155,7 @@ class StoreServer::Impl {
     });
   }
 
-  // Of a client in this process, from any thread.
+  // Admits a client of this process. From any thread.
   void admit(UniqueFd socket) {
     asio::post(io_, [this, socket = std::move(socket)]() mutable {
       asio::generic::stream_protocol::socket adopted(io_);
@@ -166,7 +167,7 @@ class StoreServer::Impl {
     });
   }
 
-  // Destroyed last: the sockets of the connections belong to it.
+  // Destroyed last: the connections' sockets belong to it.
   asio::io_context io_{1};
   store::ServerState state_;
   tcp::acceptor acceptor_;

@@ -70,7 +70,7 @@ bool ServerState::close_one_stranger() {
 
 void ServerState::note_turned_away(const std::string& address) {
   if (const auto count = turned_away.add(SystemClock::instance().now())) return warn(*count, address);
-  warning_timer.expires_at(*turned_away.next());  // what comes until then is counted
+  warning_timer.expires_at(*turned_away.next());  // until then, events are counted
   warning_timer.async_wait([this, address](std::error_code problem) {
     if (problem) return;
     if (const auto count = turned_away.due(SystemClock::instance().now())) warn(*count, address);
@@ -135,7 +135,7 @@ void say(const std::exception& problem) noexcept {
   try {
     log::error("store server: {}", problem.what());
   } catch (const std::exception&) {
-    // There is no memory for the words, either.
+    // There is no memory for the message either.
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the connections of a server share: the table, who waits for what, and how many of each kind there are. Belongs
-// to the server's thread.
+// The state that the connections of a server share: the table, the waits, and the number of connections of each kind.
+// Belongs to the server's thread.
 #pragma once
 
 #include <asio.hpp>
@@ -34,14 +34,14 @@ struct ServerState {
   std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. Outlives them.
   Table table;
   std::unordered_set<ConnectionPtr> connections;
-  // A waiting client is listed under one key that it misses; when that comes, under the next.
+  // A waiting client is listed under one key that it misses; when that key is set, under the next.
   std::unordered_map<std::string, std::vector<ConnectionPtr>> waiting_for;
-  // Those of `connections` that have not shown that they know the token.
+  // Those of `connections` that have not proved that they know the token.
   Strangers strangers;
   std::unordered_map<Strangers::Id, ConnectionPtr> stranger_of;
   Strangers::Id arrivals = 0;
   std::size_t knocked = 0;
-  std::size_t known = 0;      // and came through the network
+  std::size_t known = 0;      // connected through the network
   std::size_t in_flight = 0;  // bytes of requests, replies and waits
   RareWarning turned_away;
   RareWarning dropped;
@@ -49,11 +49,11 @@ struct ServerState {
 
   void key_changed(const std::string& key);
   std::int64_t append(const std::string& queue, std::string value);
-  /// A connection no longer waits for `key`.
+  /// Notes that a connection no longer waits for `key`.
   void unlist(const ConnectionPtr& connection, const std::string& key);
-  /// A connection through the network has come.
+  /// Notes that a connection came through the network.
   void arrived(const ConnectionPtr& connection, const std::string& address);
-  /// False where there is no stranger.
+  /// Returns false if there is no stranger.
   bool close_one_stranger();
   void left(Strangers::Id id) {
     strangers.remove(id);
@@ -63,14 +63,14 @@ struct ServerState {
   void warn(std::size_t count, const std::string& address) const;
 };
 
-/// A frame that answers a verb which never waits. Empty where the request is malformed.
+/// A frame that answers a verb which never waits. Empty if the request is malformed.
 [[nodiscard]] std::string answer(ServerState& state, Verb verb, const std::string& key, FrameReader& request);
 
-/// Whether a client from outside may do this: keys that are kept for this process it only reads, and an inbox it only
-/// appends to.
+/// True if a client from outside may do this: it may only read keys that are kept for this process, and only append to
+/// an inbox.
 [[nodiscard]] bool is_for_all(const ServerState& state, Verb verb, const std::string& key);
 
-/// Says an exception as an error of the server.
+/// Logs an exception as an error of the server.
 void say(const std::exception& problem) noexcept;
 
 }  // namespace lockstep::store

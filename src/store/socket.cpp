@@ -24,10 +24,10 @@
 namespace lockstep::store {
 namespace {
 
-// A large frame is not held twice.
+// A large frame is encrypted in pieces, so that memory does not hold it twice.
 constexpr std::size_t kEncryptedAtOnce = 256 << 10;
 
-// False where the deadline passed first.
+// Returns false if the deadline passed first.
 bool wait_for(int fd, short events, TimePoint deadline) {
   for (;;) {
     const auto left = deadline - AwakeClock::instance().now();
@@ -35,14 +35,14 @@ bool wait_for(int fd, short events, TimePoint deadline) {
     const auto slice = std::chrono::ceil<std::chrono::milliseconds>(awake_slice(left)).count();
     const int ready = ::poll(&entry, 1, static_cast<int>(slice));
     if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket tells what is wrong
+    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket reports the error
     if (left.count() <= 0) return false;
   }
 }
 
 std::string words(int error) { return std::generic_category().message(error); }
 
-// On loopback a connection attempt to a free port of the ephemeral range can meet itself.
+// On loopback, a connection to a free port of the ephemeral range can connect to itself.
 bool is_own_echo(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -58,7 +58,7 @@ int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
   if (!fd.valid()) {
     const int error = errno;
-    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // waiting brings no descriptor back
+    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // a wait frees no descriptor
     return error;
   }
   const int on = 1;
@@ -95,7 +95,7 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
     error = connect_to(*address, deadline, fd);
     if (error == 0) return Socket(std::move(fd));
   }
-  // It will not come up by waiting.
+  // A wait does not bring it up.
   if (error == ENETUNREACH && is_loopback(host)) {
     throw UsageError(fmt::format("{}:{} is not reached: the loopback interface (lo) is down, as in a network namespace "
                                  "where it was never set up",
@@ -112,7 +112,7 @@ Outcome Socket::start_tls(const TlsContext& context, TimePoint deadline) {
     if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
     if (step == TlsClient::Step::kDone) return Outcome::kDone;
     if (step == TlsClient::Step::kFailed) return Outcome::kForeign;
-    if (AwakeClock::instance().now() >= deadline) return Outcome::kLate;  // where records come without end
+    if (AwakeClock::instance().now() >= deadline) return Outcome::kLate;  // records may come without end
     if (const auto got = receive_records(deadline); got != Outcome::kDone) return got;
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection of a store client, encrypted or not: whole frames, each with a deadline, a moment of AwakeClock.
+// A TCP connection of a store client, encrypted or not. It carries whole frames, each with a deadline, a moment of
+// AwakeClock.
 #pragma once
 
 #include <chrono>
@@ -16,26 +17,27 @@
 
 namespace lockstep::store {
 
-/// How an exchange with the server ended. kForeign: with bytes that no store sends.
+/// How an exchange with the server ended. kForeign: the bytes were not a store's.
 enum class Outcome { kDone, kLate, kGone, kForeign };
 
 class Socket {
  public:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
-  /// One attempt at every address of `host`. The failure's words are the system's.
+  /// Tries every address of `host` once. A failure has the system's words.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
-  /// Encrypts what comes after. Gone, too, where the server's certificate is not trusted: distrust() says why.
+  /// Encrypts all that follows. Returns kGone also if the server's certificate is not trusted: distrust() has the
+  /// reason.
   Outcome start_tls(const TlsContext& context, TimePoint deadline);
   [[nodiscard]] std::string distrust() const { return tls_ ? tls_->distrust() : ""; }
-  /// The channel binding; empty where the connection is not encrypted.
+  /// The channel binding; empty if the connection is not encrypted.
   [[nodiscard]] std::string binding() const { return tls_ ? tls_->binding() : ""; }
 
   Outcome send(const std::string& frame, TimePoint deadline);
-  /// `body` is only set when done. A frame larger than `limit` is foreign.
+  /// `body` is only set if it returns kDone. A frame larger than `limit` is foreign.
   Outcome receive(std::string& body, TimePoint deadline, std::uint32_t limit = kMaxFrameBytes);
 
-  /// Wakes a thread inside send() or receive(), which then says kGone. From any thread.
+  /// Wakes a thread inside send() or receive(), which then returns kGone. From any thread.
   void shut_down() const noexcept;
 
  private:

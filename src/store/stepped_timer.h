@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timer of the server, in which time does not count while the server's own process is stopped.
+// A timer of the server that does not count the time while its own process is stopped.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep::store {
 
-/// The steps of a wait: one that the process slept through counts as no longer than it was to be. Pure.
+/// The steps of a wait. A step that the process slept through counts only for its planned length. Pure.
 class StepCount {
  public:
   explicit StepCount(std::chrono::milliseconds limit)
@@ -42,7 +42,7 @@ class SteppedTimer {
     step(StepCount(limit), number_, std::move(on_end));
   }
   void cancel() {
-    ++number_;  // a step that ended just before means nothing
+    ++number_;  // a step that ended just before is ignored
     timer_.cancel();
   }
 

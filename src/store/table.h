@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values, and what each verb does to them: shared by the server and the store inside a process. Knows neither
-// threads nor waiting.
+// Keys and values, and the effect of each verb on them, for the server and the store inside a process. Knows neither
+// threads nor waits.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace lockstep::store {
 
-/// What a key takes beside its bytes and those of its value, about.
+/// The approximate memory of a key in addition to its bytes and those of its value.
 inline constexpr std::size_t kKeyBytes = 128;
 
 class Table {
  public:
   void set(const std::string& key, std::string value);
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
-  /// The sum; none where the value is no decimal integer or the sum overflows.
+  /// The sum; none if the value is no decimal integer or the sum overflows.
   std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
   /// Sets `queue` + N to the value, N from 1, and returns N.
   std::int64_t append(const std::string& queue, std::string value);
-  /// The value afterwards.
+  /// Returns the value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   bool remove(const std::string& key);
   /// Those of `keys` that are unset.
   [[nodiscard]] std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
-  /// What its keys and values take, about.
+  /// The approximate memory of its keys and values.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
@@ -39,7 +39,7 @@ class Table {
 /// The message of a TimeoutError for keys that never came.
 [[nodiscard]] std::string timeout_message(const std::vector<std::string>& missing, double seconds);
 
-/// The message where add() met something else than a counter.
+/// The message if add() meets a value that is no counter.
 [[nodiscard]] std::string not_a_counter_message(const std::string& key);
 
 }  // namespace lockstep::store

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.3 of the store's connections, by OpenSSL. A certificate says that the server is one of those that the file
-// names; that it is this job's server, and that nobody sits in between, says the token: both proofs of the handshake
-// contain the connection's channel binding (RFC 9266), which differs on the two sides of whoever relays them. So a
-// certificate need not carry the host's name.
+// TLS 1.3 of the store's connections, by OpenSSL. A certificate proves that the server is one of those that the file
+// names. The token proves that it is this job's server, and that no relay is in between: both proofs of the handshake
+// contain the connection's channel binding (RFC 9266), which differs on the two sides of a relay. So a certificate need
+// not carry the host's name.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -18,7 +18,7 @@ using TlsContext = std::shared_ptr<SSL_CTX>;
 
 /// For a server that shows the PEM file `certificate`. Throws: UsageError naming the file that cannot be used.
 [[nodiscard]] TlsContext server_tls(const std::string& certificate, const std::string& key);
-/// For a client that trusts the PEM file `trust`. Throws: UsageError naming the file where it holds no certificate.
+/// For a client that trusts the PEM file `trust`. Throws: UsageError naming the file if it holds no certificate.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
 /// 32 bytes that are equal on both ends of an encrypted connection and belong to no other one.
@@ -31,20 +31,20 @@ class TlsClient {
 
   explicit TlsClient(const TlsContext& context);
 
-  /// One step of the handshake. After each, records() are to be sent.
+  /// One step of the handshake. Send records() after each.
   Step shake_hands();
-  /// Encrypts; records() are to be sent then. False where the connection is spoilt.
+  /// Encrypts; send records() then. Returns false if the connection is broken.
   bool write(std::string_view words);
-  /// Decrypts up to `count` bytes that arrived; `got` says how many, if it is done.
+  /// Decrypts up to `count` bytes that arrived; `got` is their number, if it is done.
   Step read(char* to, std::size_t count, std::size_t& got);
 
-  /// What has come from the network.
+  /// Takes bytes that have come from the network.
   void arrived(std::string_view records);
-  /// What is to go to the network; empty where nothing is.
+  /// The bytes to send to the network; empty if there are none.
   [[nodiscard]] std::string records();
 
   [[nodiscard]] std::string binding() { return channel_binding(connection_.get()); }
-  /// Why the server's certificate is not trusted; empty where it is not the certificate's fault.
+  /// The reason why the server's certificate is not trusted; empty if the certificate is not at fault.
   [[nodiscard]] std::string distrust() const;
 
  private:

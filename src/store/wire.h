@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that store clients and the server exchange; grammar: docs/formats/store.md. Parsing never throws: what
-// comes from the network is judged by ok(), not trusted.
+// The bytes that store clients and the server exchange; grammar: docs/formats/store.md. Parsing never throws: ok()
+// judges bytes from the network.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@ namespace lockstep::store {
 inline constexpr std::string_view kMagic = "lockstep-store/3";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
-// Of keys and values that clients from outside may make a server keep; and of requests, replies and waits that it holds
-// for all of them.
+// Limits of the keys and values that clients from outside may make a server keep, and of the requests, replies and
+// waits that it holds for all of them.
 inline constexpr std::size_t kMaxTableBytes = 512U << 20U;
 inline constexpr std::size_t kMaxInFlightBytes = 1024U << 20U;
-// Before the token was proved a stranger may make the server hold this much, and no more.
+// The limit of a stranger's frame until it has proved the token.
 inline constexpr std::uint32_t kMaxHelloBytes = 256;
-// What one request may name: a list of empty strings takes eight times its bytes in memory.
+// The limit of names in one request: a list of empty strings takes eight times its bytes in memory.
 inline constexpr std::uint32_t kMaxStrings = 65'536;
 
 enum class Verb : std::uint8_t {
@@ -39,8 +39,8 @@ enum class Verb : std::uint8_t {
   kAppend,
   kKnock
 };
-// kOtherVersion: the hello was that of another version. kOtherMode: one side encrypts and the other does not. kFull:
-// the server takes no more.
+// kOtherVersion: the hello has another version. kOtherMode: one side encrypts and the other does not. kFull: the server
+// takes no more.
 enum class Status : std::uint8_t {
   kOk = 0,
   kAbsent,
@@ -62,7 +62,7 @@ class FrameWriter {
   FrameWriter& number(std::int64_t value);
   FrameWriter& strings(const std::vector<std::string>& values);
 
-  /// The whole frame. The writer is used up.
+  /// Returns the whole frame. The writer must not be used again.
   [[nodiscard]] std::string take();
 
  private:
@@ -79,10 +79,10 @@ class FrameReader {
   std::uint8_t byte();
   std::string string();
   std::int64_t number();
-  /// More than kMaxStrings do not fit.
+  /// At most kMaxStrings.
   std::vector<std::string> strings();
 
-  /// Everything fitted and nothing is left over.
+  /// True if every field fitted and no byte is left over.
   [[nodiscard]] bool complete() const { return ok_ && rest_.empty(); }
   [[nodiscard]] bool ok() const { return ok_; }
 
@@ -96,10 +96,10 @@ class FrameReader {
 
 inline constexpr auto kLongestWait = std::chrono::hours(24 * 365);
 
-/// What a list of strings takes in memory, about.
+/// The approximate memory of a list of strings.
 [[nodiscard]] std::size_t bytes_of(const std::vector<std::string>& strings);
 
-/// The body's length in a frame's header.
+/// The body's length, from a frame's header.
 [[nodiscard]] std::uint32_t read_length(const char* header);
 
 }  // namespace lockstep::store

@@ -67,7 +67,7 @@ class Circle::Impl {
   }
 
  private:
-  /// A link that has something to do in an exchange.
+  /// A link with work left in an exchange.
   struct Active {
     Link* link = nullptr;
     std::vector<Message> sends;
@@ -103,7 +103,7 @@ class Circle::Impl {
     return connection.step();
   }
 
-  /// Says how much of every message has come.
+  /// Reports how many bytes of every message have come.
   void tell_arrived(const Exchange& exchange) {
     if (!exchange.arrived) return;
     // Finished links have left the list: their messages are there.
@@ -112,13 +112,13 @@ class Circle::Impl {
       if (active.receives.empty()) continue;
       const std::size_t of_each = active.receives.front().bytes;
       const std::size_t have = active.has_begun ? active.link->connection().received() : 0;
-      const std::size_t whole = (active.receives.size() - 1) * of_each;  // only of the last message a part is missing
+      const std::size_t whole = (active.receives.size() - 1) * of_each;  // only the last message can be incomplete
       least = std::min(least, have > whole ? have - whole : 0);
     }
     if (least > 0) exchange.arrived(least);
   }
 
-  /// Returns true where none is left.
+  /// Returns true if none is left.
   bool drop_finished() {
     const auto is_finished = [](const Active& active) {
       return active.has_begun && active.link->connection().is_sent() && active.link->connection().is_received();

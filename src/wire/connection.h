@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to another rank: it opens, then carries messages in order. Never blocks: who uses it waits for its
+// One connection to another rank: it opens, then carries messages in order. Never blocks: its user waits for the
 // descriptor. Not thread-safe: one thread uses a connection at a time.
 #pragma once
 
@@ -23,23 +23,23 @@ class Connection {
   /// One step of the opening. Throws: ConnectionLost.
   Step open();
 
-  /// Puts a message on its way; `data` must live until is_sent().
+  /// Starts to send a message; `data` must live until is_sent().
   void send(const std::byte* data, std::size_t bytes) { sender_.add(data, bytes); }
   /// Takes the next message into `data`.
   void expect(std::byte* data, std::size_t bytes) { receiver_.expect(data, bytes); }
 
-  /// Sends and receives what goes without waiting, once it is open. Returns true where anything went.
-  /// Throws: ConnectionLost, WrongLength.
+  /// Sends and receives as much as possible without a wait, once it is open. Returns true if any bytes moved. Throws:
+  /// ConnectionLost, WrongLength.
   bool step();
 
   [[nodiscard]] bool is_sent() const noexcept { return sender_.is_done(); }
   [[nodiscard]] bool is_received() const noexcept { return receiver_.is_done(); }
-  /// As FrameReceiver has them.
+  /// As in FrameReceiver.
   [[nodiscard]] std::size_t received() const noexcept { return receiver_.received(); }
   void start() noexcept { receiver_.start(); }
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// What to wait for, as poll(2) knows it.
+  /// The events to wait for, as for poll(2).
   [[nodiscard]] short events() const noexcept;
 
  private:

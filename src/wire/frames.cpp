@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::uint32_t kFrameMagic = 0x4652534C;  // "LSRF"
 constexpr std::size_t kBuffer = std::size_t{64} << 10;
-// So much goes in one direction before the other has its turn: a cache still holds it when the kernel copies it again,
-// and when it is combined. A bare copy of 100 MiB both ways took 65 ms with 256 KiB and 74 ms with 1 MiB or more.
+// The limit of one direction before the other has its turn: a cache still holds so many bytes when the kernel copies
+// them again, and when they are combined. A bare copy of 100 MiB both ways took 65 ms with 256 KiB and 74 ms with 1 MiB
+// or more.
 constexpr std::size_t kAtOnce = std::size_t{256} << 10;
 constexpr std::size_t kSegmentsAtOnce = 16;
 
@@ -101,12 +102,12 @@ bool FrameReceiver::step(Stream& stream) {
     const std::size_t before = received_;
     if (read(stream, awaited_.front()) == 0) break;
     has_moved = true;
-    if (received_ - before >= kAtOnce) break;  // the caller may combine what came
+    if (received_ - before >= kAtOnce) break;  // the caller may combine the bytes that came
   }
   return has_moved;
 }
 
-/// Reads the rest of a message whose header has come, and what is behind it; else a header and what is behind it.
+/// Reads the rest of a message whose header has come, or else a header, and the bytes behind it.
 std::size_t FrameReceiver::read(Stream& stream, Incoming& message) {
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
@@ -125,7 +126,7 @@ std::size_t FrameReceiver::read(Stream& stream, Incoming& message) {
   return got;
 }
 
-/// Takes what the buffer has of the first awaited message. Returns true where that was anything.
+/// Takes the bytes of the first awaited message from the buffer. Returns true if there were any.
 bool FrameReceiver::take_buffered() {
   Incoming& message = awaited_.front();
   if (!has_header_ && !take_header(message)) return false;
@@ -145,7 +146,7 @@ bool FrameReceiver::take_header(const Incoming& message) {
   if (!header || header->number != messages_) throw ConnectionLost("the other end sent what is no message");
   if (header->bytes != message.bytes) {
     throw WrongLength(
-        fmt::format("a message of {} bytes came where one of {} bytes was awaited", header->bytes, message.bytes));
+        fmt::format("a message of {} bytes came instead of one of {} bytes", header->bytes, message.bytes));
   }
   begin_ += FrameHeader::kBytes;
   ++messages_;

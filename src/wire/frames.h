@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages as frames: 16 bytes that name number and length, then the bytes, straight from and into the caller's memory.
+// Messages as frames: a header of 16 bytes with number and length, then the bytes, sent from and received into the
+// caller's memory.
 #pragma once
 
 #include <array>
@@ -14,25 +15,25 @@
 
 namespace lockstep::wire {
 
-/// The first bytes of each message.
+/// The header of a message.
 struct FrameHeader {
   static constexpr std::size_t kBytes = 16;
-  std::uint32_t number = 0;  ///< of the message, from 0, in its direction; it starts again after 2^32
+  std::uint32_t number = 0;  ///< of the message, from 0, in its direction; wraps around at 2^32
   std::uint64_t bytes = 0;
 
   bool operator==(const FrameHeader&) const = default;
 };
 
 [[nodiscard]] std::array<std::byte, FrameHeader::kBytes> write_header(const FrameHeader& header);
-/// None where these are no header's bytes.
+/// None if the bytes are no header.
 [[nodiscard]] std::optional<FrameHeader> read_header(const std::byte* bytes);
 
-/// The messages that are on their way out.
+/// The messages to send.
 class FrameSender {
  public:
   /// `data` must live until is_done().
   void add(const std::byte* data, std::size_t bytes);
-  /// Sends a part of what goes without waiting. Returns true where anything went. Throws: ConnectionLost.
+  /// Sends as much as possible without a wait. Returns true if any bytes went. Throws: ConnectionLost.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return outgoing_.empty() && is_flushed_; }
 
@@ -47,7 +48,7 @@ class FrameSender {
   std::uint32_t messages_ = 0;
 };
 
-/// The messages that are awaited.
+/// The messages to receive.
 class FrameReceiver {
  public:
   FrameReceiver();
@@ -55,11 +56,11 @@ class FrameReceiver {
   /// Takes the next message into `data`.
   void expect(std::byte* data, std::size_t bytes);
   /// Receives some of the bytes that have arrived. Returns true if there were any. Throws: ConnectionLost if they are
-  /// no message, WrongLength if the message has another length than expected.
+  /// not a message, WrongLength if the message has another length than expected.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return awaited_.empty(); }
 
-  /// What has come of the expected messages since the last start(), in bytes.
+  /// The bytes of the expected messages that have come since the last start().
   [[nodiscard]] std::size_t received() const noexcept { return received_; }
   void start() noexcept { received_ = 0; }
 
@@ -79,7 +80,7 @@ class FrameReceiver {
   bool has_header_ = false;  // of awaited_.front()
   std::uint32_t messages_ = 0;
   std::size_t received_ = 0;
-  const std::unique_ptr<std::byte[]> buffer_;  // bytes that came with others; untouched pages take no memory
+  const std::unique_ptr<std::byte[]> buffer_;  // bytes that came with others; pages without bytes take no memory
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };

@@ -6,10 +6,10 @@
 namespace lockstep::wire {
 namespace {
 
-constexpr std::string_view kMagic = "lswire1";  // with the byte of the wire behind it: 8 bytes
+constexpr std::string_view kMagic = "lswire1";  // followed by the byte of the wire: 8 bytes
 constexpr std::size_t kClearBytes = kHelloBytes - kProofBytes;
 
-/// Two lists of words never give the same bytes: each word has its length before it.
+/// Puts its length before each word: then two lists of words never give the same bytes.
 void append(std::string& words, std::string_view word) {
   const auto size = static_cast<std::uint32_t>(word.size());
   for (int shift = 0; shift < 32; shift += 8) words += static_cast<char>((size >> shift) & 0xFFU);

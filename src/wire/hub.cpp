@@ -12,7 +12,7 @@
 namespace lockstep::wire {
 namespace {
 
-// How long a look at the store waits for a rank's address.
+// How long one query of the store waits for a rank's address.
 constexpr auto kAddressLook = std::chrono::milliseconds(100);
 
 /// The first rank to come chooses the seed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank among those that meet in a store: it listens, says where, and knows where the others do.
+// One rank among those that meet in a store: it listens, publishes its address, and looks up the others'.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ class Hub {
   /// The nonce of this rank in the store.
   [[nodiscard]] const std::string& own_nonce() const noexcept { return own_nonce_; }
 
-  /// Where a rank listens, and its nonce.
+  /// The address of a rank, and its nonce.
   struct Place {
     Endpoint endpoint;
     std::string nonce;
   };
-  /// None: the rank has not said so within a moment.
+  /// None: the rank has not published it within a moment.
   [[nodiscard]] std::optional<Place> place_of(int rank) const;
 
  private:

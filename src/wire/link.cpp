@@ -17,20 +17,20 @@ namespace lockstep::wire {
 namespace {
 
 constexpr auto kAgain = std::chrono::milliseconds(50);
-// A connection that knows the key and then says nothing more makes room for another one.
+// A connection that is silent after it has proved the key is given up for another attempt.
 constexpr auto kOpeningLimit = std::chrono::milliseconds(20'000);
 constexpr const char* kSilent = "it has not answered";
 
 TimePoint now() { return AwakeClock::instance().now(); }
 
-/// Once: who waits calls again and again.
+/// Warns once: a waiting rank calls again and again.
 void warn_of_relay(int peer) {
   static std::atomic<bool> has_warned{false};
   log::write(
       has_warned.exchange(true) ? log::Level::kDebug : log::Level::kWarn,
       fmt::format(
           "a connection with rank {} was closed: its other end did not prove that it belongs to this job and sees the "
-          "same addresses. If somebody relays it, or addresses are translated on its way, use --wire tls",
+          "same addresses. If a program relays it, or addresses are translated on its way, use --wire tls",
           peer));
 }
 
@@ -125,7 +125,7 @@ std::string Link::problem() const {
   if (!why_.empty()) return why_;
   if (!calls() && !connection_) return "it has not called";
   if (connection_) return kSilent;
-  if (!place_) return "it has not said where it listens";
+  if (!place_) return "it has not published its address";
   return fmt::format("{} port {} does not answer", place_->endpoint.address, place_->endpoint.port);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to one rank of a circle: it calls the rank or waits for its call, opens the connection, and again where what
-// was there is not the rank. The higher rank calls.
+// The way to one rank of a circle. The higher rank calls, the other waits for the call; then the connection opens. If
+// the other end is not the rank, the link starts again.
 #pragma once
 
 #include <chrono>
@@ -15,15 +15,15 @@
 
 namespace lockstep::wire {
 
-/// How long a connection may take to open: so much less than the job's limit that another one still can.
+/// How long a connection may take to open: short enough that another attempt fits into the job's timeout.
 [[nodiscard]] std::chrono::milliseconds opening_limit(std::chrono::milliseconds timeout);
 
 class Link {
  public:
   Link(Hub& hub, std::uint64_t circle, int peer);
 
-  /// One step towards an open connection, without waiting for the peer but for a moment in the store. Returns true
-  /// where anything has changed.
+  /// One step towards an open connection. It does not wait for the peer, and only a moment for the store. Returns true
+  /// if anything has changed.
   bool connect();
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
   /// The connection, once it is open.
@@ -32,7 +32,7 @@ class Link {
   [[nodiscard]] int peer() const noexcept { return peer_; }
   /// Returns the reason why the link is not open yet; empty if it is open.
   [[nodiscard]] std::string problem() const;
-  /// -1: nothing to wait for but the listener.
+  /// -1: there is only the listener to wait for.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] short events() const noexcept;
   /// When connect() is due even if nothing happens.

@@ -31,7 +31,7 @@ constexpr std::uint64_t kUnlimitedFiles = 4096;
 
 using Key = std::pair<std::uint64_t, int>;
 
-/// Somebody who has not said who he is yet.
+/// A caller that has not identified itself yet.
 struct Stranger {
   store::Strangers::Id id = 0;
   UniqueFd fd;
@@ -110,7 +110,7 @@ class Listener::Impl {
     }
   }
 
-  /// Returns true where he has not said all yet. A rank's connection is taken away from him.
+  /// Returns true if more of its words must come. Takes the connection away from the stranger if it is a rank's.
   bool hear(Stranger& stranger) {
     char words[kHelloBytes];
     try {
@@ -126,7 +126,7 @@ class Listener::Impl {
     return false;
   }
 
-  /// Nobody can say the same again: each hello counts once.
+  /// Each hello counts once, so a copy of it is of no use.
   bool is_for_us(const Hello& hello) {
     return hello.is_encrypted == options_.is_encrypted && hello.to == static_cast<std::uint32_t>(options_.rank) &&
            hello.from < static_cast<std::uint32_t>(options_.size) && nonces_.insert(hello.nonce).second;
@@ -192,14 +192,14 @@ class Listener::Impl {
   std::map<Key, Caller> callers_;
   std::map<std::uint64_t, std::shared_ptr<Wakeup>> watchers_;
 
-  // Of the thread alone.
+  // Only the thread uses these.
   std::list<Stranger> strangers_;
   store::Strangers bookkeeping_;
   store::Strangers::Id next_id_ = 0;
   std::set<std::string> nonces_;
   bool has_warned_ = false;
 
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 Listener::Listener(const Options& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the other ranks reach this one: one port for all connections of a group. A thread takes calls, reads who calls,
-// and keeps those that know the group's key until the rank wants them. A stranger costs one HMAC, holds a descriptor
-// for a moment, and keeps no rank out.
+// The way for other ranks to reach this one: one port for all connections of a group. A thread accepts calls, reads
+// each caller's hello, and keeps callers that know the group's key until the rank wants them. A stranger costs one
+// HMAC, holds a descriptor for a moment, and keeps no rank out.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace lockstep::wire {
 struct Caller {
   UniqueFd fd;
   Hello hello;
-  std::string words;  ///< of the hello
+  std::string words;  ///< the bytes of the hello
 };
 
-/// Who is wanted: a rank, for a circle.
+/// The caller that a circle waits for.
 struct Wanted {
   std::uint64_t circle = 0;
   int from = 0;
@@ -36,7 +36,7 @@ class Listener {
     std::string nonce;         ///< as the store has it
     int rank = 0;              ///< this one
     int size = 1;              ///< number of ranks
-    bool is_encrypted = true;  ///< what callers must want, too
+    bool is_encrypted = true;  ///< callers must agree
   };
 
   /// Throws: IoError, ResourceError.
@@ -47,10 +47,10 @@ class Listener {
 
   [[nodiscard]] Endpoint endpoint() const;
 
-  /// Returns the call of a rank, where it has come; of several, the last. Thread-safe: yes.
+  /// Returns the call of a rank if it has come, the latest of several. Thread-safe: yes.
   [[nodiscard]] std::optional<Caller> take(const Wanted& wanted);
 
-  /// Wakes `wakeup` when somebody calls for the circle; null: no longer. Thread-safe: yes.
+  /// Wakes `wakeup` when a peer calls for the circle; null: no longer. Thread-safe: yes.
   void watch(std::uint64_t circle, std::shared_ptr<Wakeup> wakeup);
 
  private:

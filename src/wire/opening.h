@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How two ranks open a connection, as one of the ends sees it: bytes go in as they come, in pieces of any size, and
-// bytes come out. Knows no socket and no clock. With encryption the called end knows the caller by its hello, and TLS
-// does the rest; without it both ends prove that they know the key and see the same route.
+// How two ranks open a connection, as one of the ends sees it. It takes bytes as they come, in pieces of any size, and
+// returns bytes to send. Knows no socket and no clock. With encryption the called end knows the caller by its hello,
+// and TLS does the rest. Without it, both ends prove that they know the key and see the same route.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ namespace lockstep::wire {
 class Opening {
  public:
   enum class Step {
-    kUnderWay,  ///< send words(), then give it what comes
+    kUnderWay,  ///< send words(), then give it the bytes that come
     kOpen,      ///< the connection is open; with encryption TLS follows
-    kRefused    ///< the other end does not know the key, or the route differs: nothing more is to be said
+    kRefused    ///< the other end does not know the key, or the route differs: send no more
   };
 
-  /// What an end knows beforehand.
+  /// The facts that an end knows beforehand.
   struct Facts {
     std::string key;       ///< wire_key()
     std::string listener;  ///< the nonce of the called rank
@@ -31,13 +31,14 @@ class Opening {
   /// The end that was called with `words`, which read_hello() has found to be `hello`.
   [[nodiscard]] static Opening answer(Facts facts, const Hello& hello, std::string words);
 
-  /// Takes what came and returns how much of it belonged to the opening; what follows is the other end's first message.
+  /// Takes the bytes that came, and returns how many of them belonged to the opening; the others begin the other end's
+  /// first message.
   std::size_t arrived(std::string_view bytes);
 
   [[nodiscard]] Step step() const noexcept { return step_; }
-  /// What is to be sent; empty where nothing is. Each word is returned once.
+  /// The bytes to send; empty if there are none. Each is returned once.
   [[nodiscard]] std::string words();
-  /// How many bytes of the other end are still missing.
+  /// The number of bytes still missing from the other end.
   [[nodiscard]] std::size_t missing() const noexcept;
   [[nodiscard]] bool is_encrypted() const noexcept { return is_encrypted_; }
   [[nodiscard]] End end() const noexcept { return end_; }
@@ -53,7 +54,7 @@ class Opening {
   bool is_encrypted_;
   std::string hello_;   // its words
   std::string nonce_;   // of the called end
-  std::string wanted_;  // what came of the other end's answer
+  std::string wanted_;  // the part of the other end's answer that has come
   std::string to_send_;
   Step step_ = Step::kUnderWay;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few calls on sockets that connections between ranks take.
+// The few calls on sockets that connections between ranks need.
 #pragma once
 
 #include <chrono>
@@ -17,23 +17,23 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// Listens at a free port of an address of this host. Throws: IoError naming it.
+/// Listens at a free port of an address of this host. Throws: IoError naming the address.
 [[nodiscard]] UniqueFd listen_at(const std::string& address);
 [[nodiscard]] Endpoint own_end(int fd);
 [[nodiscard]] Endpoint other_end(int fd);
 /// The route of a connection, as this end sees it.
 [[nodiscard]] Route route_of(int fd, End end);
 
-/// Begins to connect, without waiting. Invalid: errno says why not.
+/// Begins to connect, without a wait. If the descriptor is invalid, errno has the reason.
 [[nodiscard]] UniqueFd begin_to_connect(const Endpoint& to);
-/// 0 where the connection is there; else why not, as errno.
+/// 0 if the connection is open; else the reason, as errno.
 [[nodiscard]] int connect_problem(int fd);
 
-/// Sets what all connections between ranks have: no delay of small messages, and an end for one whose other host has
-/// vanished while nothing is sent, after `timeout`.
+/// Sets the options of all connections between ranks: no delay of small messages, and an end after `timeout` if the
+/// other host has vanished while no message is sent.
 void tune(int fd, std::chrono::milliseconds timeout);
 
-/// A descriptor that one thread makes readable for another.
+/// A descriptor that one thread makes readable to wake another.
 class Wakeup {
  public:
   Wakeup();

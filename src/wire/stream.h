@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in both directions over a non-blocking socket, as they are or in TLS 1.3 with a pre-shared key. Not
+// Bytes in both directions over a non-blocking socket, in the clear or in TLS 1.3 with a pre-shared key. Not
 // thread-safe: one thread uses a stream at a time.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace lockstep::wire {
 
-/// Bytes that are somewhere in memory.
+/// Bytes in memory.
 struct Segment {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -29,14 +29,14 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Takes bytes from the beginning of the segments, in order. Returns how many; 0: the socket takes no more now.
+  /// Takes bytes from the beginning of the segments, in order. Returns their number; 0: the socket takes no more now.
   [[nodiscard]] virtual std::size_t write(const std::vector<Segment>& segments) = 0;
-  /// Fills `first`, then `second`. Returns the number of bytes; 0: nothing is there now.
+  /// Fills `first`, then `second`. Returns the number of bytes; 0: none are there now.
   [[nodiscard]] virtual std::size_t read(Room first, Room second) = 0;
-  /// Hands to the socket what write() took. Returns true where nothing is left.
+  /// Hands to the socket the bytes that write() took. Returns true if none is left.
   [[nodiscard]] virtual bool flush() { return true; }
-  /// The handshake. Returns true once it is over; false: the other end has to say more, or the socket takes no more.
-  /// Throws: ConnectionLost where the other end does not know the key.
+  /// The handshake. Returns true once it is over; false: the other end has to answer, or the socket takes no more.
+  /// Throws: ConnectionLost if the other end does not know the key.
   [[nodiscard]] virtual bool shake_hands() { return true; }
 };
 
@@ -44,7 +44,7 @@ class Stream {
 
 /// Options of encrypted streams.
 struct TlsOptions {
-  /// After so many bytes a sender takes new keys: AES-GCM allows 2^24.5 full records with one (RFC 8446, 5.5).
+  /// After so many bytes a sender takes new keys: AES-GCM allows 2^24.5 full records for each (RFC 8446, 5.5).
   std::uint64_t bytes_of_a_key = std::uint64_t{64} << 30;
 };
 
@@ -53,9 +53,9 @@ struct TlsOptions {
 [[nodiscard]] std::unique_ptr<Stream> make_tls_stream(int fd, End end, const std::string& key,
                                                       const TlsOptions& options = {});
 
-/// Reads from a socket as recvmsg(2). Returns 0 where nothing is there. Throws: ConnectionLost.
+/// Reads from a socket as recvmsg(2) does. Returns 0 if no bytes are there. Throws: ConnectionLost.
 [[nodiscard]] std::size_t receive_some(int fd, Room first, Room second);
-/// Sends as sendmsg(2). Returns 0 where the socket takes nothing. Throws: ConnectionLost.
+/// Sends as sendmsg(2) does. Returns 0 if the socket takes none. Throws: ConnectionLost.
 [[nodiscard]] std::size_t send_some(int fd, const std::vector<Segment>& segments);
 
 }  // namespace lockstep::wire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.3 with an external pre-shared key (RFC 8446, 4.2.11), by OpenSSL. No cryptography is ours: OpenSSL makes the
-// records, and this file moves them. What OpenSSL writes is gathered and goes to the socket in large pieces, and what
-// it reads comes from there in large pieces. (OpenSSL's own reading ahead moves all that is left with each record.)
+// TLS 1.3 with an external pre-shared key (RFC 8446, 4.2.11). OpenSSL does all cryptography; this file moves its
+// records. Records that OpenSSL writes are gathered and go to the socket in large pieces, and bytes for OpenSSL are
+// read from the socket in large pieces. (OpenSSL's own reading ahead moves the remaining bytes with each record.)
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -57,7 +57,7 @@ int offer_key(SSL* connection, const EVP_MD* /*digest*/, const unsigned char** i
 
 int find_key(SSL* connection, const unsigned char* identity, std::size_t size, SSL_SESSION** session) {
   *session = nullptr;
-  if (size != std::strlen(kIdentity) || std::memcmp(identity, kIdentity, size) != 0) return 1;  // no key of ours
+  if (size != std::strlen(kIdentity) || std::memcmp(identity, kIdentity, size) != 0) return 1;  // not our key
   *session = make_session(connection, key_of(connection));
   return *session == nullptr ? 0 : 1;
 }
@@ -78,7 +78,7 @@ BIO_METHOD* make_method() {
   return method;
 }
 
-/// One for the whole process; it has no key in it.
+/// One for the whole process; it holds no key.
 SSL_CTX* make_context() {
   SSL_CTX* context = ::SSL_CTX_new(::TLS_method());
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
@@ -109,7 +109,7 @@ class TlsStream final : public Stream {
     SSL_set_app_data(connection_.get(), this);
     if (end == End::kCaller) {
       ::SSL_set_connect_state(connection_.get());
-      // No certificate is trusted: the key is all that counts.
+      // No certificate is trusted: only the key counts.
       ::SSL_set_verify(connection_.get(), SSL_VERIFY_PEER, nullptr);
     }
     if (end == End::kCalled) ::SSL_set_accept_state(connection_.get());
@@ -120,7 +120,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_do_handshake(connection_.get());
       if (result <= 0) require_retry(result, "the TLS handshake failed");
-      // Only who knows the key gets here; a certificate would be another way in, and there is none.
+      // Only an end that knows the key gets here. A certificate would be another way in, but none is accepted.
       is_open_ = result > 0;
       if (is_open_ && ::SSL_session_reused(connection_.get()) != 1) throw ConnectionLost("TLS without the job's key");
     }
@@ -156,7 +156,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_read_ex(connection_.get(), room.data + got, room.bytes - got, &some);
       if (result <= 0) {
-        // An end that has said its last word and gone is no fault of the words.
+        // The other end may close the socket after its last words: they are still valid.
         if (got == 0) require_retry(result, "cannot decrypt");
         break;
       }
@@ -197,7 +197,7 @@ class TlsStream final : public Stream {
  private:
   [[nodiscard]] std::size_t gathered_bytes() const { return gathered_.size() - sent_; }
 
-  /// Small pieces share a record. Returns the bytes taken, and moves `i` and `at` behind them.
+  /// Packs small pieces into one record. Returns the bytes taken, and moves `i` and `at` behind them.
   std::size_t encrypt_small(const std::vector<Segment>& segments, std::size_t& i, std::size_t& at) {
     std::size_t have = 0;
     while (i < segments.size() && have < record_.size()) {
@@ -245,12 +245,12 @@ class TlsStream final : public Stream {
   std::vector<std::byte> gathered_;
   std::size_t sent_ = 0;  // of gathered_
   std::array<std::byte, kRecord> record_;
-  // Records that OpenSSL has not read yet. Pages that nothing came into take no memory: a rank may have many streams.
+  // Records that OpenSSL has not read yet. Pages without bytes take no memory: a rank may have many streams.
   const std::unique_ptr<std::byte[]> come_{new std::byte[kSocketRead]};
   std::size_t come_begin_ = 0;
   std::size_t come_end_ = 0;
   std::uint64_t of_this_key_ = 0;
-  std::string lost_;  // why the socket is of no use; empty while it is
+  std::string lost_;  // why the socket can no longer be used; empty: it can
 };
 
 const std::string& key_of(SSL* connection) { return static_cast<TlsStream*>(SSL_get_app_data(connection))->key(); }
@@ -268,7 +268,7 @@ int bio_read(BIO* bio, char* data, std::size_t bytes, std::size_t* got) {
   try {
     *got = stream.receive(data, bytes);
     if (*got == 0) ::BIO_set_retry_read(bio);
-  } catch (const ConnectionLost& lost) {  // OpenSSL is C
+  } catch (const ConnectionLost& lost) {  // OpenSSL is C: no exception may pass through it
     stream.note_lost(lost.what());
   }
   return *got > 0 ? 1 : 0;

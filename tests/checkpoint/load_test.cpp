@@ -318,7 +318,7 @@ TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
   };
   EXPECT_THAT(verdict("config.yml", "x: &x {<<: *x}\n"),
               HasSubstr("config.yml has the bytes that were written, but cannot be read: line 1, column 12: "));
-  EXPECT_THAT(verdict("config.yml", "seed: 1\nseed: 2\n"), HasSubstr("'seed' stands twice"));
+  EXPECT_THAT(verdict("config.yml", "seed: 1\nseed: 2\n"), HasSubstr("'seed' occurs twice"));
   EXPECT_THAT(verdict("other.yaml", "a: [1\n"), HasSubstr("line "));
   EXPECT_THAT(verdict("other.json", "{"), HasSubstr("no JSON"));
   EXPECT_EQ(verdict("config.yml", "seed: 1\n"), "");

@@ -259,9 +259,9 @@ TEST(SafetensorsHeader, RefusesWhatTheGrammarLacks) {
 
 TEST(SafetensorsHeader, RefusesKeysThatStandTwice) {
   EXPECT_THAT(verdict(R"({"a":)" + entry("0", "0,0") + R"(,"a":)" + entry("0", "0,0") + "}"),
-              HasSubstr("'a' stands twice"));
-  EXPECT_THAT(verdict(R"({"a":{"dtype":"F32","dtype":"F32"}})"), HasSubstr("'dtype' of 'a' stands twice"));
-  EXPECT_THAT(verdict(R"({"__metadata__":{"k":"1","k":"2"}})"), HasSubstr("metadata 'k' stands twice"));
+              HasSubstr("'a' occurs twice"));
+  EXPECT_THAT(verdict(R"({"a":{"dtype":"F32","dtype":"F32"}})"), HasSubstr("'dtype' of 'a' occurs twice"));
+  EXPECT_THAT(verdict(R"({"__metadata__":{"k":"1","k":"2"}})"), HasSubstr("metadata 'k' occurs twice"));
 }
 
 TEST(SafetensorsHeader, IsNotHurtByDeepNesting) {

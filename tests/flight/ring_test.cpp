@@ -375,7 +375,7 @@ TEST(OddCall, IsThatOfTheRankThatIsNotOfTheMajority) {
       {rank_that_calls(0, "all_reduce"), rank_that_calls(1, "all_reduce"), rank_that_calls(2, "barrier")});
   ASSERT_TRUE(odd);
   EXPECT_EQ(odd->rank, 2);
-  EXPECT_EQ(odd->message, "rank 2 called barrier as operation 12 in step 77, where ranks 0, 1 called all_reduce");
+  EXPECT_EQ(odd->message, "rank 2 called barrier as operation 12 in step 77, but ranks 0, 1 called all_reduce");
 }
 
 TEST(OddCall, IsFoundByItsSizeWhereTheNamesAreTheSame) {

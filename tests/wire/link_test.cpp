@@ -20,7 +20,7 @@ const std::string kToken = "a token that both ranks know";
 const std::string kKey = wire_key(kToken, "seed");
 const std::string kNonceOfZero(kNonceBytes, 'Z');
 
-/// A store in which rank 0 has said where it listens.
+/// A store in which rank 0 has published its address.
 std::shared_ptr<Store> store_with(const Endpoint& zero) {
   auto store = make_local_store();
   store->set("group/seed", "seed");

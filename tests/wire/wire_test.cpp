@@ -109,7 +109,7 @@ TEST(Opening, LeavesTheFirstMessageBehindItAlone) {
 }
 
 TEST(Opening, IsRefusedByACallerWhoseRouteTheOtherEndDoesNotSee) {
-  Ends ends = ends_with(kKey, kKey, {"10.0.0.9 40000", kRoute.called});  // somebody relays
+  Ends ends = ends_with(kKey, kKey, {"10.0.0.9 40000", kRoute.called});  // a program relays
   hand_over(ends.caller, ends.called.words(), 0);
   EXPECT_EQ(ends.caller.step(), Opening::Step::kRefused);
   EXPECT_EQ(ends.caller.words(), "");

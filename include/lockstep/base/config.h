@@ -31,7 +31,7 @@ class AutoInt {
     return *this;
   }
 
-  /// Returns true where the value is `auto`.
+  /// Returns true if the value is `auto`.
   [[nodiscard]] bool is_auto() const noexcept { return !number_; }
   /// Returns the number. Throws: UsageError while it is `auto`.
   [[nodiscard]] std::int64_t value() const;
@@ -46,14 +46,14 @@ class AutoInt {
 /// texts.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
-/// A dotted key's value before it is bound: YAML text and where it came from.
+/// A dotted key's value before it is bound: YAML text and its origin.
 struct ConfigValue {
   std::string yaml;          ///< a scalar's text, or a sequence in YAML flow style
   std::string origin;        ///< "captcha.yml:7", "--set"
-  bool is_sequence = false;  ///< what it is: a list, written as [a, b]
+  bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns what is wrong with a YAML text, with line and column; "" where it can be read. Every text has limits: one
+/// Returns the problem with a YAML text, with line and column; "" if it can be read. Every text has limits: one
 /// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside its own
 /// anchor, no key twice in a map.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
@@ -63,13 +63,13 @@ struct ConfigValue {
 class ConfigTree {
  public:
   /// Reads `path`; the files under its key `__include__` (relative to it) are read first, depth first.
-  /// Throws: DataError where a file is missing, UsageError (file and line) where it is no YAML map or includes itself.
+  /// Throws: DataError if a file is missing, UsageError (file and line) if it is no YAML map or includes itself.
   static ConfigTree from_file(const std::filesystem::path& path);
 
-  /// Reads `yaml`. `name` stands for the file in origins and messages. Throws: as from_file.
+  /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: as from_file.
   static ConfigTree from_text(std::string_view yaml, const std::string& name);
 
-  /// Sets one `a.b=c` from the command line. Throws: UsageError where there is no '=' or no key.
+  /// Sets one `a.b=c` from the command line. Throws: UsageError if there is no '=' or no key.
   void set(std::string_view assignment, const std::string& origin);
 
   /// Merges all of `other` over this tree.
@@ -87,69 +87,69 @@ class ConfigTree {
 
 /// The numbers that a setting may have.
 struct ConfigRange {
-  double least = -std::numeric_limits<double>::infinity();  ///< smallest value that is allowed
-  double most = std::numeric_limits<double>::infinity();    ///< largest value that is allowed
+  double least = -std::numeric_limits<double>::infinity();  ///< smallest valid value
+  double most = std::numeric_limits<double>::infinity();    ///< largest valid value
   bool above = false;                                       ///< excludes `least` itself
   bool below = false;                                       ///< excludes `most` itself
 
-  /// Returns true where `value` is in the range; false for NaN.
+  /// Returns true if `value` is in the range; false for NaN.
   [[nodiscard]] bool contains(double value) const noexcept;
   /// Returns "1 .. 1,000,000", "0 or more", "above 0, below 1".
   [[nodiscard]] std::string text() const;
 };
 
-/// What happens on resume to a setting whose value differs from the checkpoint's.
+/// How a resumed run treats a setting whose value differs from the checkpoint's.
 enum class OnResume {
-  kError,            ///< an error, since the result depends on the setting
+  kError,            ///< an error: the result depends on the setting
   kFree,             ///< the new value holds from now on
-  kFreeLength,       ///< free where the learning rate does not depend on the length of the run, else an error
-  kFreeEvaluations,  ///< free where neither the learning rate nor a second stage follows the evaluations, else an error
-  kFreeToBegin,      ///< free where the checkpoint has no moving average yet, else an error
+  kFreeLength,       ///< free if the learning rate does not depend on the length of the run, else an error
+  kFreeEvaluations,  ///< free if neither the learning rate nor a second stage follows the evaluations, else an error
+  kFreeToBegin,      ///< free if the checkpoint has no moving average yet, else an error
   kCheckpoint,       ///< the checkpoint's own value holds
 };
 
-/// The fields of a settings struct. A field's row is the one description of a setting: validation, help, the tables of
-/// the guides, what may change at resume and what `lockstep tune` tries all come from it.
+/// The fields of a settings struct. A field's row is the single description of a setting: validation, help, the tables
+/// of the guides, changes on resume and the choices of `lockstep tune` all come from it.
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
-  /// Where a field's value goes: one of these types.
+  /// The variable of a field: a pointer to one of these types.
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*,
                               std::vector<ConfigMap>*>;
-  /// One setting: its key, where its value goes, and what people are told about it.
+  /// One setting: its key, its variable, and its description for people.
   struct Field {
     std::string key;                        ///< "optimizer.lr"
     Target target;                          ///< Lifetime: the variable outlives the fields
     std::string help;                       ///< one line for `inspect config` and `--help`
-    std::string origin = "default";         ///< where the value comes from: "default", "captcha.yml:7", "--set"
+    std::string origin = "default";         ///< the origin of the value: "default", "captcha.yml:7", "--set"
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
-    std::optional<ConfigRange> range = {};  ///< the valid numbers, also for each whole number of a list
+    std::optional<ConfigRange> range = {};  ///< the valid numbers; in a list, of each whole number
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;     ///< whether it may differ when a run resumes
+    OnResume resume = OnResume::kError;     ///< how a resumed run treats a different value
     bool host = false;                      ///< the hosts of a run may have different values
     bool tune = false;                      ///< `lockstep tune` may try it
-    std::string unused = {};                ///< why the setting has no meaning in this recipe; empty: it has one
+    std::string unused = {};                ///< the reason why this recipe does not use the setting; empty: it does
 
-    // Each of these sets what its name says, and returns the field.
-    /// Sets the values that are allowed, and the number's unit.
+    // Each of these setters returns the field.
+    /// Sets the valid numbers and their unit.
     Field& in(const ConfigRange& numbers, std::string of_unit = "");
-    /// Sets what happens where it differs when a run resumes.
+    /// Sets how a resumed run treats a different value.
     Field& at_resume(OnResume what);
-    /// Says that the hosts of one run may have different values.
+    /// Allows the hosts of one run to have different values.
     Field& of_a_host();
-    /// Says that `lockstep tune` tries other values.
+    /// Allows `lockstep tune` to try other values.
     Field& tuned();
 
-    /// Returns "1 .. 4,096 threads" or "none, bf16, fp16"; empty where any value of the type is valid.
+    /// Returns "1 .. 4,096 threads" or "none, bf16, fp16"; empty if any value of the type is valid.
     [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default. The caller adds more to the returned field, a reference that is
-  /// valid until the next field is added.
+  /// Adds a field; its present value is the default. The returned reference, to which the caller can add more, is valid
+  /// until the next field is added.
   /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
   Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
 
-  /// Returns the field `key`. Throws: InternalError where there is none.
+  /// Returns the field `key`. Throws: InternalError if there is none.
   [[nodiscard]] Field& at(const std::string& key);
 
   /// Writes every value of `tree` into its field.

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program (those of sysexits where the meaning fits; 75 to 77 are Lockstep's own).
+/// Exit codes of every Lockstep program (those of sysexits if the meaning fits; 75 to 77 are Lockstep's own).
 enum class ExitCode : int {
   kDone = 0,           ///< the program has done what it was asked to do
   kUsage = 64,         ///< a usage or configuration error: never restarted
@@ -19,7 +19,7 @@ enum class ExitCode : int {
   kResource = 69,      ///< out of memory, or no such device
   kInternal = 70,      ///< a bug of Lockstep: never restarted
   kProgram = 71,       ///< the program's own exception: restarted within the budget
-  kIo = 74,            ///< an I/O error, maybe transient: restarted within the budget
+  kIo = 74,            ///< an I/O error, possibly transient: restarted within the budget
   kPeer = 75,          ///< another rank died: restarted within the budget
   kTimeout = 76,       ///< a rank is late: restarted within the budget
   kCorruption = 77,    ///< a processor or memory gave a wrong number: restarted within the budget
@@ -31,16 +31,16 @@ enum class ExitCode : int {
 /// own.
 class Error : public std::runtime_error {
  public:
-  /// `message` says what happened, with values and units. `hint` says what to do next; it may be empty.
+  /// `message` has the problem, with values and units. `hint` has the next step for the user; it may be empty.
   Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
 
-  /// Returns the exit code of a program that this error ends.
+  /// Returns the exit code of a program that ends with this error.
   [[nodiscard]] ExitCode code() const noexcept { return code_; }
   /// Returns the error's type, such as "DataError".
   [[nodiscard]] const char* type() const noexcept { return type_; }
-  /// Returns what happened, with values and units.
+  /// Returns the message, with values and units.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
-  /// Returns what to do next; may be empty.
+  /// Returns the next step for the user; may be empty.
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
 
  private:
@@ -67,19 +67,20 @@ LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 /// A bug of Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
-/// An exception of the program that is no lockstep::Error, where it had to cross a process (fault.h).
+/// An exception of the program that is no lockstep::Error, after it has crossed a process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or a network failed, maybe for a moment. Restarted within the budget, unless the disk is full or read-only.
+/// A disk or a network failed, possibly for a moment. Restarted within the budget, unless the disk is full or
+/// read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
-/// Nobody is known to be dead, but somebody is late. Restarted within the budget.
+/// A rank is late, but not known to be dead. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
 #undef LOCKSTEP_ERROR_TYPE
 
-/// The guard has found a rank whose numbers are not those that other ranks compute. Restarted within the budget; a
-/// group of nodes that may come and go leaves the rank's host out from then on.
+/// The guard has found a rank whose numbers differ from those of other ranks. Restarted within the budget; an elastic
+/// group of nodes leaves the rank's host out from then on.
 class CorruptionError : public Error {
  public:
   explicit CorruptionError(const std::string& message, const std::string& hint = "", int rank = -1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of an end that is not Lockstep's own error: an exception of the program, or a signal such as SIGSEGV.
-// Where it happened (rank, step, section) is noted here as the program goes, so that the report can name it.
+// Reports an end that is not Lockstep's own error: an exception of the program, or a signal such as SIGSEGV. The
+// program notes its place (rank, step, section) here as it runs, so that the report can name it.
 #pragma once
 
 #include <cstdint>
@@ -24,39 +24,37 @@ void this_is_lockstep() noexcept;
 /// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
-/// The file beside LOCKSTEP_ERROR_FILE, and its last line.
+/// The name of a file beside LOCKSTEP_ERROR_FILE for the stack of a rank.
 inline constexpr const char* kStackFile = "stack.txt";
-/// Ends the text of a stack that a rank writes when its launcher asks for it.
+/// The end of a whole stack in that file.
 inline constexpr const char* kStackEnd = "\nend\n";
-/// Returns the signal at which a process that has called install_reports() under a launcher writes the stack of the
-/// thread that takes it into that file, and goes on. For launchers whom the system does not permit to look from
-/// outside.
+/// Returns the signal that makes a thread write its stack into that file and go on, in a process that has called
+/// install_reports() under a launcher. For launchers that may not inspect the process from outside.
 [[nodiscard]] int stack_signal() noexcept;
 
-/// Notes this process's rank, and the step that is computed (from 1) or, outside of a step, the loader's batch.
+/// Notes this process's rank.
 void note_rank(int rank) noexcept;
-/// Notes the step that this thread computes from now on, for the messages of errors; it counts from 1, and -1 means
-/// none.
+/// Notes the step that this thread computes from now on, for error messages: from 1, or -1 for none.
 void note_step(std::int64_t step) noexcept;
-/// Notes the epoch and batch that this thread has got from a DataLoader, for the messages of errors.
+/// Notes the epoch and batch that this thread got from a DataLoader, for error messages.
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the step that was noted last; -1 outside of a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;
 /// Returns the rank that was noted last; -1: none.
 [[nodiscard]] int noted_rank() noexcept;
 
-/// Returns a report's words for an exception of the program: "your program threw std::runtime_error in forward (rank 1,
-/// step 13): boom". It describes the exception that is being handled, so call it in a catch block.
+/// Returns the report of an exception of the program: "your program threw std::runtime_error in forward (rank 1, step
+/// 13): boom". It describes the exception that is being handled, so call it in a catch block.
 [[nodiscard]] std::string headline(const std::exception& error);
-/// Returns the backtrace of the exception that is being handled, one line a frame, from where it was thrown; empty
-/// where it is unknown.
+/// Returns the backtrace of the exception that is being handled, one line a frame, from the place of the throw; empty
+/// if it is unknown.
 [[nodiscard]] std::string backtrace_text();
 /// Returns the type under which such an exception is reported to the launcher and other ranks: "ProgramError", or in
 /// Lockstep's own commands "InternalError".
 [[nodiscard]] const char* type_of_unknown() noexcept;
 
 namespace detail {
-/// Calls run(context) in the section; an exception that leaves it is noted with the place and its backtrace.
+/// Calls run(context) in the section. If an exception leaves it, notes the exception with the place and its backtrace.
 void call(const char* section, void (*run)(void*), void* context);
 }  // namespace detail
 

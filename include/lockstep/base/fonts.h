@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the fonts lie that words on pictures and drawn captchas are written with.
+// Finds the fonts for words on pictures and for drawn captchas.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 namespace lockstep {
 #pragma GCC visibility push(default)
 
-/// The folder of the DejaVu fonts: Debian's fonts-dejavu-core, or what Python's wheel brings beside the program or the
-/// library that has this code. Whether they are there only a reader sees.
+/// The folder of the DejaVu fonts: Debian's fonts-dejavu-core, or the one of Python's wheel beside the program or
+/// library with this code. They may be missing: only a reader finds that out.
 [[nodiscard]] const std::filesystem::path& font_folder();
 
 /// The same for code in the file `binary`: the folder share/fonts beside its own folder, if it has the fonts.

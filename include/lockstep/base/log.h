@@ -18,16 +18,16 @@ namespace lockstep::log {
 /// info: a state changed. debug: details for developers. trace: every collective.
 enum class Level { kError, kWarn, kNote, kInfo, kDebug, kTrace };
 
-/// The names of the levels, as LOCKSTEP_LOG and --log-level take them.
+/// The names of the levels, as in LOCKSTEP_LOG and --log-level.
 inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "note", "info", "debug", "trace"};
 
-/// Returns true where lines of this level are written.
+/// Returns true if lines of this level are written.
 [[nodiscard]] bool is_enabled(Level level) noexcept;
 
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While one that is `on` lives, this process writes no notes, so that only one rank says what all would say.
+/// While one with `on` lives, this process writes no notes. It keeps all ranks but one from writing the same note.
 /// Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as text, in no locale: a program with a decimal comma reads and writes the same ones.
+// Numbers as text, independent of the locale: a program with a decimal comma reads and writes the same text.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace lockstep::text {
 
-/// Returns the number that all of `text` is, with a point before its decimals whatever the locale of the process is;
-/// "inf" and "nan" are numbers. None for anything else, and where a double cannot hold it.
+/// Returns the number that `text` is as a whole, with a decimal point in any locale; "inf" and "nan" are numbers. None
+/// for anything else, or if a double cannot hold it.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
-/// Returns `value` as JSON, with so many decimals (-1: the shortest text that reads back as the same bits). JSON has no
-/// NaN and no infinity: these are null.
+/// Returns `value` as JSON, with so many decimals (-1: the shortest text that reads back as the same bits). NaN and
+/// infinity become null: JSON has neither.
 [[nodiscard]] std::string json_number(double value, int decimals = -1);
 
 }  // namespace lockstep::text

@@ -17,15 +17,15 @@ struct RankInfo {
   int local_world_size = 1;      ///< number of ranks on this host
   int node_rank = 0;             ///< the launcher's number for this node, from 0
   int restart_count = 0;         ///< how often the launcher has restarted the group
-  std::string source = "alone";  ///< where the values come from, in words ("torchrun's variables", "alone")
+  std::string source = "alone";  ///< the source of the values, in words ("torchrun's variables", "alone")
 
   bool operator==(const RankInfo&) const = default;
 };
 
-/// Part `index` of `count` equal parts of a data set. It is all that the module data knows of a Job.
+/// Part `index` of `count` equal parts of a data set. The module data knows nothing else of a Job.
 struct ShardSpec {
-  std::int64_t index = 0;  ///< which part, from 0
-  std::int64_t count = 1;  ///< how many parts there are
+  std::int64_t index = 0;  ///< number of the part, from 0
+  std::int64_t count = 1;  ///< number of parts
 
   bool operator==(const ShardSpec&) const = default;
 };

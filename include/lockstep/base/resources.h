@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resources of the system that may run out: threads, processes, memory, file descriptors. Running out is one error with
-// ExitCode::kResource that says what ran out, its limit, and how to raise it.
+// Resources of the system that may run out: threads, processes, memory, file descriptors. A shortage is an error with
+// ExitCode::kResource that names the resource, its limit, and the way to raise it.
 #pragma once
 
 #include <cstdint>
@@ -31,39 +31,38 @@ struct ResourceLimits {
 /// Returns true for error numbers that mean a shortage: of descriptors, processes, threads or memory.
 [[nodiscard]] bool is_shortage(int error) noexcept;
 
-/// The limit that a failed call may have reached, and how to raise it: two sentences without a full stop.
+/// The limit that a failed call may have reached, and advice on how to raise it: two sentences without a full stop.
 struct LimitWords {
   std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
 };
-/// Returns the words for the limit that a call which failed with `error` (an errno) may have reached.
+/// Returns the limit that a failed call with the errno `error` may have reached, in words.
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
 /// Returns the system's words for an errno. Those of EFBIG have the limit: "File too large: the limit of this shell is
 /// 1,048,576 bytes (ulimit -f)".
 [[nodiscard]] std::string error_words(int error);
 
-/// Returns what to do about a write that failed with `error`: free space, or raise the limit; empty where that is
-/// unknown.
+/// Returns the advice after a write that failed with `error`: free space, or raise the limit; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
-/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT", where `what` is like "start a thread that watches
-/// the store".
+/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT"; `what` is its WHAT, such as "start a thread that
+/// watches the store".
 [[nodiscard]] ResourceError shortage_error(const std::string& what, int error);
 
-/// Throws: ResourceError as shortage_error() where `error` is a shortage, else IoError.
+/// Throws: ResourceError as shortage_error() if `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& what, int error);
 
-/// Returns a thread's name for debuggers and /proc, 15 letters at most: "for loader worker 3 of 4": "loader worker 3".
+/// Returns a thread's name for debuggers and /proc, at most 15 letters: "loader worker 3" for "for loader worker 3 of
+/// 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 
-/// Starts a thread that takes no signals, by the name of its purpose. `purpose` is like "for replica 3" or "that
-/// watches the store". Throws: ResourceError where the thread cannot be started. A class with several threads must then
-/// end those that it
-///         has started.
+/// Starts a thread that takes no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches the
+/// store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end those that
+/// it has started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts `count` threads at the same time and ends them. Call it before a library that hangs or exits where it cannot
+/// Starts `count` threads at the same time and ends them. Call it before a library that hangs or exits if it cannot
 /// start its threads.
 /// Throws: ResourceError as start_thread().
 void require_threads(int count, const std::string& purpose);

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// The reason why a Result has no value.
 struct Failure {
-  std::string message;  ///< what was wrong, for people
+  std::string message;  ///< the problem, for people
 };
 
 /// A value, or the reason why there is none, for places that must not throw.
@@ -23,22 +23,22 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor): `return value;`
   Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor): `return Failure{..};`
 
-  /// Returns true where there is a value.
+  /// Returns true if there is a value.
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// Returns the value. Call it only where ok().
+  /// Returns the value. Call it only if ok() is true.
   [[nodiscard]] T& value() & { return std::get<0>(state_); }
-  /// Returns the value. Call it only where ok() is true.
+  /// Returns the value. Call it only if ok() is true.
   [[nodiscard]] const T& value() const& { return std::get<0>(state_); }
-  /// Moves the value out. Call it only where ok() is true.
+  /// Moves the value out. Call it only if ok() is true.
   [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
   [[nodiscard]] T& operator*() & { return value(); }
   [[nodiscard]] const T& operator*() const& { return value(); }
   [[nodiscard]] T* operator->() { return &value(); }
   [[nodiscard]] const T* operator->() const { return &value(); }
 
-  /// Returns the reason. Call it only where not ok().
+  /// Returns the reason. Call it only if ok() is false.
   [[nodiscard]] const std::string& error() const { return std::get<1>(state_).message; }
 
  private:

@@ -26,7 +26,7 @@ namespace lockstep::text {
 /// Returns "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
-/// Returns the candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters
+/// Returns the candidate nearest to `word` by edit distance, or "" if none is near (more than a third of its letters
 /// differ).
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
@@ -36,7 +36,7 @@ namespace lockstep::text {
 /// Returns the message of a libtorch error without the stack addresses that follow it.
 [[nodiscard]] std::string without_backtrace(std::string_view message);
 
-/// Returns what comes before the first line break.
+/// Returns the text before the first line break.
 [[nodiscard]] std::string first_line(std::string_view text);
 
 /// Returns "a, b, c".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving while the training continues: the step waits for a copy into memory, and a thread writes it.
+// Saves while the training continues: the step waits only for a copy into memory, and a thread writes the copy.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ using StateParts = std::map<std::string, StatePart>;
 class AsyncSaver {
  public:
   AsyncSaver();
-  /// Waits for the save under way; an error of it is only logged.
+  /// Waits for the save under way; logs its error.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
@@ -37,15 +37,15 @@ class AsyncSaver {
   /// Copies `parts` and lets the thread call `write` with the copy.
   ///
   /// Blocks: until a save under way has ended, and for one pass over the state's memory. GPU tensors are copied through
-  ///         page-locked memory. The next check(), wait() or save() throws what `write` threw.
+  ///         page-locked memory. The next check(), wait() or save() throws the exception of `write`.
   /// Cost:   memory for one copy, which is kept.
   void save(const StateParts& parts, std::function<void(const StateParts& copy)> write);
 
   /// Returns true while a save is under way.
   [[nodiscard]] bool is_busy() const;
-  /// Returns true where the last save threw, until check(), wait() or save() has thrown the same. Never blocks.
+  /// Returns true if the last save threw, until check(), wait() or save() has thrown the same. Never blocks.
   [[nodiscard]] bool has_failed() const;
-  /// Throws what the last save threw, once. Never blocks.
+  /// Throws the exception of the last save, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: as check().
   void wait();

@@ -31,33 +31,33 @@ struct FileBytes;
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes `<name>.safetensors`.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Texts of a checkpoint by file name ("config.yml"). They lie beside the states and are verified like them, but belong
-/// neither to names() nor to the digest.
+/// Texts of a checkpoint by file name ("config.yml"). They are verified like the states, but belong neither to names()
+/// nor to the digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
-/// Says whether values that are not finite may be saved. From a checkpoint with NaN in its weights no run can go on,
-/// and pruning would remove the ones before it.
+/// Decides if values that are not finite may be saved. From a checkpoint with NaN in its weights no run can go on, and
+/// pruning would remove the ones before it.
 ///
-/// Looked at are the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
-/// refused in all of them; an infinity in optimizers, in running statistics of norms, and in what is learnt: the
-/// entries of `learnt`, those for which an optimizer of the checkpoint has a tensor, and, where it has none at all,
-/// those whose names end in "weight" or "bias". Other entries may be infinite, as the mask of an attention is.
+/// The check covers the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
+/// refused in all of them; an infinity in optimizers, in running statistics of norms, and in learnt entries: the
+/// entries of `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if it has none at all, those
+/// whose names end in "weight" or "bias". Other entries may be infinite, such as the mask of an attention.
 struct FiniteCheck {
   bool required = true;               ///< false: everything is saved
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
 };
 
-/// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a
-/// run's "checkpoints" folder; it is created if missing. A step that is saved again with the same content is kept;
-/// where the content differs, or the old one is torn, the old folder becomes `step-<8 digits>.bad-<n>`. Leftovers of
-/// writers that died are removed.
+/// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path once it is durable. `folder` is a
+/// run's "checkpoints" folder; it is created if missing. If the step is saved again with the same content, the old
+/// folder stays; if the content differs, or the old one is torn, the old folder becomes `step-<8 digits>.bad-<n>`.
+/// Leftovers of writers that died are removed.
 ///
 /// After a failed fsync everything is written again, to new files, up to three times.
 ///
 /// Blocks: until the data are on the disk. Lifetime: the tensors do not change meanwhile.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
-///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; where they
-///         are meant, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
+///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they are
+///         intended, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
 ///         there.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
@@ -67,10 +67,10 @@ std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem
 struct ShardedContent {
   std::map<std::string, StatePart> parts;  ///< parts by state name; the names are the same on every rank
   CheckpointTexts texts;                   ///< texts, on rank 0 only
-  /// Throws where the written files must not be kept. It is called on every rank when its files are written, and again
-  /// on rank 0 before they get their name; it may be empty.
+  /// Throws if the written files must not be kept. It is called on every rank after its files are written, and again on
+  /// rank 0 before they get their name; it may be empty.
   std::function<void()> check = nullptr;
-  FiniteCheck finite = {};  ///< on every rank the same
+  FiniteCheck finite = {};  ///< the same on every rank
 };
 
 /// Does the same as commit_checkpoint with all ranks of `peers`: each rank writes its parts,
@@ -78,29 +78,29 @@ struct ShardedContent {
 /// states.
 ///
 /// Collective: every rank of `peers`. Blocks: until all data are on the disk.
-/// Throws: the errors of commit_checkpoint, the same one on every rank, where a rank failed to write or its check
+/// Throws: the errors of commit_checkpoint, the same one on every rank, if a rank failed to write or its check
 ///         threw; TimeoutError, PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
 /// Removes the files that dead writers left in `folder`, as commit_checkpoint does at its start. The folder may be
-/// missing. A file that cannot be removed stays. Throws: IoError where the folder cannot be listed.
+/// missing. A file that cannot be removed stays. Throws: IoError if the folder cannot be listed.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns true where `folder` holds a step folder of any kind: whole, torn, or put aside. This tells a run without
+/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. Distinguishes a run without
 /// checkpoints from one whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// Says which checkpoints are kept.
+/// The rule for which checkpoints to keep.
 struct Retention {
   std::int64_t keep_last = 3;   ///< the number of newest ones; 0: all
   std::int64_t keep_every = 0;  ///< also those whose step is a multiple of it; 0: none
 };
 
-/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, none that
-/// has a name such as "best", and not the newest whose values are finite (FiniteCheck). It returns none while the
-/// newest does not verify. Throws: IoError.
+/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, none that has
+/// a name such as "best", and not the newest whose values are finite (FiniteCheck). Returns none while the newest does
+/// not verify. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
                                                                  const Retention& retention);
 
@@ -108,28 +108,28 @@ struct Retention {
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 
-/// Renames the step folders after `step` to "step-00001200.suspect", where nothing looks for checkpoints. A name such
-/// as "best" that refers to one of them is removed. Throws: IoError.
+/// Renames the step folders after `step` to "step-00001200.suspect", a name that no search for checkpoints finds.
+/// Removes a name such as "best" that refers to one of them. Throws: IoError.
 void put_checkpoints_aside(FileSystem& files, const std::filesystem::path& folder, std::int64_t step);
 
 /// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` of `folder`.
-/// Throws: UsageError where the name is not a plain word, DataError where the folder has no manifest; IoError.
+/// Throws: UsageError if the name is not a plain word, DataError if the folder has no manifest; IoError.
 void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                      const std::filesystem::path& step_folder);
 
 /// Returns the step folder that `name` refers to.
-/// Throws: DataError where there is no such name (the nearest one is suggested) or its step folder is gone.
+/// Throws: DataError if there is no such name (the nearest one is suggested) or its step folder is gone.
 [[nodiscard]] std::filesystem::path find_named_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                                           const std::string& name);
 
 /// Returns the names that refer to a step folder, sorted.
 [[nodiscard]] std::vector<std::string> checkpoint_names(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns the step folder of the latest step, whole or not; none where there is none.
+/// Returns the step folder of the latest step, whole or not; none if there is none.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns the newest step folder whose every byte verifies; torn ones are skipped with a note. Returns none where
-/// there is none.
+/// Returns the newest step folder whose every byte verifies; torn ones are skipped with a note. Returns none if there
+/// is none.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
                                                                      const std::filesystem::path& folder);
 
@@ -153,21 +153,21 @@ class Checkpoint {
 
   /// Returns the names of its states, sorted: "model", "optimizer", ...
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Returns true where the checkpoint has a state of this name.
+  /// Returns true if the checkpoint has a state of this name.
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// Reads one state; its bytes are verified again. With read_checkpoint() it returns what was read then; tensors of
+  /// Reads one state; its bytes are verified again. After read_checkpoint() it returns the bytes read then; tensors of
   /// several calls share that memory. A state with values that are not finite is returned with a warning, which names
   /// the newest checkpoint before it that has none (FiniteCheck).
-  /// Throws: DataError where the checkpoint has no such state (the message lists the states that it has) or the file is
+  /// Throws: DataError if the checkpoint has no such state (the message lists the states that it has) or the file is
   ///         torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
   /// Returns the file names of its texts ("config.yml"), sorted.
   [[nodiscard]] std::vector<std::string> text_files() const;
 
-  /// Reads one text; its bytes are verified again. Returns none where the checkpoint has no such text.
-  /// Throws: DataError where the file is torn; IoError.
+  /// Reads one text; its bytes are verified again. Returns none if the checkpoint has no such text.
+  /// Throws: DataError if the file is torn; IoError.
   [[nodiscard]] std::optional<std::string> text(const std::string& file) const;
 
  private:
@@ -177,24 +177,23 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
-  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read when it is requested
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read on request
 };
 
-/// Returns the step folder that `where` means: itself, the newest valid one of a run folder (or of its checkpoints
-/// folder), or the named one of RUN:NAME.
-/// Throws: DataError naming `where` and what was searched; where none of a run's checkpoints verifies, it says how many
-///         there are and what is wrong with the first.
+/// Returns the step folder of `where`: itself, the newest valid one of a run folder (or of its checkpoints folder), or
+/// the named one of RUN:NAME.
+/// Throws: DataError naming `where` and the searched places; if none of a run's checkpoints verifies, it has their
+/// number and the fault of the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
                                                        FileSystem& files = FileSystem::system());
 
-/// Opens the checkpoint that `where` means (see resolve_checkpoint).
-/// Cost: reads every byte once. Throws: DataError where it is missing or torn (file, expected and found size or hash).
+/// Opens the checkpoint of `where` (see resolve_checkpoint).
+/// Cost: reads every byte once. Throws: DataError if it is missing or torn (file, expected and found size or hash).
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
-/// Does the same as load_checkpoint, and keeps what it reads: every byte is read and verified once, and no later call
-/// can fail because of the disk. Cost: the memory of the checkpoint, until the object and the states taken from it are
-/// gone.
+/// Does the same as load_checkpoint, and keeps the bytes: every byte is read and verified once, and no later call can
+/// fail because of the disk. Cost: the memory of the checkpoint, until the object and its states are gone.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep

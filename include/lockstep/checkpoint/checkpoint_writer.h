@@ -15,12 +15,12 @@
 
 namespace lockstep {
 
-/// Where a CheckpointWriter writes, and what it keeps.
+/// The settings of a CheckpointWriter.
 struct CheckpointWriterOptions {
-  std::filesystem::path folder;  ///< the run's "checkpoints" folder, which is created
-  Retention retention = {};      ///< which older checkpoints stay
+  std::filesystem::path folder;  ///< the run's "checkpoints" folder; created if missing
+  Retention retention = {};      ///< the older checkpoints that stay
   bool background = false;       ///< starts a thread, so that save_in_background() may be called
-  /// Does the same as ShardedContent::check; may be empty. The writing thread calls it.
+  /// As ShardedContent::check; may be empty. The writing thread calls it.
   std::function<void()> check = nullptr;
 };
 
@@ -28,8 +28,8 @@ struct CheckpointWriterOptions {
 struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< texts, on rank 0 only
-  std::vector<std::string> names = {};  ///< the names ("best") that it gets
-  FiniteCheck finite = {};              ///< whether values that are not finite are saved
+  std::vector<std::string> names = {};  ///< the names ("best") that the checkpoint gets
+  FiniteCheck finite = {};              ///< decides if values that are not finite are saved
 };
 
 /// A checkpoint that has become durable.
@@ -42,9 +42,9 @@ struct SavedCheckpoint {
 /// Writes the checkpoints of one run: one process writes alone, or with `peers` every rank writes its part.
 ///
 /// Invariants. At most one save is under way. A checkpoint gets its names only once it is durable, and older ones go
-/// only after that, so a kill at any moment leaves every name on a whole checkpoint. `mutex_` guards what the writing
-/// thread reports (the newest path, the saves that nobody has taken). Everything else belongs to the thread that owns
-/// the writer, which changes nothing while a save is under way.
+/// only after that, so a kill at any moment leaves every name on a whole checkpoint. `mutex_` guards the reports of the
+/// writing thread (the newest path, the saves not yet taken). Everything else belongs to the thread that owns the
+/// writer, which changes nothing while a save is under way.
 ///
 /// It belongs to one thread; any thread may call give_up() and newest().
 /// Example: CheckpointWriter writer(FileSystem::system(), {.folder = "runs/own/checkpoints"});
@@ -54,7 +54,7 @@ class CheckpointWriter {
   /// Lifetime: `files` and the store of `peers` outlive it.
   CheckpointWriter(FileSystem& files, CheckpointWriterOptions options,
                    std::unique_ptr<CheckpointPeers> peers = no_peers());
-  /// Calls give_up() and waits for the thread. Call wait() first where the save must be finished.
+  /// Calls give_up() and waits for the thread. Call wait() first if the save must be finished.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -75,14 +75,14 @@ class CheckpointWriter {
   void save_in_background(const StateParts& parts, const SaveOrder& order);
 
   /// Gives the newest checkpoint more names, and prunes. Only rank 0 acts; on other ranks it does nothing.
-  /// Throws: IoError, also where the checkpoint is gone.
+  /// Throws: IoError, also if the checkpoint is gone.
   void name_newest(const std::vector<std::string>& names);
 
   /// Returns true while a save is under way in the background.
   [[nodiscard]] bool is_busy() const;
-  /// Returns true where a background save has thrown, until check(), wait() or the next save throws it. Never blocks.
+  /// Returns true if a background save has thrown, until check(), wait() or the next save throws it. Never blocks.
   [[nodiscard]] bool has_failed() const;
-  /// Throws what a background save has thrown, once. Never blocks.
+  /// Throws the exception of a background save, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: as check().
   void wait();
@@ -91,7 +91,7 @@ class CheckpointWriter {
   /// it.
   void give_up() noexcept;
 
-  /// Sets the checkpoint that a resumed run begins with; it is the newest until another is saved.
+  /// Sets the checkpoint with which a resumed run begins; it is the newest until another is saved.
   void start_at(const std::filesystem::path& newest);
   /// Returns the newest durable checkpoint, on rank 0. Any thread may call it.
   [[nodiscard]] std::filesystem::path newest() const;

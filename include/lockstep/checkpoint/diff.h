@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// The values of both sides under one name, as texts.
 struct ValueDifference {
-  std::string name;  ///< what is compared: "model/conv.weight", "config.yml"
+  std::string name;  ///< the compared entry or file: "model/conv.weight", "config.yml"
   std::string a;     ///< the first side's value
   std::string b;     ///< the second side's value
 };
@@ -38,28 +38,28 @@ struct TensorDifference {
 
 /// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and sorted by name, except in `tensors`.
 struct CheckpointDiff {
-  std::filesystem::path path_a;       ///< the first checkpoint
-  std::filesystem::path path_b;       ///< the second checkpoint
-  std::string digest_a;               ///< see checkpoint_digest()
-  std::string digest_b;               ///< that of the second
-  std::int64_t entries = 0;           ///< number of entries in either
-  std::vector<ValueDifference> meta;  ///< differences of manifests and (whole) texts, which are shown but do not belong
-                                      ///< to the state
-  std::vector<std::string> only_in_a;     ///< entries that only the first has
-  std::vector<std::string> only_in_b;     ///< entries that only the second has
-  std::vector<ValueDifference> types;     ///< tensors whose dtype or shape differs, or a tensor against a plain value
-  std::vector<ValueDifference> values;    ///< plain values, as canonical JSON
+  std::filesystem::path path_a;         ///< the first checkpoint
+  std::filesystem::path path_b;         ///< the second checkpoint
+  std::string digest_a;                 ///< see checkpoint_digest()
+  std::string digest_b;                 ///< that of the second
+  std::int64_t entries = 0;             ///< number of entries in either
+  std::vector<ValueDifference> meta;    ///< differences of manifests and (whole) texts, for display; they do not belong
+                                        ///< to the state
+  std::vector<std::string> only_in_a;   ///< entries that only the first has
+  std::vector<std::string> only_in_b;   ///< entries that only the second has
+  std::vector<ValueDifference> types;   ///< tensors whose dtype or shape differs, or a tensor against a plain value
+  std::vector<ValueDifference> values;  ///< plain values, as canonical JSON
   std::vector<TensorDifference> tensors;  ///< the worst first: not finite, then by largest_relative, then by name
 
   /// Returns how many entries differ.
   [[nodiscard]] std::int64_t differing() const;
-  /// Returns true where no entry differs.
+  /// Returns true if no entry differs.
   [[nodiscard]] bool equal() const { return differing() == 0; }
 };
 
 /// Compares all states of two checkpoints.
 /// Cost: reads every state of both; holds one state of each at a time.
-/// Throws: DataError where a file is torn; IoError.
+/// Throws: DataError if a file is torn; IoError.
 [[nodiscard]] CheckpointDiff diff_checkpoints(const Checkpoint& a, const Checkpoint& b);
 
 /// Returns "equal: digest ...", or tables of the differences, each with at most `limit` rows (0: all) and a count of

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// Fetches the step folder that a server shows under `url` (".../checkpoints/step-00001200"): its manifest.json, then
-/// each file that the manifest names. Every byte is verified.
+/// Fetches the step folder under `url` (".../checkpoints/step-00001200"): its manifest.json, then each file that the
+/// manifest names. Every byte is verified.
 ///
 /// Returns: a whole step folder in the cache. Existing files are not fetched again.
 /// Blocks:  until it is there. In a job of several ranks, let one of them call it.
-/// Throws:  DataError where there is no manifest, or a file does not match it; as fetch().
+/// Throws:  DataError if there is no manifest, or a file does not match it; as fetch().
 [[nodiscard]] std::filesystem::path fetch_checkpoint(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep

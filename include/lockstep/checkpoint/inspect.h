@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspection of a checkpoint: whether it is whole, and its content. The functions return values and texts; the commands
-// only print them.
+// Inspection of a checkpoint: its integrity and its content. The functions return values and texts; the commands only
+// print them.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,24 @@ struct VerifyReport {
   Manifest manifest;             ///< the manifest, as far as it could be read
   std::vector<FileCheck> files;  ///< the checks; manifest.json comes first
 
-  /// Returns true where no file has a problem.
+  /// Returns true if no file has a problem.
   [[nodiscard]] bool ok() const;
-  /// Returns the first problem in words; empty where there is none.
+  /// Returns the first problem in words; empty if there is none.
   [[nodiscard]] std::string problem() const;
 };
 
 /// Reads and hashes every file of a step folder. Files that the manifest does not name are ignored.
-/// Throws: DataError where the folder is missing; IoError where the disk fails. Damage is in the report, not thrown.
+/// Throws: DataError if the folder is missing; IoError if the disk fails. Damage is in the report, not thrown.
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors" for a checkpoint that no run can
-/// go on from; empty where all is well. It looks at the floating tensors of the states whose names begin with "model",
+/// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors" for a checkpoint from which no
+/// run can go on; empty if all is well. It checks the floating tensors of the states whose names begin with "model",
 /// "optimizer" or "ema", by the rule of FiniteCheck.
-/// Cost: reads these files once, in blocks. Throws: DataError where the folder is missing or torn; IoError.
+/// Cost: reads these files once, in blocks. Throws: DataError if the folder is missing or torn; IoError.
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// Returns the newest step folder that verifies and in which not_finite_in() finds nothing, of a step below `before`
-/// if that is given. Returns none if no folder is so. Folders that were put aside do not count.
+/// Returns the newest step folder that verifies and in which not_finite_in() finds nothing; if `before` is given, only
+/// of a step below it. Returns none if there is none. Folders that were put aside do not count.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_finite(FileSystem& files,
                                                                       const std::filesystem::path& folder,
                                                                       std::optional<std::int64_t> before = {});
@@ -71,7 +71,7 @@ struct CheckpointDescription {
   std::map<std::string, FileDigest> texts;                      ///< sizes and hashes of the texts, by file name
 };
 
-/// Describes a checkpoint. Throws: DataError where it does not verify; IoError.
+/// Describes a checkpoint. Throws: DataError if it does not verify; IoError.
 [[nodiscard]] CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint);
 
 /// Describes a .pth, .pt, .safetensors or .safetensors.index.json file: each dict inside the outer one is a state; the
@@ -84,14 +84,14 @@ struct CheckpointDescription {
 /// Returns one JSON object on one line with all of it.
 [[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
-/// Returns in words how this libtorch and processor differ from those that wrote `manifest`; empty where they do not. A
-/// run that resumes on another platform has other bits than one that stayed.
+/// Describes how this libtorch and processor differ from those that wrote `manifest`; empty if they do not. A run that
+/// resumes on another platform gets different bits from one that stays on its platform.
 [[nodiscard]] std::string platform_difference(const Manifest& manifest);
 
 /// Returns one SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and
 /// row-major little-endian bytes, scalars as canonical JSON. Equal states have equal digests, whatever the time, host,
 /// path or version.
-/// Throws: DataError where it does not verify; IoError.
+/// Throws: DataError if it does not verify; IoError.
 [[nodiscard]] std::string checkpoint_digest(const Checkpoint& checkpoint);
 
 }  // namespace lockstep

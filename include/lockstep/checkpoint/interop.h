@@ -18,35 +18,35 @@ namespace lockstep {
 
 /// The checkpoint states that come from a file.
 struct ImportedStates {
-  CheckpointStates states;            ///< "model"; "ema", where there is one; "values": plain values besides them
-  std::vector<std::string> left_out;  ///< entries that were not taken over, each with the reason
+  CheckpointStates states;            ///< "model"; "ema", if there is one; "values": the other plain values
+  std::vector<std::string> left_out;  ///< entries that were left out, each with the reason
 };
 
 /// Sorts the content of a file: the state that `model` (or model_state_dict, state_dict, module, net) names, or the
-/// whole of a flat file, becomes "model"; `ema` becomes "ema", with its number of updates; a "module." that is in front
-/// of all names is removed. PyTorch stores an optimizer's state by position, not by name, so it is left out. `file` is
-/// for messages.
-/// Throws: DataError where there is no model.
+/// whole of a flat file, becomes "model"; `ema` becomes "ema", with its number of updates; a "module." in front of all
+/// names is removed. PyTorch stores an optimizer's state by position, not by name, so it is left out. `file` is for
+/// messages.
+/// Throws: DataError if there is no model.
 [[nodiscard]] ImportedStates import_states(const TorchValue& content, const std::string& file);
 
 /// Reads a .pth, .pt, .safetensors or .safetensors.index.json file for import_states(). Throws: DataError; IoError.
 [[nodiscard]] TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path);
 
-/// What export_weights() writes.
+/// The settings of export_weights().
 struct ExportOptions {
   std::string state = "model";  ///< the state whose tensors are written; "all": every state with its plain values, only
                                 ///< to .pth
   std::string prefix;           ///< put in front of every name ("module.")
 };
 
-/// Writes the weights that `where` names (checkpoints and files, as in load_weights) to `to`, whose extension sets the
-/// format: .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns how many tensors it has.
+/// Writes the weights of `where` (checkpoints and files, as in load_weights) to `to`, whose extension decides the
+/// format: .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns its number of tensors.
 /// Throws: UsageError (another extension, or a tensor that the format lacks), DataError, IoError.
 std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
-/// Writes `value` as write_torch_file() does; the file is replaced whole or not at all. Returns how many tensors it
-/// has. Throws: UsageError, IoError.
+/// Writes `value` as write_torch_file() does; the file is replaced whole or not at all. Returns its number of tensors.
+/// Throws: UsageError, IoError.
 std::int64_t export_torch_file(const std::filesystem::path& to, const TorchValue& value,
                                FileSystem& files = FileSystem::system());
 

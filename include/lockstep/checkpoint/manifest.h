@@ -20,11 +20,11 @@ struct FileDigest {
 
 /// The facts of a run in a checkpoint besides its state.
 struct CheckpointMeta {
-  std::int64_t step = 0;           ///< optimizer steps that are done
-  std::int64_t replicas = 1;       ///< data-parallel width, on which the result depends
+  std::int64_t step = 0;           ///< finished optimizer steps
+  std::int64_t replicas = 1;       ///< data-parallel width; the result depends on it
   std::int64_t threads = 1;        ///< libtorch threads per replica
   std::string configuration_hash;  ///< hash of the settings that change the result
-  std::string digest_fold = {};    ///< the run's digests up to the step in one number, 16 hexadecimal digits; empty:
+  std::string digest_fold = {};    ///< one number over the run's digests up to the step, 16 hexadecimal digits; empty:
                                    ///< it has none
 
   bool operator==(const CheckpointMeta&) const = default;
@@ -32,9 +32,9 @@ struct CheckpointMeta {
 
 /// The content of manifest.json.
 struct Manifest {
-  std::int64_t format_version = 1;    ///< 1: one rank wrote it; 2: several did, each a part
+  std::int64_t format_version = 1;    ///< 1: one rank wrote it; 2: several did, each one part
   CheckpointMeta meta;                ///< the step and facts about the run
-  std::string libtorch;               ///< digests are promised only for one version and one instruction set
+  std::string libtorch;               ///< equal digests are promised only for one version and one instruction set
   std::string instruction_set;        ///< "AVX512"
   std::string blas;                   ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
   std::string kernel_variables = {};  ///< variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2"; "none"; empty:

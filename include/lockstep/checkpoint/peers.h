@@ -23,22 +23,22 @@ class CheckpointPeers {
   [[nodiscard]] virtual int rank() const = 0;
   /// Returns the number of peers.
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Returns on rank 0 what each rank passed, by rank, and nothing on the others.
+  /// Returns, on rank 0, the message of each rank, by rank; on the others nothing.
   /// Blocks: on rank 0, until all ranks have called it. Throws: TimeoutError, PeerError.
-  virtual std::vector<std::string> gather(const std::string& mine) = 0;
-  /// Returns what rank 0 passed.
+  virtual std::vector<std::string> gather(const std::string& message) = 0;
+  /// Returns rank 0's message.
   /// Blocks: on the other ranks, until rank 0 has called it. Throws: TimeoutError, PeerError.
-  virtual std::string broadcast(const std::string& mine) = 0;
-  /// Makes a waiting call end soon with PeerError, and every later one that would wait. Another thread calls it.
+  virtual std::string broadcast(const std::string& message) = 0;
+  /// Makes a waiting call, and every later one that would wait, end soon with PeerError. Another thread calls it.
   virtual void abandon() noexcept {}
 };
 
 /// Makes the peers of a process that saves alone.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> no_peers();
 
-/// Says who takes part, and where they meet.
+/// The members of a group of peers, and their keys in the store.
 struct PeersOptions {
-  std::string prefix = "lockstep/checkpoint/";  ///< in front of the keys; different for objects that live at the same
+  std::string prefix = "lockstep/checkpoint/";  ///< prefix of the keys; different for objects that live at the same
                                                 ///< time
   int rank = 0;                                 ///< this process's number
   int world_size = 1;                           ///< the number of processes

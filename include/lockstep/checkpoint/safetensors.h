@@ -18,18 +18,18 @@ namespace lockstep {
 /// A safetensors file's `__metadata__`: free text by name.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// Writes `state` to `path` and returns when it is on the disk. Tensors are written row-major, whatever their strides;
-/// plain values become entries `scalar.<name>` of `__metadata__`, as canonical JSON.
+/// Writes `state` to `path` and syncs it to the disk. Tensors are written row-major, whatever their strides; plain
+/// values become entries `scalar.<name>` of `__metadata__`, as canonical JSON.
 ///
 /// Blocks: yes. Cost: one tensor's copy at a time, only for tensors that are not contiguous or not on the CPU.
-/// Throws: UsageError naming the entry where a tensor is undefined, sparse, or of a type that the format lacks;
+/// Throws: UsageError naming the entry if a tensor is undefined, sparse, or of a type that the format lacks;
 ///         IoError.
 FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& path, const StateDict& state,
                              const SafetensorsMetadata& metadata = {});
 
-/// Reads a safetensors file of any program. Tensors are contiguous, on the CPU, and share the one buffer that the file
-/// was read into. `metadata`, where given, receives the entries that are not `scalar.` entries.
-/// Throws: DataError naming the file and what is wrong with it; IoError.
+/// Reads a safetensors file of any program. Tensors are contiguous, on the CPU, and share one buffer with the file's
+/// bytes. `metadata`, if given, receives the entries that are not `scalar.` entries.
+/// Throws: DataError naming the file and the fault; IoError.
 [[nodiscard]] StateDict read_safetensors(FileSystem& files, const std::filesystem::path& path,
                                          SafetensorsMetadata* metadata = nullptr);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of torch.save: .pth and .pt. Tensors and plain values are read and written; nothing in a file is ever executed,
-// and a file that needs it is refused. The grammar is docs/formats/torch_file.md.
+// Files of torch.save: .pth and .pt. Tensors and plain values are read and written. Nothing in a file is ever executed;
+// a file that needs that is refused. The grammar is docs/formats/torch_file.md.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -33,24 +33,24 @@ using TorchDict = std::vector<std::pair<TorchKey, TorchValue>>;
 /// One value of a torch file, with all that it contains. None is std::monostate, a torch.Size is a list, and a dtype or
 /// device is its name ("torch.float32", "cuda:0").
 struct TorchValue {
-  /// What a value can be: nothing, a number, a text, a tensor, a list or a dict.
+  /// The types of a value: nothing, a number, a text, a tensor, a list or a dict.
   using Any = std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor, TorchList, TorchDict>;
   Any value;  ///< the value
 
-  /// Returns the value under a text key of a dict; null where there is none, or where this is not a dict.
+  /// Returns the value under a text key of a dict; null if there is none, or if this is not a dict.
   [[nodiscard]] const TorchValue* find(std::string_view key) const;
-  /// Returns the dict; null where this is not a dict.
+  /// Returns the dict; null if this is not a dict.
   [[nodiscard]] const TorchDict* dict() const { return std::get_if<TorchDict>(&value); }
 };
 
 /// Reads a file of torch.save (PyTorch 1.6 or later). Tensors are on the CPU, keep their strides, and share storages as
-/// before; all share the one buffer that the file was read into. Cost: reads every byte once and checks its CRC-32.
-/// Throws: DataError naming the file, what is wrong with it and, where a pickle would have executed code, the opcode,
-/// the name and the byte; IoError.
+/// before; all share one buffer with the file's bytes. Cost: reads every byte once and checks its CRC-32.
+/// Throws: DataError naming the file, the fault and, if a pickle would have executed code, the opcode, the name and the
+/// byte; IoError.
 [[nodiscard]] TorchValue read_torch_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Writes a file that torch.load(weights_only=True) reads, and returns when it is on the disk. Tensors are written
-/// row-major and whole; one that occurs twice is written once.
+/// Writes a file for torch.load(weights_only=True), and syncs it to the disk. Tensors are written row-major and whole;
+/// one that occurs twice is written once.
 /// Blocks: yes. Cost: one tensor's copy at a time, only for tensors that are not contiguous or not on the CPU.
 /// Throws: UsageError naming the entry that cannot be saved; IoError.
 void write_torch_file(FileSystem& files, const std::filesystem::path& path, const TorchValue& value);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of a single file. The file's own format does for it, as far as it can, what a folder's manifest does for
-// a checkpoint.
+// Verification of a single file: as far as it can, the file's own format replaces the manifest of a checkpoint folder.
 #pragma once
 
 #include <filesystem>
@@ -17,18 +16,18 @@ namespace lockstep {
 /// The facts about a file after every byte was read.
 struct FileReport {
   std::filesystem::path path;    ///< the file
-  std::string proof;             ///< "a CRC-32 of each of 21 members", or why there is no proof
+  std::string proof;             ///< "a CRC-32 of each of 21 members", or the reason why there is no proof
   std::uint64_t bytes = 0;       ///< the file's size
   std::vector<FileCheck> parts;  ///< the members of a zip file; else the file itself
 
-  /// Returns true where the file has no problem.
+  /// Returns true if the file has no problem.
   [[nodiscard]] bool ok() const;
 };
 
-/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, a torch file also by reading it as
-/// read_torch_file() does (nothing is executed), and a .safetensors file or an index of several by the rules of its
-/// header. That format has no checksum, so flipped bits of a tensor are not noticed.
-/// Throws: DataError where the file is missing or of another format; IoError. Damage is in the report, not thrown.
+/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32. Also reads a torch file as
+/// read_torch_file() does (nothing is executed). Checks a .safetensors file, or an index of several, by the rules of
+/// its header; that format has no checksum, so flipped bits of a tensor are not noticed.
+/// Throws: DataError if the file is missing or of another format; IoError. Damage is in the report, not thrown.
 [[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
 
 /// Returns "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or a line for each problem.

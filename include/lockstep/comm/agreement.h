@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// Compares `settings` over the ranks. Where they are equal, the common case, it costs the exchange of a digest.
+/// Compares `settings` over the ranks. If they are equal, the common case, it costs the exchange of a digest.
 ///
-/// Collective: yes.  Blocks: yes.
+/// Collective: yes. Blocks: yes.
 /// Throws: UsageError on every rank that names each key that differs, its values, and the ranks that have them; as
 ///         Work::wait.
 /// Example: lockstep::require_same_settings(job.group(), {{"seed", "7"}, {"data", folder}});

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Returns the backends of this build: "local", "shm" and "tcp", then "nccl 2.27.3" where it was built in, and "ucx
-/// 1.13.1" where it can be loaded, too.
+/// Returns the backends of this build: "local", "shm" and "tcp", then "nccl 2.27.3" if it was built in, and "ucx
+/// 1.13.1" if it can be loaded.
 [[nodiscard]] std::vector<std::string> built_backends();
 
 }  // namespace lockstep

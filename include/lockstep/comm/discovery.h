@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's rank and the place where the ranks meet, as a pure function of the environment, so that it can be tested.
+// A process's rank and the meeting place of the ranks, as a pure function of the environment, so that it can be tested.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ enum class StoreKind {
   kFile,        ///< rank 0 serves and writes its address into a file
 };
 
-/// A rank's place in the job and how it joins it.
+/// A rank's place in the job, and its way to join.
 struct WorldPlan {
   RankInfo info;                       ///< rank, local rank and world size
-  StoreKind store = StoreKind::kNone;  ///< through which store the ranks meet
+  StoreKind store = StoreKind::kNone;  ///< the store through which the ranks meet
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
   std::string token;                   ///< the job's secret, which opens the store; empty: none
-  std::string prefix;                  ///< put before every key where others use the store too; else empty
+  std::string prefix;                  ///< put before every key if others use the store too; else empty
   std::filesystem::path file;          ///< the file of StoreKind::kFile
 };
 

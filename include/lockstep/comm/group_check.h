@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check whether the results of a group's collectives may be relied on.
+// Checks that the results of a group's collectives can be relied on.
 #pragma once
 
 #include "lockstep/comm/process_group.h"
@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// Throws if the group has failed. Work::wait() on a GPU tensor makes the stream wait, not the host, so after an abort
 /// a rank may continue with an incomplete sum. Code that keeps a result (a checkpoint) calls this after the host has
-/// read it: where it does not throw, the result is complete.
+/// read it: if it does not throw, the result is complete.
 ///
 /// Collective: no. Blocks: no. Thread-safe: yes.
 /// Throws: the failure of `group`, or of a group that was split from it, as far as this rank knows.

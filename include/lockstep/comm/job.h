@@ -26,29 +26,29 @@
 namespace lockstep {
 
 /// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `tcp`
-/// on several hosts (with `shm` inside each host that has several ranks); tensors of GPUs go through `nccl` where every
-/// rank has a GPU of its own, else through host memory. kNccl means the same, but it is an error where `nccl` cannot
-/// carry GPU tensors.
+/// on several hosts (with `shm` inside each host that has several ranks); tensors of GPUs go through `nccl` if every
+/// rank has a GPU of its own, else through host memory. kNccl means the same, but it is an error if `nccl` cannot carry
+/// GPU tensors.
 enum class BackendKind { kAuto, kLocal, kShm, kTcp, kNccl };
 
-/// What init() may be told; what is not set comes from the command line, the environment or a default.
+/// The settings of init(); unset ones come from the command line, the environment or a default.
 struct InitOptions {
-  BackendKind backend = BackendKind::kAuto;          ///< where not kAuto, it wins over --backend and LOCKSTEP_BACKEND
+  BackendKind backend = BackendKind::kAuto;          ///< if not kAuto, it wins over --backend and LOCKSTEP_BACKEND
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
                                                      ///< the CPU
   std::optional<std::chrono::milliseconds> timeout;  ///< limit of every collective; unset: LOCKSTEP_TIMEOUT, else 300 s
-  Wire wire = Wire::kAuto;                           ///< where not kAuto, it wins over --wire and LOCKSTEP_WIRE
+  Wire wire = Wire::kAuto;                           ///< if not kAuto, it wins over --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
   /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
-  /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). An empty one means --dist_url, else
-  /// env://. With file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
+  /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty means --dist_url, else env://.
+  /// With file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
   std::string dist_url = {};
   /// Values that must be equal on all ranks, such as a seed or a path. init() compares them once all ranks have met
   /// (agreement.h).
   std::map<std::string, std::string> settings = {};
 };
 
-/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: it waits for no other
+/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: this waits for no other
 /// rank, and at most a bounded time for this rank's own operation under way.
 /// A default-constructed Job belongs to no job yet: every use of it throws UsageError.
 /// Thread-safe: yes.
@@ -66,26 +66,25 @@ class Job {
   [[nodiscard]] int world_size() const;
   /// Returns the data-parallel width: the number of parts that a step's data is divided into.
   [[nodiscard]] int replicas() const;
-  /// Changes what replicas() returns on this rank from now on. The Trainer calls it when it learns the number from a
-  /// checkpoint after init().
+  /// Changes the result of replicas() on this rank. The Trainer calls it if it gets the number from a checkpoint after
+  /// init().
   void set_replicas(int replicas) const;
   /// Returns true on rank 0, the rank that prints and saves.
   [[nodiscard]] bool is_main() const;
-  /// Returns rank, local rank and world size, and where they come from.
+  /// Returns rank, local rank and world size, and their source.
   [[nodiscard]] const RankInfo& rank_info() const;
   /// Returns the device on which this rank computes.
   [[nodiscard]] c10::Device device() const;
   /// Returns this rank's host name.
   [[nodiscard]] const std::string& host() const;
 
-  /// backend() returns "local", "shm", "tcp", "shm+tcp", "ucx", "shm+ucx" or "nccl"; backend_reason() says in one
-  /// sentence why.
+  /// Returns "local", "shm", "tcp", "shm+tcp", "ucx", "shm+ucx" or "nccl".
   [[nodiscard]] std::string backend() const;
-  /// Returns one sentence that says why this backend was chosen.
+  /// Returns the reason for this backend, in one sentence.
   [[nodiscard]] const std::string& backend_reason() const;
 
   /// Returns this rank's part of the data.
-  /// Throws: UsageError where replicas() is not world_size(); several replicas on a rank need the Trainer.
+  /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
   /// Returns the group of all ranks. Lifetime: that of the job. Throws: UsageError from a Job that belongs to no job.
@@ -95,7 +94,7 @@ class Job {
   /// Returns how long a collective waits for other ranks.
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
-  /// Returns when every rank has called it.
+  /// Waits until every rank has called it.
   /// Collective: yes. Blocks: yes. Throws: as Work::wait.
   void barrier() const;
 
@@ -108,7 +107,7 @@ class Job {
   }
 
   /// Prints one line of every rank on the console, with "[rank]: " before it (under `lockstep run` the launcher adds
-  /// that).
+  /// the prefix).
   void print_all(std::string_view line) const;
   /// Formats and prints one line of every rank.
   template <class First, class... Rest>
@@ -116,8 +115,8 @@ class Job {
     print_all(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
   }
 
-  /// Tells the other ranks that this rank ends with `error`, so that they stop at once and report it. Only the first
-  /// failure of a job counts.
+  /// Reports to the other ranks that this rank ends with `error`, so that they stop at once and report it. Only the
+  /// first failure of a job counts.
   void publish_failure(const std::exception& error) const noexcept;
 
  private:
@@ -135,7 +134,7 @@ class Job {
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
 
-/// Runs `body` on this rank. Where it throws, the other ranks are told of the error, and the error is rethrown.
+/// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
 /// Runs a whole program: init, `body`, orderly leave. An error is published to the other ranks, printed once and turned

@@ -15,16 +15,16 @@ namespace lockstep {
 
 /// Returns the bytes of every rank, by rank.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
-[[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& mine);
+[[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& bytes);
 
-/// Returns the bytes of rank `root`; the `mine` of other ranks is ignored.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait; UsageError where `root` is no rank of the group.
-[[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& mine, int root);
+/// Returns the bytes of rank `root`; the `bytes` of other ranks are ignored.
+/// Collective: yes. Blocks: yes. Throws: as Work::wait; UsageError if `root` is no rank of the group.
+[[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& bytes, int root);
 
 namespace comm {
 
-// CBOR keeps every bit of a double, which JSON text does not do for NaN.
-/// Returns the bytes of a plain value, a string, or a vector of either, for all_gather_object() and its like.
+// CBOR keeps every bit of a double; JSON text loses those of NaN.
+/// Returns the bytes of a plain value, a string, or a vector of either, for all_gather_object() and similar functions.
 template <class Value>
 std::string pack_object(const Value& value) {
   std::string bytes;
@@ -32,11 +32,11 @@ std::string pack_object(const Value& value) {
   return bytes;
 }
 
-/// The most that one rank says to another.
+/// The limits of one rank's message to another.
 inline constexpr JsonLimits kObjectLimits{.bytes = 1U << 30U, .values = 100'000'000, .depth = 512};
 
-/// Returns the value that pack_object() made bytes of. Throws: DataError where they are none or beyond the limits;
-/// nlohmann::json::exception where the value is of another type.
+/// Returns the value that pack_object() turned into `bytes`. Throws: DataError if they are no such bytes or beyond the
+/// limits; nlohmann::json::exception if the value is of another type.
 template <class Value>
 Value unpack_object(const std::string& bytes) {
   return parse_cbor(bytes, kObjectLimits).template get<Value>();
@@ -48,9 +48,9 @@ Value unpack_object(const std::string& bytes) {
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 /// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
 template <class Value>
-[[nodiscard]] std::vector<Value> all_gather_object(ProcessGroup& group, const Value& mine) {
+[[nodiscard]] std::vector<Value> all_gather_object(ProcessGroup& group, const Value& value) {
   std::vector<Value> values;
-  for (const std::string& bytes : all_gather_bytes(group, comm::pack_object(mine))) {
+  for (const std::string& bytes : all_gather_bytes(group, comm::pack_object(value))) {
     values.push_back(comm::unpack_object<Value>(bytes));
   }
   return values;
@@ -59,8 +59,8 @@ template <class Value>
 /// Returns the value of rank `root`.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 template <class Value>
-[[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& mine, int root) {
-  return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(mine), root));
+[[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& value, int root) {
+  return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(value), root));
 }
 
 }  // namespace lockstep

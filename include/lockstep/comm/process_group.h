@@ -33,7 +33,7 @@ enum class ReduceOp : std::uint8_t {
 
 /// How a reduction combines values.
 struct ReduceOptions {
-  ReduceOp op = ReduceOp::kSum;  ///< what is done with the values
+  ReduceOp op = ReduceOp::kSum;  ///< the operation
   /// Number of replicas to combine over, several of which may live on one rank (replicas.h); 0: one value per rank.
   /// With replicas, the tensor's first dimension then holds this rank's partial sums, one row for each of its whole
   /// subtrees. The result is in the first row on every rank; the other rows are undefined afterwards.
@@ -46,7 +46,7 @@ struct ReduceOptions {
   /// Only all_reduce() takes it, and only for dense memory of the CPU.
   std::function<void()> then = nullptr;
   int bucket = -1;  ///< for the flight recorder: the number of a gradient bucket, of `buckets`
-  int buckets = 0;  ///< how many buckets there are
+  int buckets = 0;  ///< number of buckets
 };
 
 /// The elements begin, ..., end - 1 of a flat tensor.
@@ -75,7 +75,7 @@ struct ElementRange {
 ///
 /// A function that returns a Work is collective and does not wait for other ranks; it starts the operation and returns.
 /// Two cases take time in the call: a world of one computes at once, and a device tensor that `nccl` does not carry is
-/// first copied to the host. Other functions say whether they block. All throw UsageError for an impossible dtype,
+/// first copied to the host. Other functions document whether they block. All throw UsageError for an impossible dtype,
 /// shape or root.
 /// Thread-safe: yes, but the order of calls must be the same on every rank, so call from one thread.
 class ProcessGroup {
@@ -92,10 +92,10 @@ class ProcessGroup {
 
   /// Combines `tensor` over all ranks, in place.
   ///
-  /// Cost:    `shm`: each byte is read once and written once per rank, without a copy where `tensor` lies in a bucket
-  ///          of allocate_bucket() on every rank. `tcp`: 2 (W-1)/W of the bytes are sent.
-  /// Throws:  UsageError for a mean of integers, or where `tensor` has another number of rows than this rank has
-  ///          partial sums.
+  /// Cost:    `shm`: each byte is read once and written once per rank, without a copy if `tensor` lies in a bucket of
+  ///          allocate_bucket() on every rank. `tcp`: 2 (W-1)/W of the bytes are sent.
+  /// Throws:  UsageError for a mean of integers, or if `tensor` has another number of rows than this rank has partial
+  ///          sums.
   /// Example: group.all_reduce(gradient, {.op = ReduceOp::kMean}).wait();
   virtual Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) = 0;
   /// Sums over all ranks, in place. See the overload with options.
@@ -164,14 +164,14 @@ class ProcessGroup {
   ///
   /// Collective: no; only the two ranks call it.
   virtual Work send(const at::Tensor& tensor, int to) = 0;
-  /// Receives into `tensor` what rank `from` sends.
+  /// Receives a tensor from rank `from` into `tensor`.
   /// Collective: no; only the two ranks call it.
   virtual Work recv(const at::Tensor& tensor, int from) = 0;
 
   /// Returns a Work that is done when every rank has called it.
   virtual Work barrier() = 0;
 
-  /// Returns a group of the ranks that passed the same `color`, ordered by `key`, then by rank; null where `color` is
+  /// Returns a group of the ranks that passed the same `color`, ordered by `key`, then by rank; null if `color` is
   /// negative. The new group has its own communication thread and its own order, so that collectives of different
   /// groups overlap. Aborting this group aborts the new one too.
   ///
@@ -188,11 +188,11 @@ class ProcessGroup {
   /// Collective: no.
   /// Cost: its bytes of shared memory, which are freed with the tensor's last reference.
   /// Lifetime: the tensor may outlive the group.
-  /// Throws: ResourceError naming the sizes where memory is short.
+  /// Throws: ResourceError naming the sizes if memory is short.
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) = 0;
 
-  /// Makes every collective of every rank fail at once, also those under way; all ranks report the first reason. With
-  /// `tcp` the other ranks learn the reason from the store when their next collective fails.
+  /// Makes every collective of every rank fail at once, including those under way; all ranks report the first reason.
+  /// With `tcp` the other ranks learn the reason from the store when their next collective fails.
   ///
   /// Collective: no.
   /// Thread-safe: yes.

@@ -3,10 +3,9 @@
 // computes by itself.
 //
 // A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas go in the order
-// of tree(0, replicas), where tree(lo, hi) = tree(lo, middle) + tree(middle, hi) and middle = lo + the largest power of
-// two below hi - lo. A rank holds a block of neighbouring replicas; the sums of the largest whole subtrees in its block
-// are all that other ranks need from it. So the order of additions, and with it every bit, does not depend on the world
-// size.
+// of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest power of two
+// below hi - lo. A rank holds a block of neighbouring replicas; other ranks need only the sums of the largest whole
+// subtrees in its block. So the order of additions, and with it every bit, does not depend on the world size.
 #pragma once
 
 #include <vector>
@@ -25,11 +24,11 @@ struct ReplicaSpan {
   bool operator==(const ReplicaSpan&) const = default;
 };
 
-/// Returns where tree(lo, hi) splits: lo + the largest power of two below hi - lo. Requires hi - lo > 1.
+/// Returns the split of tree(lo, hi): lo + the largest power of two below hi - lo. Requires hi - lo > 1.
 [[nodiscard]] int tree_split(int lo, int hi);
 
-/// Returns the replicas of `rank`: every r with floor(r * world / replicas) == rank. The span is never empty where
-/// world <= replicas.
+/// Returns the replicas of `rank`: every r with floor(r * world / replicas) == rank. The span is never empty if world
+/// <= replicas.
 [[nodiscard]] ReplicaSpan replicas_of_rank(int rank, int world, int replicas);
 
 /// Returns the largest subtrees of tree(0, replicas) that lie wholly in `block`, from left to right.

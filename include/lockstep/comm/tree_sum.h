@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addition in tree order within one process: a rank adds the values of its own replicas with it.
+// Addition in tree order within one process: a rank uses it for the values of its own replicas.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -14,15 +14,15 @@
 
 namespace lockstep {
 
-/// A value and the replicas whose sum it is: a whole subtree of tree(0, replicas).
+/// A value and the replicas in its sum: a whole subtree of tree(0, replicas).
 struct PartialSum {
   at::Tensor value;  ///< the sum
-  ReplicaSpan span;  ///< whose sum it is
+  ReplicaSpan span;  ///< the replicas in the sum
 };
 
 /// How tree_sum() combines values.
 struct TreeOptions {
-  ReduceOp op = ReduceOp::kSum;  ///< what is done with the values
+  ReduceOp op = ReduceOp::kSum;  ///< the operation
   int divisor = 1;               ///< the divisor of kMean
 };
 
@@ -34,7 +34,7 @@ struct TreeOptions {
 /// Throws: UsageError for a dtype that all_reduce does not know.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 
-/// Builds what a rank passes to all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
+/// Builds a rank's argument for all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
 /// `block`; the result has one row for each of the block's whole subtrees.
 ///
 /// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].

@@ -9,8 +9,8 @@ namespace lockstep {
 /// How the backend `tcp` carries the bytes between hosts. kAuto is kTls.
 enum class Wire {
   kAuto,
-  kTls,    ///< encrypted (TLS 1.3), with keys made from the job's secret
-  kPlain,  ///< in the clear, for a network of one's own
+  kTls,    ///< encrypted (TLS 1.3), with keys derived from the job's secret
+  kPlain,  ///< in the clear, for a private network
   kUcx     ///< by UCX, in the clear: InfiniBand and RoCE
 };
 

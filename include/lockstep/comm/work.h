@@ -19,8 +19,8 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<comm::Operation> operation) noexcept;
 
-  /// Returns when the result is complete and no peer still reads this rank's data. It often runs the operation in this
-  /// thread. For a GPU tensor that `nccl` carries it makes the current stream wait instead of the thread
+  /// Waits until the result is complete and no peer still reads this rank's data. It often runs the operation in this
+  /// thread. For a GPU tensor that `nccl` carries, it makes the current stream wait instead of the thread
   /// (group_check.h).
   ///
   /// Blocks: up to the group's timeout.
@@ -29,7 +29,7 @@ class [[nodiscard]] Work {
   ///         called different collectives).
   void wait();
 
-  /// Returns true where wait() would not block.
+  /// Returns true if wait() would not block.
   [[nodiscard]] bool is_done() const noexcept;
 
  private:

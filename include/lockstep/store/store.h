@@ -18,45 +18,45 @@ namespace lockstep {
 
 /// A client's view of a store. Values are bytes. Keys that start with "lockstep/" are Lockstep's own.
 /// Thread-safe: yes. Every function blocks for a round trip; get() and wait() block up to `timeout`.
-/// Throws: PeerError where the server is gone; TimeoutError naming the keys that were not set in time.
+/// Throws: PeerError if the server is gone; TimeoutError naming the keys that were not set in time.
 class Store {
  public:
   virtual ~Store() = default;
 
   /// Sets a key, whether or not it has a value. Throws: PeerError, TimeoutError.
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Returns the present value; none where the key is unset. It does not wait for the key.
+  /// Returns the present value; none if the key is unset. Does not wait for the key.
   [[nodiscard]] virtual std::optional<std::string> try_get(const std::string& key) = 0;
   /// Waits until the key is set, and returns its value.
   [[nodiscard]] virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds to a decimal counter (unset is 0) and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
-  /// Sets `desired` where the value is `expected` ("" and unset count as equal). Returns the value afterwards.
+  /// Sets `desired` if the value is `expected` ("" and unset count as equal). Returns the value afterwards.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
   /// Appends to a queue, whose name ends with "/", and returns N: the value is that of the key `queue` + N, N from 1.
   virtual std::int64_t append(const std::string& queue, const std::string& value) = 0;
   /// Waits until all keys are set.
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
-  /// Removes the key. Returns true where it was set.
+  /// Removes the key. Returns true if it was set.
   virtual bool remove(const std::string& key) = 0;
   /// Ends every waiting call of this client, in any thread, and all later ones, with PeerError.
   virtual void shut_down() noexcept {}
 };
 
-/// The way into a store for clients in the process that serves it: no stranger is before them. See StoreServer::door().
+/// The way into a store for clients in the server's own process; no strangers queue there. See StoreServer::door().
 class StoreDoor;
 
 /// A store's address and the secret that opens it.
 struct StoreAddress {
   std::string host = "127.0.0.1";          ///< name or address of the server's host
   std::uint16_t port = 0;                  ///< its port
-  std::string token;                       ///< the server closes a connection that does not prove that it knows it
+  std::string token;                       ///< the secret that a client must prove to know
   std::string trust = tls_trust();         ///< PEM file of trusted certificates; empty: the connection is not encrypted
   std::shared_ptr<StoreDoor> inside = {};  ///< of a server in this process: its clients need no network
 };
 
-/// Connects; it tries again until the server listens, and says so after 3 s. A server that then leaves a request
-/// unanswered for `answer_limit` is given up (0: LOCKSTEP_TIMEOUT, 5 s at least and a minute at most).
+/// Connects; tries again until the server listens, and reports the wait after 3 s. If the server then leaves a request
+/// unanswered for `answer_limit`, it counts as lost (0: LOCKSTEP_TIMEOUT, 5 s at least and a minute at most).
 /// Throws: TimeoutError naming host and port; UsageError for a wrong token, and for a certificate that is not trusted.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                                    std::chrono::milliseconds answer_limit = {});
@@ -64,8 +64,8 @@ struct StoreAddress {
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
 
-/// Returns what stands before every key of one attempt of a job: "" for the first, whose number is 0, or no attempt
-/// (-1); "attempt/N/" for restart N. So a late message of ranks that were stopped never reaches their successors.
+/// Returns the prefix of every key of one attempt of a job: "" for the first, whose number is 0, or no attempt (-1);
+/// "attempt/N/" for restart N. So a late message of ranks that were stopped never reaches their successors.
 [[nodiscard]] std::string attempt_prefix(int restart_count);
 
 /// The counter, in an attempt's part of the store, of the checkpoints that the program has committed. A program that
@@ -78,17 +78,17 @@ inline constexpr const char* kSavesKey = "lockstep/train/saves";
 /// Serves a store from its own thread until it is destroyed; its clients then get PeerError.
 class StoreServer {
  public:
-  /// Where a StoreServer listens, and whom it answers.
+  /// The address of a StoreServer, and the clients that it answers.
   struct Options {
     std::string host = "127.0.0.1";               ///< the one address it listens on
     std::uint16_t port = 0;                       ///< 0: any free port
     std::string token;                            ///< the secret that clients must prove; empty: none
     std::string certificate = tls_certificate();  ///< PEM file to show; empty: connections are not encrypted
     std::string key = tls_key();                  ///< PEM file of the certificate's private key
-    std::string kept = {};   ///< a prefix of keys that clients from outside may only read; empty: of none
-    std::string inbox = {};  ///< among them a queue, to which they may append, and which they may not read
+    std::string kept = {};   ///< a prefix of keys that clients from outside may only read; empty: no such keys
+    std::string inbox = {};  ///< a queue among them to which they may append, and which they may not read
   };
-  /// Throws: UsageError naming host and port where the port is in use, or naming a file that is no certificate or its
+  /// Throws: UsageError naming host and port if the port is in use, or with a file that is no certificate or not its
   /// key.
   explicit StoreServer(const Options& options);
   ~StoreServer();
@@ -97,8 +97,8 @@ class StoreServer {
 
   /// Returns the port on which it listens.
   [[nodiscard]] std::uint16_t port() const noexcept;
-  /// Returns the way in for clients of this process, for StoreAddress::inside. They may do what no other may: see
-  /// Options::kept.
+  /// Returns the way in for clients of this process, for StoreAddress::inside. They have rights that other clients
+  /// lack: see Options::kept.
   [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time that this process could use. A whole job may be suspended and go on: by Ctrl-Z, by Slurm, with a paused virtual
-// machine. Whoever measures how long others are silent leaves out the time in which he was stopped himself.
+// machine. To measure how long others are silent, leave out the time in which this process itself was stopped.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace lockstep {
 /// Counts time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline) give_up();
 class AwakeTime {
  public:
-  /// `look`: at() is called at least so often while somebody waits. Where it comes after more than three times as long,
-  /// the process was stopped, and only `look` counts; so a busy machine, which wakes a process late, stops no time.
+  /// `look`: at() is called at least this often during a wait. If it is called after more than three times as long, the
+  /// process was stopped, and only `look` counts. So a late wake-up on a busy machine does not count as a stop.
   explicit AwakeTime(TimePoint::duration look) : look_(look) {}
-  /// Returns `now` less the time in which the process was stopped.
+  /// Returns `now` minus the time in which the process was stopped.
   [[nodiscard]] TimePoint at(TimePoint now) {
     const auto gap = last_ ? now - *last_ : TimePoint::duration(0);
     if (gap > 3 * look_) stopped_ += gap - look_;
@@ -37,10 +37,10 @@ class AwakeTime {
   TimePoint::duration stopped_{0};
 };
 
-/// Who waits for a moment of AwakeClock looks at it at least so often.
+/// A wait for a moment of AwakeClock must look at the clock at least this often.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
-/// The time of this process, less the time in which it was stopped. Thread-safe: yes.
+/// The time of this process without the time in which it was stopped. Thread-safe: yes.
 class AwakeClock final : public Clock {
  public:
   explicit AwakeClock(const Clock& source) : source_(source) {}
@@ -54,13 +54,13 @@ class AwakeClock final : public Clock {
   mutable AwakeTime time_{kAwakeLook};
 };
 
-/// Returns how long to wait before the next look, where `left` is left to a moment of AwakeClock.
+/// Returns the wait until the next look at the clock, if `left` is left until a moment of AwakeClock.
 [[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }
 
-/// Waits until `done`, for `limit` at most, in short waits: one that the process slept through counts as no longer than
-/// it was to be. Returns what `done` says.
+/// Waits until `done`, for `limit` at most, in short waits. A short wait that the process slept through counts only for
+/// its planned length. Returns the last result of `done`.
 template <class Done>
 bool wait_awake(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds limit,
                 const Done& done) {

@@ -12,21 +12,21 @@
 
 namespace lockstep::env {
 
-/// Returns the variable's value; none where it is unset or empty.
+/// Returns the variable's value; none if it is unset or empty.
 [[nodiscard]] std::optional<std::string> get(const char* name);
 
 /// Returns every variable, as "NAME=value".
 [[nodiscard]] std::vector<std::string> all();
 
-/// Returns the variable as an integer; none where it is unset.
-/// Throws: UsageError naming variable and value where the value is not an integer.
+/// Returns the variable as an integer; none if it is unset.
+/// Throws: UsageError naming variable and value if the value is not an integer.
 [[nodiscard]] std::optional<std::int64_t> get_int(const char* name);
 
 /// Returns the time limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions are valid);
 /// the default is 300 s.
-/// Throws: UsageError where it is no positive number.
+/// Throws: UsageError if it is no positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
-/// Returns which variable set it, for messages: "NCCL_TIMEOUT", else "LOCKSTEP_TIMEOUT", also where neither is set.
+/// Returns the variable that set it, for messages: "NCCL_TIMEOUT", else "LOCKSTEP_TIMEOUT", even if neither is set.
 [[nodiscard]] const char* timeout_variable();
 
 }  // namespace lockstep::env

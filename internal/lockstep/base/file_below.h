@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a folder that others may write into: a link there must not lead out of it.
+// Files of a folder into which others may write: a link there must not lead out of it.
 #pragma once
 
 #include <cstddef>

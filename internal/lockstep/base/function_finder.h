@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of a library that was loaded while the process runs, by their names.
+// Looks up functions, by name, in a library that was loaded at run time.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ namespace lockstep {
 /// Finds functions in a loaded library and remembers the first that is missing.
 class FunctionFinder {
  public:
-  /// `library`: what dlopen() returned.
+  /// `library`: the handle from dlopen().
   explicit FunctionFinder(void* library) : library_(library) {}
 
   /// Sets `function` to the library's; to null if the library lacks it.

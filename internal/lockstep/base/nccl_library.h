@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads NCCL when ranks need it. One program runs with and without NCCL, and it is built without NCCL's header. The
-// types and values are NCCL's binary interface, which 2.14 and all later versions share.
+// types and values are NCCL's binary interface, common to 2.14 and all later versions.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct CUstream_st;
 
 namespace lockstep::nccl {
 
-struct Communicator;            ///< ncclComm, which only NCCL looks into
+struct Communicator;            ///< ncclComm, opaque to all but NCCL
 using Comm = Communicator*;     ///< ncclComm_t
 using Stream = ::CUstream_st*;  ///< cudaStream_t
 
@@ -51,16 +51,16 @@ enum RedOp : int {
 
 /// ncclUniqueId.
 struct UniqueId {
-  char internal[128];  ///< NCCL's own
+  char internal[128];  ///< private to NCCL
 };
 
 constexpr int kOldestVersion = 21400;  ///< 2.14: the first with non-blocking communicators
 
-/// ncclConfig_t as 2.14 had it: a later NCCL takes its defaults for what came afterwards.
+/// ncclConfig_t as in 2.14: a later NCCL uses its defaults for newer fields.
 struct Config {
   std::size_t size = sizeof(Config);  ///< bytes
-  unsigned magic = 0xcafebeef;        ///< says that this is a ncclConfig_t
-  unsigned version = kOldestVersion;  ///< which fields are there
+  unsigned magic = 0xcafebeef;        ///< marks an ncclConfig_t
+  unsigned version = kOldestVersion;  ///< decides which fields are there
   int blocking = 1;                   ///< 0: a call may return kInProgress
 };
 
@@ -87,33 +87,33 @@ struct Functions {
   Result (*recv)(void*, std::size_t, DataType, int, Comm, Stream) = nullptr;        ///< ncclRecv
 };
 
-/// Where to look.
+/// The places to search.
 struct Search {
-  std::string named = {};         ///< LOCKSTEP_NCCL: this file and no other
-  std::string loaded = {};        ///< the file that has NCCL's functions in the process already
+  std::string named = {};         ///< LOCKSTEP_NCCL: only this file
+  std::string loaded = {};        ///< the file with NCCL's functions that the process has already loaded
   std::string torch_folder = {};  ///< the folder of libtorch's libraries; empty: the process has none
 };
 
 /// Returns LOCKSTEP_NCCL; empty: it is not set.
 [[nodiscard]] std::string named_by_user();
 
-/// Returns the search of a program that loads these files. It is a pure function.
+/// Returns the places to search for a program that loads these files. It is a pure function.
 [[nodiscard]] Search search_among(const std::vector<std::string>& files);
 
-/// Returns the search of this process: its environment and what it has loaded.
+/// Returns the places to search for this process, from its environment and its loaded files.
 [[nodiscard]] Search search_of_this_process();
 
-/// Returns what to open, in this order: the file that the user names; or that which is loaded already, since two NCCLs
-/// in a process would take each other's functions; else those beside libtorch, as Python's packages and the archives of
-/// pytorch.org have it, and the system's. It is a pure function.
+/// Returns the files to open, in this order: the file that the user names; or the loaded one, since two NCCLs in a
+/// process would take each other's functions; else those beside libtorch, as in Python's packages and the archives of
+/// pytorch.org, and the system's. It is a pure function.
 [[nodiscard]] std::vector<std::string> places(const Search& search);
 
-/// A library that was opened, or why there is none.
+/// An open library, or the reason why there is none.
 struct Library {
-  Functions functions = {};  ///< all of them, where `problem` is empty
+  Functions functions = {};  ///< all of them if `problem` is empty
   std::string version = {};  ///< "2.28.9"; empty: no library was opened
   std::string path = {};     ///< its file; empty: no library was opened
-  std::string problem = {};  ///< why it cannot be used, in one line; empty: it can
+  std::string problem = {};  ///< the reason why it cannot be used, in one line; empty: it can
 };
 
 /// Opens the first of places(search) that can be opened. It is never closed. Thread-safe: yes.

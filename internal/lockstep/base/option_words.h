@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What messages call the options and settings of a training: a program without a command line of its own sets fields.
+// The names of a training's options and settings in messages: a program without a command line of its own sets fields.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kN
      {"rescue", "TrainerOptions::rescue"},
      {"metrics", "TrainConfig::metrics_address"}}};
 
-/// One of them; no other name compiles.
+/// One of these options; no other name compiles.
 struct NamedOption {
   consteval NamedOption(const char* text) : name(text) {  // NOLINT(google-explicit-constructor)
     for (const auto& named : kNamedOptions) field = named.first == name ? named.second : field;
@@ -32,14 +32,14 @@ struct NamedOption {
   std::string_view field = {};
 };
 
-/// Returns "--resume auto", or within ProgramWords `TrainerOptions::resume = "auto"`. `value` may be empty; one in
-/// capital letters (DIR) names what the user fills in and gets no quotes. Thread-safe.
+/// Returns "--resume auto", or within ProgramWords `TrainerOptions::resume = "auto"`. `value` may be empty. A value in
+/// capital letters (DIR) is a placeholder and gets no quotes. Thread-safe.
 [[nodiscard]] std::string option_words(NamedOption option, std::string_view value = {});
 
 /// Returns "--set epochs=3", or within ProgramWords "TrainConfig::epochs = 3". Thread-safe.
 [[nodiscard]] std::string setting_words(std::string_view assignment);
 
-/// While one lives that was made with true, messages of the whole process name fields.
+/// While an object made with `on` = true lives, messages of the whole process name fields.
 class ProgramWords {
  public:
   explicit ProgramWords(bool on);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleaning of foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it:
-// nothing in them steers a terminal, and no URL shows a secret. Errors and log lines are cleaned automatically.
+// Cleans foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it, so
+// that it cannot control a terminal and no URL shows a secret. Errors and log lines are cleaned automatically.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace lockstep::text {
 
-/// Returns `words` with every control character but line feed and tab as "\x1b", also those of Unicode (C1, the marks
-/// that turn the direction of writing), and with bytes that are not UTF-8 as "\xff".
+/// Returns `words` with every control character but line feed and tab as "\x1b", including those of Unicode (C1, the
+/// marks that reverse the direction of writing), and with bytes that are not UTF-8 as "\xff".
 [[nodiscard]] std::string printable(std::string_view words);
 
 /// Does the same for one line: a line feed becomes "\n", a tab "\t".
 [[nodiscard]] std::string printable_line(std::string_view words);
 
 /// Returns `words` with every URL shown as "https://***@host/path?token=***": without user, password and the values of
-/// its query. "#sha256=..." is kept, another fragment becomes "#***".
+/// its query. "#sha256=..." is kept; another fragment becomes "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
-/// Returns printable(without_secrets(words)): the text of a file, a peer or a command line as an error or a log line
-/// shows it.
+/// Returns printable(without_secrets(words)): for the text of a file, a peer or a command line in an error or a log
+/// line.
 [[nodiscard]] std::string for_people(std::string_view words);
 
 }  // namespace lockstep::text

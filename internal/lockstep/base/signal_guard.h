@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals belong to the user's threads: their handlers know nothing of Lockstep's threads.
+// Signals belong to the user's threads: the user's handlers do not expect to run in Lockstep's threads.
 #pragma once
 
 #include <pthread.h>
@@ -26,8 +26,8 @@ class [[nodiscard]] SignalGuard {
   sigset_t before_{};
 };
 
-/// What posix_spawn() needs for a program that takes signals as one that a shell starts: none is blocked, and SIGPIPE
-/// ends it, whatever the calling thread has. Python's subprocess restores the same.
+/// The attributes with which posix_spawn() starts a program as a shell would: no signal is blocked, and SIGPIPE ends
+/// it, whatever the settings of the calling thread. Python's subprocess restores the same.
 class ChildSignals {
  public:
   ChildSignals() noexcept {
@@ -44,7 +44,7 @@ class ChildSignals {
   ChildSignals(const ChildSignals&) = delete;
   ChildSignals& operator=(const ChildSignals&) = delete;
 
-  /// Lives as long as this object.
+  /// The attributes live as long as this object.
   [[nodiscard]] const posix_spawnattr_t* attributes() const noexcept { return &attributes_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that a person or a program writes in one text.
+// Splits lists that a person or a program wrote as one text.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep::text {
 
-/// Returns what lies between the separators, whatever is empty too: "1,,2" has three parts, "" one.
+/// Returns the parts between the separators, including empty ones: "1,,2" has three parts, "" one.
 [[nodiscard]] inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
@@ -22,7 +22,7 @@ namespace lockstep::text {
   return parts;
 }
 
-/// Returns those that are not empty.
+/// Returns only the parts that are not empty.
 [[nodiscard]] inline std::vector<std::string> split_words(std::string_view text, char separator = ' ') {
   std::vector<std::string> words = split(text, separator);
   std::erase(words, "");

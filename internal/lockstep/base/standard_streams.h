@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard input, output and errors, so that no state of theirs changes how a program ends.
+// Protects standard input, output and error, so that their state never changes how a program ends.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,17 +12,18 @@
 
 namespace lockstep {
 
-/// Opens /dev/null where descriptor 0, 1 or 2 is closed, since the next file or socket would take its number and get
-/// what is meant for the stream. From now on a write to a reader that left (SIGPIPE) or beyond the largest file that is
-/// allowed (SIGXFSZ) fails with an errno and ends nothing; programs that this process executes get the signals' default
-/// again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call this.
+/// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed; else the next file or socket would take its
+/// number and get the stream's data. From now on a write to a reader that left (SIGPIPE) or beyond the largest allowed
+/// file (SIGXFSZ) fails with an errno and does not end the process; programs that this process executes get the
+/// signals' default again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call
+/// this.
 void prepare_standard_streams() noexcept;
 
 /// Writes `text`. If the file takes no more (its reader left, the disk is full), the rest is lost without an error:
 /// a program's output never changes its exit code.
 void write_to(std::FILE* file, std::string_view text) noexcept;
 
-/// Formats and writes in the same way, where fmt::print would throw.
+/// Formats and writes in the same way; fmt::print would throw.
 /// Example: print_to(stdout, "{} images\n", count);
 template <class... Args>
 void print_to(std::FILE* file, fmt::format_string<Args...> format, Args&&... args) {

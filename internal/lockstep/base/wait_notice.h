@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that waits for others says so: after 3 s, and then every 30 s.
+// Notices that a process waits for others: after 3 s, and then every 30 s.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// Decides when to tell the user that a wait goes on. Thread-safe: no. Example: if (const auto waited =
+/// Decides when to report to the user that a wait goes on. Thread-safe: no. Example: if (const auto waited =
 /// notice.due(now)) log::note("waiting for node 1 since {}", text::duration(waited->count()));
 class WaitNotice {
  public:
   explicit WaitNotice(TimePoint begin);
-  /// Returns how long the wait has lasted, where it is time to say so.
+  /// Returns how long the wait has lasted if a notice is due; else none.
   [[nodiscard]] std::optional<Seconds> due(TimePoint now);
-  /// Returns when due() will next return something.
+  /// Returns the time of the next notice.
   [[nodiscard]] TimePoint next() const { return next_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole numbers that a person or an environment has written.
+// Reads whole numbers from a command line or the environment.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace lockstep {
 
 /// The valid numbers.
 struct WholeRange {
-  std::int64_t least = 0;         ///< smallest number that is allowed
-  std::int64_t most = 1'000'000;  ///< the limit for counts of ranks, nodes and starts
+  std::int64_t least = 0;         ///< smallest valid number
+  std::int64_t most = 1'000'000;  ///< largest; the default is the limit for counts of ranks, nodes and starts
 };
 
-/// Parses all of `text`; returns none where it is no whole number of 64 bits, or outside of the range.
+/// Parses all of `text`; returns none if it is no whole number of 64 bits, or outside of the range.
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, const WholeRange& range) noexcept;
 
 /// Does the same, but throws. Throws: UsageError "NAME is 'TEXT'; it must be a whole number, 0 .. 1,000,000".

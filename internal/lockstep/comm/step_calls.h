@@ -12,24 +12,24 @@
 
 namespace lockstep {
 
-/// What a step called of a group.
+/// The calls of a step to a group.
 struct StepCalls {
-  /// What the host took part in first: "all_reduce(max) of 12 int32"; empty: nothing. A recording would keep its result
-  /// for ever.
+  /// The first operation in which the host takes part: "all_reduce(max) of 12 int32"; empty: none. A recording would
+  /// keep its result for ever.
   std::string on_host = {};
-  std::uint64_t recorded = 0;  ///< a digest of the collectives that were recorded, in order; 0: none was
+  std::uint64_t recorded = 0;  ///< a digest of the recorded collectives, in order; 0: none was recorded
 };
 
-/// Runs `work`, and returns what it called of `group`. While the caller's stream is recorded, a collective of GPU
-/// tensors that NCCL carries goes into the recording: hosts do not meet for it, and Work::is_done() is true at once.
+/// Runs `work`, and returns its calls to `group`. While the caller's stream is recorded, a collective of GPU tensors
+/// that NCCL carries goes into the recording: hosts do not meet for it, and Work::is_done() is true at once.
 /// Lifetime: a recording with collectives ends before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Says for calls_of() that the host decides something within a step: a recording would keep that for ever.
+/// Notes for calls_of() that the host decides something within a step: a recording would keep that for ever.
 void note_on_host(ProcessGroup& group, const std::string& what);
 
-/// Runs `launch`, which puts a recorded step on the current stream. Hosts meet once for all of its collectives, and
-/// whoever is late or gone is named as for each of them: `recorded` is compared.
+/// Runs `launch`, which puts a recorded step on the current stream. Hosts meet once for all of its collectives and
+/// compare `recorded`; errors name late and missing ranks as for each collective.
 /// Collective: yes. Blocks: no. Stream: the current one. Throws: the group's failure, UsageError for a group whose GPU
 /// tensors go through host memory.
 void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder's memory: a ring of a rank's last events, which others read while the rank hangs and after it was
-// killed. After PyTorch's flight recorder; this one works on every backend and is always on.
+// The flight recorder's memory: a ring of a rank's last events. Other processes read it while the rank hangs and after
+// it was killed. Modeled on PyTorch's flight recorder; this one works on every backend and is always on.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 namespace lockstep::flight {
 
 inline constexpr std::size_t kEvents = 4096;  ///< a power of two
-inline constexpr std::size_t kLanes = 16;     ///< groups whose state is kept; later ones share the last
-inline constexpr int kDeviceLanes = 8;        ///< number of group 0's lane for what its GPU is in
+inline constexpr std::size_t kLanes = 16;     ///< groups that have their own state; later ones share the last
+inline constexpr int kDeviceLanes = 8;        ///< number of group 0's lane for the collective that its GPU is in
 inline constexpr std::size_t kNames = 128;    ///< operations and sections; later ones are "other"
-inline constexpr std::size_t kDepth = 8;      ///< sections inside each other; deeper ones are only events
+inline constexpr std::size_t kDepth = 8;      ///< nested sections; deeper ones are only events
 
-/// What an event is.
+/// The type of an event.
 enum class What : std::uint8_t {
   kNone,             ///< an empty slot
   kCollectiveBegin,  ///< a collective was called
@@ -29,54 +29,55 @@ enum class What : std::uint8_t {
   kCollectiveFailed  ///< a collective ended with an error
 };
 
-/// 64 bytes, one cache line. `stamp` is the event's number + 1 once it is whole, and 0 while it is written.
+/// An event in 64 bytes, one cache line.
 struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> stamp;     ///< the event's number + 1; 0 while it is written
   std::atomic<std::int64_t> time_ns;    ///< CLOCK_MONOTONIC, the same for all processes of a host
   std::atomic<std::uint64_t> sequence;  ///< of a collective: its number in its group
-  std::atomic<std::uint64_t> bytes;     ///< what the collective moves
+  std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
-  std::atomic<std::uint64_t> kind;      ///< What, name, group, bucket and number of buckets
-  std::atomic<std::int64_t> other_ns;   ///< of a collective: at its begin when it was called, at its end when a thread
-                                        ///< began to wait for it; of a section: Event::queued_ns; 0: unknown, or none
+  std::atomic<std::uint64_t> kind;      ///< `What`, name, group, bucket and number of buckets
+  std::atomic<std::int64_t> other_ns;   ///< of a collective: when it was called (in the begin event), or when a thread
+                                        ///< began to wait for it (in the end event); of a section: Event::queued_ns; 0:
+                                        ///< unknown or none
 };
 
-/// The collectives of one group. `version` is odd while the rest is written.
+/// The collectives of one group.
 struct alignas(64) LaneSlot {
   std::atomic<std::uint64_t> version;    ///< odd while the rest is written
   std::atomic<std::uint64_t> started;    ///< number of the last collective that began
-  std::atomic<std::uint64_t> finished;   ///< and of the last that ended
+  std::atomic<std::uint64_t> finished;   ///< number of the last one that ended
   std::atomic<std::int64_t> started_ns;  ///< CLOCK_MONOTONIC when the last one began
-  std::atomic<std::uint64_t> bytes;      ///< what the last one moves
+  std::atomic<std::uint64_t> bytes;      ///< size of the last one's data
   std::atomic<std::uint64_t> kind;       ///< as in EventSlot
 };
 
 /// A section that the main thread is in.
 struct SectionSlot {
-  std::atomic<std::uint64_t> name;     ///< its place in Ring::names
+  std::atomic<std::uint64_t> name;     ///< its index in Ring::names
   std::atomic<std::int64_t> since_ns;  ///< CLOCK_MONOTONIC when it began
-  std::atomic<std::int64_t> limit_ns;  ///< that its scope object gives; 0: none of its own
+  std::atomic<std::int64_t> limit_ns;  ///< the limit of its scope object; 0: it has none
 };
 
-/// A name that events refer to by its place.
+/// A name that events refer to by its index.
 struct NameSlot {
   std::atomic<std::uint32_t> is_ready;   ///< 1 once the text is whole
   char text[44];                         ///< ends with 0
-  std::atomic<std::int64_t> longest_ns;  ///< of a section of the main thread; 0: none has ended yet
+  std::atomic<std::int64_t> longest_ns;  ///< longest time in a section of the main thread; 0: none has ended yet
   std::atomic<std::int64_t> limit_ns;    ///< set by the user; 0: learned; below 0: none
 };
 
-/// The whole file: it begins with kMagic once it is ready.
+/// The whole file.
 struct Ring {
   std::atomic<std::uint64_t> magic;  ///< kMagic once the ring is ready
   std::atomic<std::int32_t> pid;     ///< the rank's process
   std::int32_t rank;                 ///< the rank's number
   std::int32_t world_size;           ///< the number of ranks
-  std::int32_t unused;               ///< keeps what follows at multiples of 8
+  std::int32_t unused;               ///< aligns the next members to 8 bytes
   std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC, when the ring began
-  std::int64_t timeout_ns;           ///< how long the rank's collectives wait; 0: unknown
+  std::int64_t timeout_ns;           ///< timeout of the rank's collectives; 0: unknown
   char host[64];                     ///< the host's name, which ends with 0
-  /// Until then no collective of this rank gives up: the launcher has seen that another rank does long work.
+  /// Until this time no collective of this rank gives up: the launcher has seen that another rank does long work.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
   std::atomic<std::int64_t> step;               ///< -1: outside of a step
@@ -87,57 +88,57 @@ struct Ring {
   std::array<EventSlot, kEvents> events;        ///< the events, each at its number modulo kEvents
 };
 
-/// Begins a ring that is ready.
+/// The first bytes of a ring that is ready.
 inline constexpr std::uint64_t kMagic = 0x3254'4847'494c'464c;  // "LFLIGHT2"
 
-/// Whom a ring belongs to.
+/// The rank that a ring belongs to.
 struct RingOwner {
   int pid = 0;                  ///< the rank's process
   int rank = 0;                 ///< the rank's number
   int world_size = 1;           ///< the number of ranks
   std::string_view host = {};   ///< the host's name
-  std::int64_t timeout_ns = 0;  ///< how long the rank's collectives wait; 0: unknown
+  std::int64_t timeout_ns = 0;  ///< timeout of the rank's collectives; 0: unknown
 };
 
 /// Writes events into a ring. Lock-free, without system calls.
 /// Thread-safe: yes; enter() and leave() belong to the thread that made it.
 class Writer {
  public:
-  /// Begins the ring anew: `ring` is any memory of that size. Lifetime: it outlives the writer.
+  /// Starts the ring afresh. Lifetime: `ring` outlives the writer.
   Writer(Ring& ring, const RingOwner& owner) noexcept;
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// A collective, as its begin and its end are noted.
+  /// A collective, as passed to begin() and end().
   struct Call {
     std::string_view name;       ///< lives for the whole program
     std::uint64_t sequence = 0;  ///< its number in its group
-    std::uint64_t bytes = 0;     ///< what it moves
+    std::uint64_t bytes = 0;     ///< size of its data
     int group = 0;               ///< its group's number in this process
-    int bucket = -1;             ///< of a gradient bucket: its number; -1: none
-    int buckets = 0;             ///< how many buckets there are
-    bool has_failed = false;     ///< at its end: it stays the one that the rank waits in
+    int bucket = -1;             ///< number of its gradient bucket; -1: none
+    int buckets = 0;             ///< number of buckets
+    bool has_failed = false;     ///< at its end: true if it failed; the rank then still waits in it
     std::int64_t called_ns = 0;  ///< CLOCK_MONOTONIC when it was called; 0: unknown
-    std::int64_t waited_ns = 0;  ///< at its end: when a thread began to wait for it; 0: nobody has
+    std::int64_t waited_ns = 0;  ///< at its end: when a thread began to wait for it; 0: none has
   };
   /// Notes that a collective begins.
   void begin(const Call& call) noexcept;
-  /// Notes that it has completed, or failed.
+  /// Notes that a collective has completed or failed.
   void end(const Call& call) noexcept;
-  /// Notes that the rank's GPU is in a collective, in a lane beside that of `call.group`, and without an event.
+  /// Notes that the rank's GPU is in a collective: in a lane beside that of `call.group`, without an event.
   void begin_on_device(const Call& call) noexcept;
   /// Notes that the GPU has completed it.
   void end_on_device(const Call& call) noexcept;
 
-  /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that;
-  /// `queued_ns`: as Event::queued_ns.
+  /// Notes that a section begins. `name` lives for the whole program; `limit_ns`: a limit for this section only, 0:
+  /// that of its name; `queued_ns`: as Event::queued_ns.
   void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
-  /// Notes that the section ends; the main thread is then in the one around it.
+  /// Notes that the section ends; the main thread is then in the enclosing one.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
-  /// An event of another thread's section: it does not change where the main thread is.
+  /// Notes an event of another thread's section; the main thread's sections stay as they are.
   void note_section(What what, std::string_view name) noexcept;
 
-  /// The time that a section of this name may take: above 0; 0: learned; below 0: any.
+  /// Sets the time limit of sections with this name; 0: learned; below 0: none.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
 
   /// Sets the step of later events; -1: outside of a step.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's flight ring says, copied out of it while the rank goes on, hangs, or is dead.
+// A copy of a rank's flight ring, taken while the rank goes on, hangs, or is dead.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ namespace lockstep::flight {
 struct Event {
   std::uint64_t number = 0;    ///< the rank's own count of events
   std::int64_t time_ns = 0;    ///< CLOCK_MONOTONIC of the rank's host
-  What what = What::kNone;     ///< what it is
+  What what = What::kNone;     ///< the type of the event
   std::string name;            ///< of the collective or section
   std::uint64_t sequence = 0;  ///< of a collective: its number in its group
-  std::uint64_t bytes = 0;     ///< what the collective moves
+  std::uint64_t bytes = 0;     ///< size of the collective's data
   std::int64_t step = -1;      ///< the step at that moment; -1: outside of a step
   int group = 0;               ///< of a collective: its group
-  int bucket = -1;             ///< of a gradient bucket: its number; -1: none
-  int buckets = 0;             ///< how many buckets there are
+  int bucket = -1;             ///< number of its gradient bucket; -1: none
+  int buckets = 0;             ///< number of buckets
   std::int64_t called_ns = 0;  ///< at a begin: when the collective was called; 0: unknown
-  std::int64_t waited_ns = 0;  ///< at an end: when a thread began to wait for it; 0: nobody has
-  std::int64_t queued_ns = 0;  ///< at both ends of the main thread's sections: how long that thread has waited for a
-                               ///< core so far, while it could have run; 0: unknown, or never
+  std::int64_t waited_ns = 0;  ///< at an end: when a thread began to wait for it; 0: none has
+  std::int64_t queued_ns = 0;  ///< at both ends of the main thread's sections: the total time so far that this thread
+                               ///< was ready to run but waited for a core; 0: unknown, or never
 };
 
 /// The last collective that a group began.
@@ -42,59 +42,58 @@ struct Lane {
   std::uint64_t started = 0;    ///< collectives that the group has begun
   std::uint64_t finished = 0;   ///< collectives that have completed
   std::int64_t started_ns = 0;  ///< CLOCK_MONOTONIC when the last one began
-  std::uint64_t bytes = 0;      ///< what it moves
-  int bucket = -1;              ///< of a gradient bucket: its number; -1: none
-  int buckets = 0;              ///< how many buckets there are
+  std::uint64_t bytes = 0;      ///< size of its data
+  int bucket = -1;              ///< number of its gradient bucket; -1: none
+  int buckets = 0;              ///< number of buckets
 
-  /// Returns true where the last one has not completed.
+  /// Returns true if the last one has not completed.
   [[nodiscard]] bool is_running() const { return started > finished; }
 };
 
-/// Where the main thread is.
+/// A section that the main thread is in.
 struct Section {
   std::string name;           ///< its name
   std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when it began
-  std::int64_t limit_ns = 0;  ///< of its scope object; 0: none
+  std::int64_t limit_ns = 0;  ///< the limit of its scope object; 0: none
 };
 
-/// What is known of all sections of a name.
+/// The facts about all sections of a name.
 struct SectionName {
   std::string name;             ///< the name
   std::int64_t longest_ns = 0;  ///< 0: none has ended yet
   std::int64_t limit_ns = 0;    ///< set by the user; 0: learned; below 0: none
 };
 
-/// What a rank's ring says at one moment.
+/// The contents of a rank's ring at one moment.
 struct Snapshot {
   int pid = 0;                       ///< the rank's process
   int rank = 0;                      ///< the rank's number
   int world_size = 1;                ///< the number of ranks
   std::string host;                  ///< the host's name
-  std::int64_t clock_offset_ns = 0;  ///< what to add for CLOCK_REALTIME
+  std::int64_t clock_offset_ns = 0;  ///< add it to get CLOCK_REALTIME
   std::int64_t step = -1;            ///< -1: outside of a step
   std::vector<Section> sections;     ///< outermost first
   std::vector<SectionName> names;    ///< sections that have ended or have a limit
   std::vector<Lane> lanes;           ///< groups that have begun a collective
-  std::int64_t timeout_ns = 0;       ///< how long its collectives wait; 0: unknown
+  std::int64_t timeout_ns = 0;       ///< timeout of its collectives; 0: unknown
   std::int64_t last_event_ns = 0;    ///< the newest sign of life; 0: none yet
-  std::vector<Event> events;         ///< oldest first; those half written at a kill are left out
+  std::vector<Event> events;         ///< oldest first, without events that a kill left half written
 };
 
-/// Reads a ring's bytes; none where they are no ring, or one that has not begun. Whatever the bytes are, it does not
-/// fail otherwise.
+/// Reads a ring's bytes; none if they are no ring, or a ring that has not begun. Accepts any bytes.
 [[nodiscard]] std::optional<Snapshot> read_ring(std::span<const std::byte> bytes);
 
-/// Reads a ring that another process may be writing.
+/// Reads a ring while another process may write it.
 [[nodiscard]] Snapshot copy_ring(const Ring& ring);
-/// The same without the events, which takes microseconds.
+/// Copies all but the events, which takes microseconds.
 [[nodiscard]] Snapshot copy_state(const Ring& ring);
 
-/// Opens a ring file that somebody else may have put there: a regular file, or while the launcher lives a link to its
-/// memory, which can be mapped, since it cannot become smaller. Another link, a pipe and a file of another size are
-/// refused at once. Throws: DataError.
+/// Opens a ring file that another user may have put there. It must be a regular file or, while the launcher lives, a
+/// link to its memory, which can be mapped because it cannot become smaller. Refuses another link, a pipe or a file of
+/// another size at once. Throws: DataError.
 [[nodiscard]] UniqueFd open_ring_file(const std::filesystem::path& file);
 
-/// Reads what open_ring_file() opens. Throws: DataError where the file cannot be read or is no ring.
+/// Reads a file that open_ring_file() accepts. Throws: DataError if the file cannot be read or is no ring.
 [[nodiscard]] Snapshot read_ring_file(const std::filesystem::path& file);
 
 }  // namespace lockstep::flight

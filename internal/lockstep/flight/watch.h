@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said and done about running ranks that have not gone on for some time: limits of sections, also where no
-// collective waits, patience with long work, and a line about whom the others wait for. Pure functions of the rings and
-// the states of the processes. After the sections of NVIDIA's resiliency extension.
+// Watches running ranks that make no progress for some time: limits of sections, even if no collective waits; patience
+// with long work; and a line about the rank that the others wait for. Pure functions of the rings and the states of the
+// processes. Modeled on the sections of NVIDIA's resiliency extension.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,48 @@
 
 namespace lockstep::flight {
 
-/// The limit of a section without one of its own: `factor` times the longest that any rank here has seen of that name,
-/// and at least `least_ns`. Of a name that nobody has seen end yet, the first may take as long as a collective may
-/// wait, and long work (setup, evaluate, save) at least `first_long_ns`.
+/// The rules for the limit of a section without one of its own: `factor` times the longest that any rank here has seen
+/// of that name, and at least `least_ns`. If no section of that name has ended yet, the limit is the timeout of a
+/// collective, and for long work (setup, evaluate, save) at least `first_long_ns`.
 struct SectionRules {
   int factor = 10;                                 ///< times the longest so far
   std::int64_t least_ns = 60'000'000'000;          ///< the least limit: a minute
   std::int64_t first_long_ns = 1'800'000'000'000;  ///< the first limit of long work: half an hour
 };
 
-/// How long a section may take.
+/// The time limit of a section.
 struct SectionLimit {
   std::int64_t ns = 0;          ///< 0: none
-  std::int64_t longest_ns = 0;  ///< from which it was learned; 0: it was not
-  bool is_set = false;          ///< by the scope object or the user
+  std::int64_t longest_ns = 0;  ///< the time that it was learned from; 0: it was not learned
+  bool is_set = false;          ///< set by the scope object or the user
 };
 
-/// What is known at a moment.
+/// The facts at one moment.
 struct WatchFacts {
-  std::vector<RankFacts> ranks;  ///< the ranks of this host
-  std::int64_t now_ns = 0;       ///< the present CLOCK_MONOTONIC
-  std::int64_t watched_since_ns =
-      0;                    ///< the watch itself was stopped or did not exist before: that time does not count
-  SectionRules rules = {};  ///< how limits are made
+  std::vector<RankFacts> ranks;       ///< the ranks of this host
+  std::int64_t now_ns = 0;            ///< the present CLOCK_MONOTONIC
+  std::int64_t watched_since_ns = 0;  ///< earlier time does not count: no watch ran
+  SectionRules rules = {};            ///< the rules for limits
 };
 
-/// Returns how long the rank may stay in this section without a sign of life.
+/// Returns the time that the rank may stay in this section without a sign of life.
 [[nodiscard]] SectionLimit limit_of(const Section& section, const WatchFacts& facts);
 
-/// Returns which rank has been longer in a section than its limit allows, as a kHang; none: no rank. A rank that waits
-/// in a collective is not late, and every event inside the section is a sign of life.
+/// Returns a rank that has exceeded the limit of its section, as a kHang; none: no rank has. A rank that waits in a
+/// collective is not late, and every event inside the section is a sign of life.
 [[nodiscard]] std::optional<FailureRecord> judge_sections(const WatchFacts& facts);
 
-/// Returns whether some rank does long work (setup, evaluate, save, or a section with a limit that was set) which is
-/// within its limit. Then the others have to wait for it.
+/// Returns true if a rank does long work (setup, evaluate, save, or a section whose limit was set) within its limit.
+/// Then the others have to wait for it.
 [[nodiscard]] bool has_long_work(const WatchFacts& facts);
 
-/// A wait worth a line.
+/// A wait that deserves a line in the log.
 struct Stall {
   std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when the wait began
   std::string text;  ///< "ranks 0, 2 wait since 30.1 s in all_reduce for rank 1: it computes in backward of step 77"
 };
 
-/// Returns the longest wait of ranks for one of these ranks or for another node's, or, where nobody waits, the rank
+/// Returns the longest wait for one of these ranks or for a rank of another node. If no rank waits, returns the rank
 /// that has been without a sign of life for longer than three times the longest of its section.
 [[nodiscard]] std::optional<Stall> longest_stall(const WatchFacts& facts);
 

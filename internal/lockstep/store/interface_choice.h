@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of this host's addresses the other ranks are told, for all that connects ranks beside the store.
+// Chooses the address of this host to which the other ranks connect. Connections to the store do not use it.
 #pragma once
 
 #include <filesystem>
@@ -18,10 +18,10 @@ struct Interface {
   bool is_loopback = false;  ///< it reaches this host only
 };
 
-/// What the environment and the store say of the interface.
+/// The network interfaces that the environment and the store ask for.
 struct InterfaceWishes {
   std::optional<std::string> own = {};      ///< LOCKSTEP_SOCKET_IFNAME: a name, or several with commas
-  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form, which users of PyTorch have
+  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form; users of PyTorch have it
   std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: the beginnings of names; "=" before the list: whole
                                             ///< names; "^": all but those
   std::optional<std::string> towards = {};  ///< the address by which this host reaches the store
@@ -29,7 +29,7 @@ struct InterfaceWishes {
 
 /// The interface that was chosen, and why.
 struct InterfaceChoice {
-  std::string name;     ///< of the interface; empty where no interface has the address
+  std::string name;     ///< of the interface; empty if no interface has the address
   std::string address;  ///< numeric, IPv4 or IPv6
   std::string reason;   ///< one clause: "LOCKSTEP_SOCKET_IFNAME names it"
 };
@@ -37,27 +37,27 @@ struct InterfaceChoice {
 /// Returns the addresses of all interfaces that are up, the loopback's last.
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
-/// Returns the active ports of InfiniBand and RoCE devices, as UCX and NCCL call them: "mlx5_0:1". The kernel describes
+/// Returns the active ports of InfiniBand and RoCE devices, named as in UCX and NCCL: "mlx5_0:1". The kernel describes
 /// devices in the folder `devices`. Returns no port if the folder does not exist.
 [[nodiscard]] std::vector<std::string> list_fabric_ports(
     const std::filesystem::path& devices = "/sys/class/infiniband");
 
-/// Returns the address of this host by which it reaches `host`; none where there is no route. Nothing is sent but a
-/// look-up of the name. Blocks while the resolver does.
+/// Returns the address of this host by which it reaches `host`; none if there is no route. It only looks up the name
+/// and sends nothing else. Blocks while the resolver does.
 [[nodiscard]] std::optional<std::string> address_towards(const std::string& host);
 
-/// Returns what the three variables say, and the address by which this host reaches `store_host`.
+/// Returns the values of the three variables, and the address by which this host reaches `store_host`.
 [[nodiscard]] InterfaceWishes wishes_towards(const std::string& store_host);
 
-/// Chooses: LOCKSTEP_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the
-/// store. Of an interface with several addresses the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing
-/// says. Throws: UsageError where a variable fits no interface, with those that there are.
+/// Chooses by LOCKSTEP_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the
+/// store. If an interface has several addresses, the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing
+/// asks for an interface. Throws: UsageError naming all interfaces if a variable fits none.
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);
 
-/// Returns the value of NCCL_SOCKET_IFNAME with which NCCL uses the interface that the ranks use: "=eth0". Empty: the
-/// user has set it, or NCCL had better choose itself, since the ranks use the loopback or an address without an
-/// interface that NCCL could name. Throws: as choose_interface().
+/// Returns the value of NCCL_SOCKET_IFNAME that makes NCCL use the ranks' interface: "=eth0". Empty if the user has set
+/// it, or if NCCL had better choose itself: the ranks use the loopback or an address without an interface that NCCL
+/// could name. Throws: as choose_interface().
 [[nodiscard]] std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Interface>& interfaces);
 
 }  // namespace lockstep::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has a port of this machine, for the message that says it is taken.
+// Finds the process that holds a port of this machine, for the message that the port is taken.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Returns who listens at a TCP port of this machine, as far as this user may see: "lockstep (pid 4711)", "a process of
-/// user 1000"; empty where nobody is seen. Reads /proc.
+/// Returns the process that listens at a TCP port of this machine, as far as this user may see: "lockstep (pid 4711)",
+/// "a process of user 1000"; empty if none is visible. Reads /proc.
 [[nodiscard]] std::string port_holder(std::uint16_t port);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What proofs of a secret are made of: random bytes, keyed hashes, and a comparison that says nothing by its time.
+// The parts of a proof of a secret: random bytes, keyed hashes, and a comparison whose time gives nothing away.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ inline constexpr std::size_t kNonceBytes = 32;
 /// Returns HMAC-SHA256.
 [[nodiscard]] std::string hmac(std::string_view key, std::string_view words);
 
-/// Returns true where the two are equal. Takes the same time wherever they differ.
+/// Returns true if the two are equal. Takes the same time wherever they differ.
 [[nodiscard]] bool are_equal(std::string_view proof, std::string_view right);
 
 /// Returns bytes as hexadecimal.
 [[nodiscard]] std::string to_hex(std::string_view bytes);
-/// Returns the bytes of hexadecimal; none where the text is something else.
+/// Returns the bytes of hexadecimal; none if the text is something else.
 [[nodiscard]] std::string from_hex(std::string_view text);
 
 }  // namespace lockstep::store

@@ -16,11 +16,11 @@ namespace lockstep {
 /// rare.add(now)) log::warn("{} strangers were turned away", *count);
 class RareWarning {
  public:
-  /// Counts one more event. Returns how often it happened since the last warning, where one is due now.
+  /// Counts one more event. If a warning is due now, returns the number of events since the last one.
   [[nodiscard]] std::optional<std::size_t> add(TimePoint now);
-  /// Returns the count that has not been reported yet, where a warning is due now.
+  /// Returns the count that has not been reported yet if a warning is due now.
   [[nodiscard]] std::optional<std::size_t> due(TimePoint now);
-  /// Returns when due() will have something to report; none where there is nothing.
+  /// Returns the time when due() will have something to report; none if it has nothing.
   [[nodiscard]] std::optional<TimePoint> next() const;
 
  private:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret that opens the store of a run over several hosts: who may read it, what is valid, and where none is
-// needed.
+// The secret that opens the store of a run over several hosts: its form, its file, and the hosts that need none.
 #pragma once
 
 #include <filesystem>
@@ -10,19 +9,19 @@
 
 namespace lockstep {
 
-/// Checks a token. Throws: UsageError naming `where` (a file, a variable) where it is too short for a secret or no line
-/// of printable ASCII.
+/// Checks a token. Throws: UsageError naming `where` (a file, a variable) if it is too short for a secret or no line of
+/// printable ASCII.
 void require_secret(const std::string& token, const std::string& where);
 
-/// Returns the token in a file, without the end of line. Throws: UsageError where the file is not regular, not this
-/// user's, readable by others, or holds no secret; DataError where it is missing.
+/// Returns the token in a file, without the end of line. Throws: UsageError if the file is not regular, not this
+/// user's, readable by others, or holds no secret; DataError if it is missing.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
-/// Writes a new token into a new file that this user alone may read. Throws: UsageError where the file exists; IoError.
+/// Writes a new token into a new file that only this user may read. Throws: UsageError if the file exists; IoError.
 void write_token_file(const std::filesystem::path& file);
 
-/// Returns true where only processes of this machine reach `host`: a loopback address, or a name that resolves to
-/// nothing else.
+/// Returns true if only processes of this machine reach `host`: a loopback address, or a name that resolves to nothing
+/// else.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

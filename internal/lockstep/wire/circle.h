@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks over connections of their own: each listens once and says in the store where; two connect when
-// they first have something to say, prove the job's secret to each other, and encrypt. docs/design/network.md has the
-// words and the threats. Knows no tensor.
+// Messages between ranks over their own connections. Each rank listens once and puts its address into the store. Two
+// ranks connect when they first exchange a message, prove to each other that they know the job's secret, and encrypt.
+// docs/design/network.md has the terms and the threats. Knows no tensors.
 #pragma once
 
 #include <chrono>
@@ -20,53 +20,53 @@
 
 namespace lockstep::wire {
 
-/// The other end is gone, or has sent what no rank sends. The words say which.
+/// The other end is gone, or has sent something that no rank sends. what() says which.
 class ConnectionLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Another rank sends a message of another length than this one waits for: the two called different things. The
-/// messages before it have come.
+/// Another rank sends a message of another length than this one waits for: their calls differ. The messages before it
+/// have come.
 class WrongLength : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An exchange was interrupted, or its time is over. The words say why the suspect is not connected; empty: it is.
+/// An exchange was interrupted, or its time is over. what() says why the suspect is not connected; empty: it is.
 class Interrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// How a rank and those that it meets in the store are connected; all but `rank` and `address` are the same on each.
+/// How a rank and those that it meets in the store are connected. Only `rank` and `address` differ between them.
 struct HubOptions {
-  std::shared_ptr<Store> store = {};     ///< of all of them
-  std::string prefix = {};               ///< of keys that are theirs alone
+  std::shared_ptr<Store> store = {};     ///< shared by all of them
+  std::string prefix = {};               ///< of their keys in the store
   int rank = 0;                          ///< this one
   int size = 1;                          ///< number of ranks
-  std::string address = {};              ///< of this host, numeric; the others reach it there
+  std::string address = {};              ///< of this host, numeric; the others connect to it
   std::string token = {};                ///< the job's secret; empty: it has none
-  bool is_encrypted = true;              ///< by TLS 1.3; else the bytes are in the clear
-  std::chrono::milliseconds timeout{0};  ///< the job's limit of an exchange; a connection opens within a part of it
+  bool is_encrypted = true;              ///< with TLS 1.3; else the bytes are in the clear
+  std::chrono::milliseconds timeout{0};  ///< timeout of an exchange in this job; a connection opens within a part of it
 };
 
-/// Where a rank listens, and how it finds the others.
+/// One rank's listener, and its look-up of the other ranks' addresses.
 class Hub;
 
-/// Listens, and says in the store where. Blocks: while the store does. Throws: IoError, ResourceError for the socket,
-/// and as the store does.
+/// Listens, and puts the address into the store. Blocks: while the store does. Throws: IoError, ResourceError for the
+/// socket; the store's errors.
 [[nodiscard]] std::shared_ptr<Hub> open_hub(const HubOptions& options);
 
 /// A message to or from one rank.
 struct Message {
   int rank = 0;               ///< the other one
   std::byte* data = nullptr;  ///< its bytes, or the place for them
-  std::size_t bytes = 0;      ///< how many
+  std::size_t bytes = 0;      ///< its length
 };
 
-/// The connections between the ranks that use one number: it is the way of one thread at a time, which does all the
-/// work. It sends and receives what goes, and waits for the descriptors.
+/// The connections between the ranks that use one number. One thread at a time uses a circle, and does all its work: it
+/// sends and receives as much as possible without a wait, then waits for the descriptors.
 class Circle {
  public:
   /// No other circle of the hub has this `number`.
@@ -75,20 +75,21 @@ class Circle {
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;
 
-  /// What is to be sent and received, and what is asked meanwhile.
+  /// The messages to send and to receive, and the functions to call meanwhile.
   struct Exchange {
     const std::vector<Message>& sends;                 ///< messages of no bytes are left out
     const std::vector<Message>& receives;              ///< between two ranks messages match in order
-    std::function<void(std::size_t)> arrived = {};     ///< so many bytes of every message to receive are there
+    std::function<void(std::size_t)> arrived = {};     ///< called with the number of bytes that have come of every
+                                                       ///< message
     std::function<void(int rank)> not_connected = {};  ///< called each 100 ms while that rank is not; may throw
-    TimePoint end = TimePoint::max();                  ///< Interrupted then; a moment of AwakeClock
+    TimePoint end = TimePoint::max();                  ///< Interrupted at this moment of AwakeClock
   };
 
-  /// Sends and receives all of them. After an exception the circle is of no more use.
-  /// Blocks: until then. Throws: ConnectionLost, WrongLength, Interrupted; what `not_connected` throws.
+  /// Sends and receives all of them. After an exception the circle must not be used again.
+  /// Blocks: until then. Throws: ConnectionLost, WrongLength, Interrupted; the exceptions of `not_connected`.
   void exchange(const Exchange& exchange);
 
-  /// Returns the rank on whose account exchange() threw.
+  /// Returns the rank that made exchange() throw.
   [[nodiscard]] int suspect() const noexcept;
 
   /// Ends an exchange under way with Interrupted. Thread-safe: yes.

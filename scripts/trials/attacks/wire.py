@@ -139,7 +139,7 @@ def who_relays_between_plain_ends_is_found(bench):
     assert not man.has_seen(PATTERN[:24]), "he has read the planted tensor"
     assert codes == [76, 76], f"{codes}: {said}"
     changed_nothing(bench, bench.folder / "run-0", codes[0], said[0])
-    assert any("somebody relays" in text for text in said), f"it does not say why: {said}"
+    assert any("a program relays" in text for text in said), f"it does not say why: {said}"
 
 
 def flipped_bits_are_noticed(bench):

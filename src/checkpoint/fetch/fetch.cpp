@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMinSpeed = "LOCKSTEP_FETCH_MIN_SPEED";
-constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's speed: nobody waits for weights below it
+constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's speed: weights would take days below it
 constexpr auto kLockLook = std::chrono::milliseconds(100);
 
 [[noreturn]] void give_up_waiting(const fs::path& lock, Seconds waited) {
@@ -38,7 +38,7 @@ constexpr auto kLockLook = std::chrono::milliseconds(100);
       "end that process (fuser names it); one that SIGKILL does not end waits for a disk or a device (dmesg)");
 }
 
-/// The lock of the process that fetches; the kernel releases it however that process ends.
+/// The lock of the process that fetches. The kernel releases it however that process ends.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
@@ -70,7 +70,7 @@ bool is_prefix_of(std::string_view prefix, std::string_view word) {
   return true;
 }
 
-/// True where nothing came, or so little that it could take for ever.
+/// True if no bytes came, or so few that it could take for ever.
 bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind::kBroken; }
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
@@ -127,13 +127,13 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
                   "the file was removed: check the address and the hash with whoever publishes it");
 }
 
-/// Returns whether the content is there. Its hash is checked at every use, not only when it was fetched.
+/// Returns true if the content is there. Its hash is checked at every use, not only after the transfer.
 bool is_cached(const FetchUrl& url, const fs::path& path) {
   if (!has_cache_file(path)) return false;
   return url.sha256.empty() || sha256_of(path) == url.sha256;
 }
 
-/// Returns the caller's limit, else the environment's. Throws: UsageError where that is not a number of bytes.
+/// Returns the caller's limit, else the environment's. Throws: UsageError if that is not a number of bytes.
 FetchOptions with_speed(FetchOptions options) {
   if (options.min_speed) return options;
   const std::int64_t speed = env::get_int(kMinSpeed).value_or(kDefaultMinSpeed);

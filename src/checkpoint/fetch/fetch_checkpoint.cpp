@@ -33,18 +33,18 @@ std::string url_of(const std::string& url, const std::string& file) {
   return folder + "/" + file + plain.substr(query);
 }
 
-/// Does the same for people: without user, password and query.
+/// Returns the same for messages: without user, password and query.
 std::string shown(const std::string& url, const std::string& file) {
   return parse_fetch_url(url_of(url, file), "").text;
 }
 
-/// The manifest knows best how many bytes are to come.
+/// The manifest has the exact number of bytes.
 FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
   options.max_bytes = std::min(options.max_bytes, bytes);
   return options;
 }
 
-/// A hash that is not compared would be a false promise.
+/// Refuses a hash: it would not be compared, so it would be a false promise.
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
@@ -64,7 +64,7 @@ void put(const fs::path& from, const fs::path& to) {
                   write_remedy(problem.value()));
 }
 
-/// A file of the cache that does not match the manifest is useless.
+/// Removes a fetched file that does not match the manifest. Throws: DataError.
 void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
   FileSystem& files = FileSystem::system();
   const std::string problem = compare(hash_file(files, path), expected);
@@ -103,7 +103,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
     throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
-  // It lies with the manifest, whose folder in the cache belongs to this URL.
+  // Beside the manifest: its folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {
@@ -114,7 +114,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
       require_file(file, digest, shown(url, name));
       put(file, temporary.path / name);
     }
-    std::error_code taken;  // taken by another process that wanted the same
+    std::error_code taken;  // another process may have put the same one there
     fs::rename(temporary.path, target, taken);
   }
   require_whole(target, parse_fetch_url(url, "").text);

@@ -23,8 +23,8 @@ namespace {
 constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
-constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not name
-constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for a page that says why there is no content
+constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not document
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for a page that explains why there is no content
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }
@@ -77,8 +77,7 @@ long status_of(CURL* curl) {
 
 TimePoint now(AwakeTime& awake) { return awake.at(SystemClock::instance().now()); }
 
-/// One request with all that its callbacks learn. C code calls them, so an exception is kept until that code has
-/// returned.
+/// One request and the state of its callbacks. C code calls them, so an exception is kept until that code has returned.
 class Transfer {
  public:
   Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
@@ -117,18 +116,18 @@ class Transfer {
   bool has_begun_ = false;
   bool is_content_ = false;
   bool is_silent_ = false;
-  bool has_enough_ = false;     ///< enough was read of the body of an answer without content
+  bool has_enough_ = false;     ///< enough of the body of an answer without content was read
   std::uint64_t received_ = 0;  ///< bytes of headers and bodies
   std::uint64_t header_bytes_ = 0;
   std::uint64_t other_bytes_ = 0;
-  AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about so often
+  AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about this often
   TimePoint last_byte_ = std::chrono::steady_clock::now();
   TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
   std::uint64_t window_bytes_ = 0;       ///< bytes that had come by then
-  std::string slow_;                     ///< the speed, where it was too low
+  std::string slow_;                     ///< the speed, if it was too low
 };
 
-/// Returns false where it threw.
+/// Returns false if the call threw.
 template <class F>
 bool Transfer::keep_fault(F&& call) noexcept {
   try {
@@ -147,7 +146,7 @@ Transfer::Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile
   if (!curl_) throw ResourceError("libcurl does not start");
   set(curl_.get(), CURLOPT_URL, url.address.c_str());
   set(curl_.get(), CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
-  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts work without SIGALRM, which is the program's
+  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts must not use SIGALRM, which belongs to the program
   set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(curl_text_));
   set(curl_.get(), CURLOPT_HEADERFUNCTION, &Transfer::on_header);
   set(curl_.get(), CURLOPT_HEADERDATA, static_cast<void*>(this));
@@ -183,7 +182,7 @@ std::size_t Transfer::on_header(char* data, std::size_t /*one*/, std::size_t siz
 
 std::size_t Transfer::on_body(char* data, std::size_t /*one*/, std::size_t size, void* self) {
   auto* transfer = static_cast<Transfer*>(self);
-  // Taking no byte ends the transfer; curl passes on no empty body.
+  // A result of 0 ends the transfer; curl passes on no empty body.
   return transfer->keep_fault([&] { transfer->take_body({data, size}); }) && !transfer->has_enough_ ? size : 0;
 }
 
@@ -218,7 +217,7 @@ std::string Transfer::header(const std::string& name) const {
   return found == headers_.end() ? "" : found->second;
 }
 
-/// A weak ETag does not say that two contents have the same bytes.
+/// A weak ETag does not prove that two contents have the same bytes.
 std::string Transfer::tag() const {
   const std::string etag = header("etag");
   return etag.empty() || etag.starts_with("W/") ? header("last-modified") : etag;
@@ -265,7 +264,7 @@ void Transfer::note_bytes(std::size_t count) {
   received_ += count;
 }
 
-/// Checks the speed at the end of each window. libcurl's own limit takes the mean of some seconds and does not report
+/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and does not report
 /// it.
 void Transfer::measure_speed() {
   const auto time = now(awake_) - window_begin_;
@@ -279,7 +278,7 @@ void Transfer::measure_speed() {
   window_bytes_ = received_;
 }
 
-/// Returns false where nothing has come for too long, or too little.
+/// Returns false if no byte has come for too long, or too few.
 bool Transfer::report() {
   measure_speed();
   if (now(awake_) - last_byte_ > options_.stall_limit) is_silent_ = true;

@@ -28,7 +28,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// Returns "" where the URL has no such part.
+/// Returns "" if the URL has no such part.
 std::string url_part(const ParsedUrl& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
@@ -51,7 +51,7 @@ std::string wanted_sha256(const std::string& fragment, const std::string& given)
   const std::string option = checked_sha256(given);
   if (!fragment.starts_with(kKey)) return option;
   const std::string in_url = checked_sha256(fragment.substr(kKey.size()));
-  if (in_url.empty()) throw UsageError("no SHA-256 stands behind '#sha256='", "sha256sum FILE prints it");
+  if (in_url.empty()) throw UsageError("there is no SHA-256 behind '#sha256='", "sha256sum FILE prints it");
   if (option.empty() || option == in_url) return in_url;
   throw UsageError(fmt::format("the URL wants SHA-256 {}, the option {}", in_url, option), "give one of them");
 }
@@ -61,7 +61,7 @@ std::string name_of(const std::string& path) {
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   }
-  if (name.size() > kLongestName) name = name.substr(name.size() - kLongestName);  // the end says which kind it is
+  if (name.size() > kLongestName) name = name.substr(name.size() - kLongestName);  // the end of the name shows its kind
   if (name.empty()) return "content";
   if (name.front() == '.') name.front() = '_';
   return name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a URL says about where its content comes from and lies.
+// The parts of a URL: the source of its content, and its name in the cache.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct FetchUrl {
 /// UsageError for an invalid sha256, or two that differ.
 [[nodiscard]] FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256);
 
-/// Returns where its content lies below the cache.
+/// Returns the path of its content below the cache.
 [[nodiscard]] std::filesystem::path cached_path(const std::filesystem::path& cache, const FetchUrl& url);
 
 }  // namespace lockstep::checkpoint

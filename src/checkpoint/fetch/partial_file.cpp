@@ -46,7 +46,7 @@ std::filesystem::path PartialFile::tag_path() const { return path_.string() + ".
 
 void PartialFile::restart(const std::string& tag) {
   // The old mark is removed before the old bytes, and the new one is written before the new bytes, so a mark never
-  // stands with other content.
+  // describes other content.
   FileSystem::system().remove(tag_path());
   if (::ftruncate(file_.get(), 0) != 0) fail_part("empty", part_path());
   size_ = 0;
@@ -67,7 +67,7 @@ void PartialFile::append(std::string_view bytes) {
 void PartialFile::finish() {
   if (::fsync(file_.get()) != 0) {
     const int cause = errno;
-    remove();  // bytes that did not reach the disk may be read back as if they had
+    remove();  // a later read may return bytes that did not reach the disk
     errno = cause;
     fail_part("sync", part_path());
   }

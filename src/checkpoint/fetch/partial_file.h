@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a transfer that is not at its end, kept for the next try.
+// The bytes of an unfinished transfer, kept for the next attempt.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace lockstep::checkpoint {
 /// caller holds a lock.
 class PartialFile {
  public:
-  /// Opens the bytes of an earlier try. Bytes without a mark belong to unknown content and are dropped. Throws:
+  /// Opens the bytes of an earlier attempt. Bytes without a mark belong to unknown content and are dropped. Throws:
   /// IoError.
   explicit PartialFile(const std::filesystem::path& path);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
-  /// Returns the server's mark of this content ("ETag", else "Last-Modified"); "" where it gave none.
+  /// Returns the server's mark of this content ("ETag", else "Last-Modified"); "" if it gave none.
   [[nodiscard]] const std::string& tag() const { return tag_; }
 
   /// Drops all bytes; later ones belong to the content `tag`. Throws: IoError.

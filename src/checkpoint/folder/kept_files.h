@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a checkpoint that were read while they were verified.
+// Files of a checkpoint that were read during the verification.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ struct KeptFiles {
   std::map<std::string, FileBytes> files;  ///< by name
 };
 
-/// Does the same as verify_checkpoint(), and keeps what it reads. Throws: as verify_checkpoint().
+/// Does the same as verify_checkpoint(), and keeps the files that it reads. Throws: as verify_checkpoint().
 [[nodiscard]] VerifyReport verify_and_keep(FileSystem& files, const std::filesystem::path& step_folder,
                                            KeptFiles* kept);
 

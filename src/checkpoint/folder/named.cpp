@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named checkpoints: small files beside the step folders, each naming one folder and the hash of its manifest.
+// Named checkpoints: small files beside the step folders, each with the name of one folder and the hash of its
+// manifest.
 #include <fmt/format.h>
 
 #include "checkpoint/folder/folder.h"
@@ -20,7 +21,7 @@ void name_checkpoint(FileSystem& files, const fs::path& folder, const std::strin
   }
   const std::string step = step_folder.filename().string();
   if (const auto parsed = parse_step_name(step); !parsed || parsed->bad != 0) {
-    throw UsageError(fmt::format("'{}' cannot stand for {}: it is no step folder", name, step_folder.string()));
+    throw UsageError(fmt::format("'{}' cannot name {}: it is no step folder", name, step_folder.string()));
   }
   const std::string manifest = files.read(folder / step / kManifestName, kMaxManifestBytes);
   write_file_atomically(files, folder / name, fmt::format("{} {}\n", step, digest_of(manifest).xxh3_128));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoints stay.
+// Chooses the checkpoints that stay.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-/// Returns what the numbers and names of the step folders say; nothing while the newest does not verify.
+/// Returns the step folders that the numbers and names allow to remove; none while the newest does not verify.
 std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleaning up after oneself: what goes wrong then is not what the caller has to hear.
+// Cleanup whose own failures the caller does not have to see.
 #pragma once
 
 #include <exception>

@@ -12,12 +12,12 @@ enum class ElementType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kB
 
 struct ElementTypeRow {
   ElementType type;
-  std::string_view storage;  ///< the class in the module torch that stands for a storage of it
+  std::string_view storage;  ///< the class in the module torch for a storage of this type
   std::string_view dtype;    ///< its name in the module torch
   std::uint64_t bytes;
 };
 
-/// They are in the order of ElementType.
+/// In the order of ElementType.
 inline constexpr std::array<ElementTypeRow, 12> kElementTypes{{
     {ElementType::kF64, "DoubleStorage", "float64", 8},
     {ElementType::kF32, "FloatStorage", "float32", 4},

@@ -8,14 +8,14 @@ namespace {
 
 constexpr std::size_t kBlock = 4096;  // elements
 
-/// The bits of a floating type: all of `exponent` are set in NaN and infinity, and more than those in NaN.
+/// The bits of a floating type: NaN and infinity have all bits of `exponent` set, and NaN has further bits set.
 template <class Word>
 struct Bits {
   Word exponent;
   Word magnitude;
 };
 
-/// A loop without branches, which the compiler makes of vectors.
+/// A loop without branches, so that the compiler vectorizes it.
 template <class Word>
 bool all_finite(const Word* words, std::size_t count, Word exponent) {
   Word special = 0;

@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// How many values are none, and how many are infinite.
+/// Numbers of NaN and of infinite values.
 struct NotFiniteCount {
   std::int64_t nan = 0;
   std::int64_t infinite = 0;
@@ -23,8 +23,8 @@ struct NotFiniteCount {
 
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
 
-/// Counts among `bytes` bytes, whole elements of `dtype`; zero for types that are not floating.
-/// Cost: where all are finite, one pass at the speed of memory.
+/// Counts in `bytes` bytes, whole elements of `dtype`; zero for types that are not floating.
+/// Cost: if all are finite, one pass at the speed of memory.
 [[nodiscard]] NotFiniteCount count_not_finite(DType dtype, const void* data, std::size_t bytes);
 
 }  // namespace lockstep::checkpoint

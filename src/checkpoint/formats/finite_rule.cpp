@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kOptimizer = "optimizer";
 
-/// How torch's layers name what they learn; it serves where an optimizer keeps nothing, as SGD without momentum.
+/// True for the names of learnt entries in torch's layers. They decide if an optimizer keeps no state, as in SGD
+/// without momentum.
 bool has_name_of_weights(std::string_view entry) { return entry.ends_with("weight") || entry.ends_with("bias"); }
 
 bool is_running_statistic(std::string_view entry) {

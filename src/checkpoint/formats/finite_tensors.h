@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the tensors of states are finite, looked at where they lie.
+// Checks in place that the tensors of states are finite.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace lockstep::checkpoint {
 
-/// States, or what one rank has of them, by name.
+/// States, or one rank's parts of them, by name.
 using NamedStates = std::vector<std::pair<std::string, const StateDict*>>;
 
-/// Returns NotFiniteWords::text() for the states that FiniteRule looks at.
+/// Returns NotFiniteWords::text() for the states that FiniteRule checks.
 /// Blocks: until devices have delivered. Cost: one pass over their floating tensors.
 [[nodiscard]] std::string not_finite_in(const NamedStates& states, FiniteRule rule);
 

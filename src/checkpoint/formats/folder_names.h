@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names inside a run's "checkpoints" folder, made and read. Pure: no disk.
+// Makes and parses the names inside a run's "checkpoints" folder. Pure: no disk.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct StepName {
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
 /// Returns the process that left the unfinished entry `name` behind (".tmp-step-00001200-4711", "best.tmp-4711"); none
-/// where it is not of that kind.
+/// if it is not of that kind.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
 
 /// Returns the name of a step folder while the same step replaces it: ".tmp-step-00001200.old-4711".
 [[nodiscard]] std::string old_name(std::string_view name, int pid);
-/// Parses "step-00001200"; returns none where `name` is no such name.
+/// Returns the "step-00001200" of such a name; none if `name` is another.
 [[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
 
 /// Returns true for letters, digits, '_' and '-': valid for a state or a named checkpoint, and never mistaken for a
@@ -47,10 +47,10 @@ struct StateFile {
   int parts = 1;
 };
 
-/// Returns "model.safetensors", or "model.part-2-of-4.safetensors" where there are several parts.
+/// Returns "model.safetensors", or "model.part-2-of-4.safetensors" if there are several parts.
 [[nodiscard]] std::string state_file_name(std::string_view state, int part, int parts);
 
-/// Returns none for the name of a text.
+/// Returns none if it is a text's name.
 [[nodiscard]] std::optional<StateFile> parse_state_file_name(std::string_view name);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128 of files, taken while they are written: a checksum against torn and rotten bytes, not against an attacker.
+// XXH3-128 of files, computed while they are written: a checksum against torn and rotten bytes, not against an
+// attacker.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ class HashingFile {
 
   /// Appends bytes. Throws: IoError.
   void append(const void* data, std::size_t size);
-  /// Returns the digest when the bytes are on the disk. Throws: IoError.
+  /// Syncs the bytes to the disk, and returns the digest. Throws: IoError.
   [[nodiscard]] FileDigest finish();
 
  private:

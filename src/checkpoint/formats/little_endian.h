@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Reads the first `count` bytes of `bytes`, which must have as many.
+/// Reads the first `count` bytes of `bytes`, which must have that many.
 [[nodiscard]] inline std::uint64_t from_little_endian(std::string_view bytes, std::size_t count) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < count; ++i) {

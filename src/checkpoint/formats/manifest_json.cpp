@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kSealKey = "  \"manifest_xxh3_128\": \"";
 constexpr std::string_view kSealEnd = "\"\n}\n";
 
-/// Returns the text without its seal. Fails where the seal is missing or does not match.
+/// Returns the text without its seal. Fails if the seal is missing or does not match.
 Result<std::string_view> check_seal(std::string_view text) {
   const auto at = text.rfind(kSealKey);
   if (at == std::string_view::npos) return Failure{"it has no seal: it is cut short"};
@@ -32,7 +32,7 @@ Result<std::string_view> check_seal(std::string_view text) {
 
 constexpr std::size_t kMaxWordBytes = 256;
 
-/// The valid range of a key: a seal proves that a number was not changed, not that it makes sense.
+/// The valid range of a key: a seal proves that a number is unchanged, not that it makes sense.
 struct ManifestRange {
   const char* key;
   std::int64_t least;
@@ -43,16 +43,16 @@ constexpr ManifestRange kReplicasRange{"replicas", 1, 1'000'000};
 constexpr ManifestRange kThreadsRange{"threads", 1, 4096};
 constexpr ManifestRange kBytesRange{"bytes", 0, std::int64_t{1} << 50};
 
-std::string out_of_range(const ManifestRange& range, const std::string& of, const std::string& value) {
-  return fmt::format("its {}{} is {}; {} to {} make sense", range.key, of, value, range.least, range.most);
+std::string out_of_range(const ManifestRange& range, const std::string& place, const std::string& value) {
+  return fmt::format("its {}{} is {}; {} to {} make sense", range.key, place, value, range.least, range.most);
 }
 
-/// Returns "" where the number is in its range.
+/// Returns "" if the number is in its range.
 std::string check_range(const ManifestRange& range, std::int64_t value) {
   return value >= range.least && value <= range.most ? "" : out_of_range(range, "", fmt::format("{}", value));
 }
 
-/// A word is shown unchanged: it has no control characters.
+/// Words are shown unchanged, so they must not have control characters.
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
@@ -72,7 +72,7 @@ std::string check_digest(const std::string& name, const FileDigest& digest) {
   return fmt::format("its xxh3_128{} is no hash of 32 hexadecimal digits", of);
 }
 
-/// get<>() is not used, since it would also convert 1e39. Throws where it is not an integer.
+/// Throws if it is not an integer; get<>() would also convert 1e39.
 std::int64_t integer_of(const nlohmann::json& json) { return json.get_ref<const nlohmann::json::number_integer_t&>(); }
 
 Manifest fields_of(const nlohmann::json& json) {
@@ -94,13 +94,13 @@ Manifest fields_of(const nlohmann::json& json) {
   return manifest;
 }
 
-/// Returns "" where every state has all of its parts.
+/// Returns "" if every state has all of its parts.
 std::string missing_part(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     const auto file = parse_state_file_name(name);
     if (!file && name.ends_with(".safetensors")) return fmt::format("it names the file {}", text::json_quote(name));
     if (!file) continue;
-    const int last = file->part == 1 ? file->parts : 1;  // the first asks for all, the others for the first
+    const int last = file->part == 1 ? file->parts : 1;  // the first needs all, the others need the first
     for (int part = 1; part <= last; ++part) {
       const std::string other = state_file_name(file->state, part, file->parts);
       if (manifest.files.count(other) == 0) return fmt::format("it names {}, and no {}", name, other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json as text. Its last line seals the lines above it with their own hash, so that a flipped bit in the
-// manifest itself is noticed too. No torch here: it reads foreign bytes.
+// manifest.json as text. Its last line seals the lines above it with their hash, so that a flipped bit in the manifest
+// itself is noticed too. No torch here: it reads foreign bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace lockstep::checkpoint {
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
-inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< its states lie in parts
+inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is in parts
 
-/// Returns an impossible value with its key and range ("its threads is -1; 1 to 4096 make sense"); "" where all values
-/// are possible.
+/// Returns an impossible value with its key and range ("its threads is -1; 1 to 4096 make sense"); "" if all values are
+/// possible.
 [[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
 /// Returns the same text for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-/// Parses a manifest. Fails where the seal does not match the text, a field is missing or has a wrong type, a file name
+/// Parses a manifest. Fails if the seal does not match the text, a field is missing or has a wrong type, a file name
 /// leads out of the folder, a value is impossible (manifest_problem), or the format is newer than this program.
 [[nodiscard]] Result<Manifest> manifest_from_json(std::string_view text);
 

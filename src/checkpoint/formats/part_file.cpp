@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSlicePrefix = "slice.";
 
-/// Throws where it is not an integer; get<>() would convert any number.
+/// Throws if it is not an integer; get<>() would convert any number.
 std::int64_t slice_integer(const nlohmann::json& json) {
   return json.get_ref<const nlohmann::json::number_integer_t&>();
 }
@@ -58,10 +58,10 @@ StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const 
     if (!key.starts_with(kSlicePrefix)) continue;
     const std::string name = key.substr(kSlicePrefix.size());
     const auto slice = slice_from_json(text);
-    if (!slice) throw DataError(fmt::format("{}: where '{}' belongs is {}", file, name, slice.error()));
+    if (!slice) throw DataError(fmt::format("{}: the place of '{}' is {}", file, name, slice.error()));
     const auto entry = part.entries.find(name);
     if (entry == part.entries.end() || !std::holds_alternative<at::Tensor>(entry->second)) {
-      throw DataError(fmt::format("{}: there is no tensor '{}' of which it tells where it belongs", file, name));
+      throw DataError(fmt::format("{}: it has a place for the tensor '{}' and no such tensor", file, name));
     }
     part.slices[name] = slice.value();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes in memory that tensors can share, read once: no zeros before, no second pass for the hash.
+// A file's bytes, read once into memory that tensors can share. The memory is not zeroed first, and the hash needs no
+// second pass.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ struct FileBytes {
 /// Returns memory that is not zeroed.
 [[nodiscard]] FileBytes allocate_bytes(std::size_t size);
 
-/// Reads the whole file; `digest`, where given, receives the hash of its bytes, taken while they are in the cache.
-/// Throws: DataError where the file is missing, or shrinks while it is read; IoError.
+/// Reads the whole file; `digest`, if given, receives the hash of its bytes, taken while they are in the cache. Throws:
+/// DataError if the file is missing, or shrinks while it is read; IoError.
 [[nodiscard]] FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest = nullptr);
 
 /// Reads and hashes a file without keeping it. Throws: as read_file.

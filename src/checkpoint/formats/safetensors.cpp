@@ -61,7 +61,7 @@ DType dtype_of(const std::string& name, const at::Tensor& tensor) {
   throw refuse(fmt::format("safetensors has no type for {}", c10::toString(tensor.scalar_type())));
 }
 
-/// Returns row-major bytes on the CPU: the tensor itself where it is row-major already.
+/// Returns row-major bytes on the CPU: the tensor itself if it is row-major already.
 at::Tensor row_major(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A StateDict from bytes that were read already, for callers that check the bytes' hash first.
+// Makes a StateDict from bytes that were already read, for callers that check the bytes' hash first.
 #pragma once
 
 #include <string>
@@ -16,11 +16,12 @@ namespace lockstep::checkpoint {
 [[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
-/// Reads the header alone: a file that is none is refused before memory for its bytes is taken. `path` is for messages.
-/// Throws: DataError; IoError.
+/// Reads the header alone: a file that has none is refused before memory for its bytes is taken. `path` is for
+/// messages. Throws: DataError; IoError.
 [[nodiscard]] SafetensorsHeader read_header(ReadableFile& file, const std::string& path);
 
-/// Returns what state_from_bytes() would return, with tensors that have no bytes. Throws: DataError, where that would.
+/// Returns the same as state_from_bytes(), with tensors that have no bytes. Throws: DataError, as state_from_bytes()
+/// would.
 [[nodiscard]] StateDict outline_of(ReadableFile& file, const std::string& path,
                                    SafetensorsMetadata* metadata = nullptr);
 

@@ -24,11 +24,10 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The JSON of a safetensors header, read event by event: nesting is bounded by the grammar and a key that stands twice
-// is seen, which a document tree would hide. Says nothing of whether the numbers make sense: safetensors_header.cpp
-// does.
+// The JSON of a safetensors header, read event by event: the grammar bounds the nesting, and a repeated key is seen,
+// which a document tree would hide. It does not check that the numbers make sense; parse_safetensors_header() does.
 
-/// A tensor's entry as it stands in the JSON.
+/// A tensor's entry, as it is in the JSON.
 struct RawTensor {
   std::string name;
   std::string dtype;
@@ -41,10 +40,10 @@ struct RawHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The reader's position in the grammar; each accepts few kinds of events and refuses all others.
+/// The reader's position in the grammar. Each position accepts few kinds of events and refuses all others.
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
-/// nlohmann's SAX interface. Every event returns false to stop; error() then says why.
+/// nlohmann's SAX interface. Every event returns false to stop; error() then has the reason.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return refuse("null"); }
@@ -66,7 +65,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       return go(Place::kTensor);
     }
     if (place_ == Place::kMetadataValue) {
-      if (!header_.metadata.emplace(key_, value).second) return stop(fmt::format("metadata '{}' stands twice", key_));
+      if (!header_.metadata.emplace(key_, value).second) return stop(fmt::format("metadata '{}' occurs twice", key_));
       return go(Place::kMetadata);
     }
     return refuse("a text");
@@ -84,11 +83,11 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& value) override {
     key_ = value;
     if (place_ == Place::kTop) {
-      if (!names_.insert(value).second) return stop(fmt::format("'{}' stands twice", value));
+      if (!names_.insert(value).second) return stop(fmt::format("'{}' occurs twice", value));
       return go(Place::kEntry);
     }
     if (place_ == Place::kMetadata) return go(Place::kMetadataValue);
-    if (!tensor_keys_.insert(value).second) return stop(fmt::format("'{}' of '{}' stands twice", value, tensor_.name));
+    if (!tensor_keys_.insert(value).second) return stop(fmt::format("'{}' of '{}' occurs twice", value, tensor_.name));
     if (value == "dtype") return go(Place::kDType);
     if (value == "shape") return go(Place::kShape);
     if (value == "data_offsets") return go(Place::kOffsets);
@@ -140,7 +139,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool refuse(const std::string& what) {
     if (place_ == Place::kStart) return stop(fmt::format("the header is {}, no object", what));
-    return stop(fmt::format("the header has {} at '{}' where none may stand", what, key_));
+    return stop(fmt::format("the header has {} at '{}', which is not allowed there", what, key_));
   }
 
   Place place_ = Place::kStart;
@@ -154,7 +153,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
-/// Reads the JSON text of a header, with the spaces that may follow it.
+/// Reads the JSON text of a header, and the spaces that may follow it.
 Result<RawHeader> read_header_json(std::string_view json) {
   // nlohmann would skip a byte order mark and leading space; the format has neither.
   if (json.empty() || json.front() != '{') return Failure{"the header does not begin with '{'"};
@@ -213,7 +212,7 @@ Result<TensorEntry> check_entry(const RawTensor& raw) {
   return entry;
 }
 
-/// Returns the entries in file order, or what is wrong with their order.
+/// Returns the entries in file order, or the fault of their order.
 Result<std::vector<TensorEntry>> check_order(std::vector<TensorEntry> tensors, std::uint64_t data_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file: read from foreign bytes, each number checked before it is used, and written.
-// No torch here. The grammar is docs/formats/safetensors.md.
+// The header of a safetensors file: read from foreign bytes, each number checked before its use, and written. No torch
+// here. The grammar is docs/formats/safetensors.md.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace lockstep::checkpoint {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
-inline constexpr std::size_t kMaxDimensions = 64;              // more than libtorch's operators take
+inline constexpr std::size_t kMaxDimensions = 64;              // more than libtorch's operators accept
 
 /// The element types of the format that libtorch has too.
 enum class DType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
@@ -39,19 +39,19 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// Returns the bytes of a tensor of this shape. Fails where they, or its strides, do not fit 63 bits.
+/// Returns the bytes of a tensor of this shape. Fails if they, or its strides, do not fit 63 bits.
 [[nodiscard]] Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
 /// Reads the header of a whole file. On success every entry lies inside the file and has the size of its shape, and
-/// every byte after the header belongs to exactly one tensor. It throws only where memory runs out.
+/// every byte after the header belongs to exactly one tensor. Throws only if memory runs out.
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view file);
 
 /// Does the same with `front`, the first bytes of a file of `file_bytes` bytes: at least 8 and the header.
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::uint64_t file_bytes);
 
-/// Lays `tensors` (name, dtype and shape given) out without holes, large element types first so that each is aligned,
-/// sets their offsets and order, and returns the header's bytes with its length in front; their count is a multiple of
-/// 64. Fails where a name is not UTF-8, repeated or reserved, or a size overflows.
+/// Lays `tensors` (name, dtype and shape given) out without holes, large element types first so that each is aligned.
+/// Sets their offsets and order, and returns the header's bytes with its length in front; their count is a multiple of
+/// 64. Fails if a name is not UTF-8, repeated or reserved, or a size overflows.
 [[nodiscard]] Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
                                                      const std::map<std::string, std::string>& metadata);
 

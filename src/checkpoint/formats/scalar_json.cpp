@@ -12,7 +12,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // a plain value; whatever is larger belongs into a tensor
+constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // a plain value; anything larger belongs in a tensor
 
 std::string double_to_json(double value) {
   if (std::isnan(value)) return R"({"float":"nan"})";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 of what is fed in, by OpenSSL.
+// SHA-256, by OpenSSL.
 #pragma once
 
 #include <memory>

@@ -47,7 +47,7 @@ class SharedRead {
   }
 
  private:
-  /// Returns a block that no thread reads yet; none where there is none, or reading has failed.
+  /// Returns a block that no thread reads yet; none if there is none, or reading has failed.
   std::optional<std::size_t> claim(bool at_front) {
     const std::lock_guard lock(mutex_);
     if (front_ == back_ || error_) return std::nullopt;
@@ -77,7 +77,7 @@ class SharedRead {
     if (!has_failed_) read_[next].wait(0, std::memory_order_acquire);
   }
 
-  /// After an error no thread waits for blocks that will not come.
+  /// Stops the wait for blocks that will not come.
   void fail(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);
@@ -94,7 +94,7 @@ class SharedRead {
   const FileBytes& bytes_;
   std::mutex mutex_;
   std::size_t front_ = 0;  ///< the next block from the front
-  std::size_t back_;       ///< behind the next block from the back
+  std::size_t back_;       ///< end of the next block from the back
   std::exception_ptr error_;
   std::atomic<bool> has_failed_ = false;
   std::vector<std::atomic<char>> read_;  ///< by block: 1 once its bytes are there

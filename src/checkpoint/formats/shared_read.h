@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A large file read by two threads: a hash has to see the bytes in their order, the disk need not deliver them so.
+// A large file read by two threads: a hash needs the bytes in order, but the disk need not deliver them so.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::size_t kSharedReadBytes = 16U << 20U;  ///< from this size on a second thread pays
 
-/// Fills `bytes` from `file` and returns the hash. One thread reads from the front; the calling thread hashes finished
+/// Fills `bytes` from `file` and returns the hash. One thread reads from the front. The calling thread hashes finished
 /// blocks, and reads from the back while there are none.
-/// Throws: what reading throws.
+/// Throws: the exceptions of reading.
 [[nodiscard]] FileDigest read_with_two_threads(ReadableFile& file, const FileBytes& bytes);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copying memory that nobody reads again soon: past the caches, by two threads.
+// Copies memory that will not be read again soon: past the caches, with two threads.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ struct CopyJob {
   std::size_t bytes = 0;
 };
 
-/// Does all jobs, with a second thread where they are large: on two cores in 0.4 of the time of memcpy, which reads
-/// each line that it is about to overwrite.
+/// Does all jobs, with a second thread if they are large: on two cores in 0.4 of the time of memcpy, which reads each
+/// line that it is about to overwrite.
 /// Blocks: until all are done.
 void stream_copy(const std::vector<CopyJob>& jobs);
 

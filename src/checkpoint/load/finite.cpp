@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a committed checkpoint's values are finite, read from its files in blocks.
+// Checks that a committed checkpoint's values are finite, reading its files in blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr std::size_t kLookedAtBlock = 256U << 10U;  // looked at while it is in a core's cache
+constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's cache
 
 /// A state's file, or one of its parts.
 struct OpenState {
@@ -31,11 +31,11 @@ struct OpenState {
   SafetensorsHeader header;
 };
 
-NotFiniteCount count_in(const OpenState& of, const TensorEntry& entry, const FileBytes& block) {
+NotFiniteCount count_in(const OpenState& state, const TensorEntry& entry, const FileBytes& block) {
   NotFiniteCount found;
   for (std::uint64_t at = entry.begin; at < entry.end; at += kLookedAtBlock) {
     const std::size_t piece = std::min<std::uint64_t>(kLookedAtBlock, entry.end - at);
-    of.file->read(of.header.data_start + at, block.data.get(), piece);
+    state.file->read(state.header.data_start + at, block.data.get(), piece);
     found += count_not_finite(entry.dtype, block.data.get(), piece);
   }
   return found;
@@ -85,7 +85,7 @@ std::optional<fs::path> find_newest_finite(FileSystem& files, const fs::path& fo
     if (step.name.bad != 0 || (before && step.name.step >= *before)) continue;
     try {
       if (verify_checkpoint(files, step.path).ok() && not_finite_in(files, step.path).empty()) return step.path;
-    } catch (const Error& error) {  // it is torn, or the disk does not give it back
+    } catch (const Error& error) {  // it is torn, or the disk cannot read it
       log::debug("{}", error.what());
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a user typed to a checkpoint whose bytes are proved.
+// Finds the verified checkpoint that a user's argument means.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,12 +81,12 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
   const VerifyReport& first = newest.torn.front();
   throw DataError(fmt::format("no checkpoint in {} verifies ({} looked at); the first: {}", folder.string(),
                               newest.torn.size(), first.problem()),
-                  fmt::format("lockstep checkpoint verify {} tells all that is wrong with it; put a whole copy in its "
+                  fmt::format("lockstep checkpoint verify {} shows all of its faults; put a whole copy in its "
                               "place, or begin anew in another folder",
                               first.path.string()));
 }
 
-/// What `where` means: the newest of a run folder is already verified, others are not.
+/// The meaning of `where`. The newest checkpoint of a run folder is already verified, others are not.
 struct Found {
   fs::path path;
   std::optional<VerifyReport> report;
@@ -155,11 +155,12 @@ bool Checkpoint::has(const std::string& name) const {
 
 namespace {
 
-void warn_of_not_finite(FileSystem& files, const Checkpoint& of, const std::string& state, const StateDict& entries) {
+void warn_of_not_finite(FileSystem& files, const Checkpoint& checkpoint, const std::string& state,
+                        const StateDict& entries) {
   const std::string what = not_finite_in({{state, &entries}}, FiniteRule());
   if (what.empty()) return;
-  const auto good = find_newest_finite(files, of.path().parent_path(), of.step());
-  log::warn("{} holds values that are not finite: {}; {}", of.path().string(), what,
+  const auto good = find_newest_finite(files, checkpoint.path().parent_path(), checkpoint.step());
+  log::warn("{} holds values that are not finite: {}; {}", checkpoint.path().string(), what,
             good ? fmt::format("the newest good one before it is {}", good->string())
                  : "there is no good checkpoint before it");
 }

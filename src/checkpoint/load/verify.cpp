@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::string_view kUnreadable = "has the bytes that were written, but cannot be read: {}";
 
-/// Returns what is wrong with one file of a checkpoint: its bytes have changed, or its text cannot be read.
+/// Returns the fault of one file of a checkpoint: its bytes have changed, or its text cannot be read.
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);
@@ -52,8 +52,8 @@ std::string check_file(FileSystem& files, const fs::path& path, const FileDigest
   return problem.empty() ? "" : fmt::format(kUnreadable, problem);
 }
 
-/// Reads what describes the tensors of a state, and joins its parts without their bytes. Returns what is wrong with a
-/// file, by its name; nothing where it can be read.
+/// Reads the descriptions of a state's tensors, and joins its parts without their bytes. Returns the faults by file
+/// name; none if everything can be read.
 std::map<std::string, std::string> unreadable_states(FileSystem& files, const fs::path& step_folder,
                                                      const Manifest& manifest) {
   std::map<std::string, std::string> problems;

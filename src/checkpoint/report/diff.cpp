@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// How far two tensors are apart: first their bits, then numbers for a person.
+// The distance between two tensors: first their bits, then numbers for a person.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
@@ -34,7 +34,7 @@ BitsOf<T> bits_of(const T& value) {
 
 std::uint64_t distance(std::int64_t x, std::int64_t y) {
   const auto larger = static_cast<std::uint64_t>(std::max(x, y));
-  return larger - static_cast<std::uint64_t>(std::min(x, y));  // modulo 2^64, where it always fits
+  return larger - static_cast<std::uint64_t>(std::min(x, y));  // modulo 2^64: it always fits
 }
 
 /// Returns the position of a finite float among all of its type: neighbours differ by 1, and -0 and 0 are equal.
@@ -114,7 +114,7 @@ TensorDifference measure_any(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-/// Compares two tensors; returns none where all bits are equal. Both are row-major on the CPU and have one dtype and
+/// Compares two tensors; returns none if all bits are equal. Both are row-major on the CPU and have one dtype and
 /// shape. The caller fills in `name` and `type` of the result.
 std::optional<TensorDifference> compare_tensors(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0) return std::nullopt;
@@ -136,7 +136,7 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-/// Shows two texts that differ, whole; where a side has none, the size of the other is shown.
+/// Shows two texts that differ, whole; if one side has none, the size of the other.
 ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
                           const std::optional<std::string>& b) {
   if (a && b) return {file, *a, *b};
@@ -169,7 +169,7 @@ std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b)
   return meta;
 }
 
-/// Compares an entry that both have.
+/// Compares an entry that both sides have.
 void diff_entry(const std::string& name, const StateValue& a, const StateValue& b, CheckpointDiff& diff) {
   const auto* left = std::get_if<at::Tensor>(&a);
   const auto* right = std::get_if<at::Tensor>(&b);
@@ -208,7 +208,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Tensors come in name order, which is kept among equals.
+/// Tensors come in name order; equally bad ones keep it.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-/// The tensor's bytes fill its memory without a gap, so that one memcpy copies it.
+/// True if the tensor's bytes fill its memory without a gap, so that one memcpy copies it.
 bool is_dense_on_cpu(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense() &&
          !tensor.is_conj() && !tensor.is_neg();
@@ -45,7 +45,7 @@ at::Tensor make_room(const at::Tensor& tensor) {
                : at::empty_strided(tensor.sizes(), tensor.contiguous().strides(), options);
 }
 
-/// A plain copy is only added to the list.
+/// Adds a plain copy to the list; starts any other copy.
 void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<checkpoint::CopyJob>& plain) {
   if (is_dense_on_cpu(tensor)) {
     plain.push_back({static_cast<char*>(memory.data_ptr()), static_cast<const char*>(tensor.data_ptr()),
@@ -55,7 +55,7 @@ void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<checkpo
   }
 }
 
-/// Copies from devices were only started.
+/// Waits for copies from devices, which were only started.
 void finish_copies(const std::set<std::string>& devices) {
   for (const std::string& name : devices) {
     const c10::Device device(name);
@@ -63,8 +63,7 @@ void finish_copies(const std::set<std::string>& devices) {
   }
 }
 
-/// A copy of a state in memory that is used again: the tensors of one save are those of the next. It belongs to one
-/// thread at a time.
+/// A copy of a state in memory that is used again: each save has the same tensors. It belongs to one thread at a time.
 class StateCopy {
  public:
   /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for the system.
@@ -107,7 +106,7 @@ const StateParts& StateCopy::take(const StateParts& parts) {
     copy.slices = part.slices;
     for (const auto& [name, value] : part.entries) {
       const auto* tensor = std::get_if<at::Tensor>(&value);
-      // The writer names entries that cannot be saved (an undefined or sparse tensor).
+      // The writer reports entries that cannot be saved (an undefined or sparse tensor).
       if (tensor == nullptr || !tensor->defined() || tensor->layout() != at::kStrided || tensor->is_meta()) {
         copy.entries[name] = value;
         continue;
@@ -142,7 +141,7 @@ class AsyncSaver::Impl {
     try {
       std::rethrow_exception(error_);
     } catch (const PeerError& error) {
-      log::warn("{}", error.what());  // what ended the run is said by others
+      log::warn("{}", error.what());  // the cause of the run's end is reported elsewhere
     } catch (const std::exception& error) {
       log::error("{}", error.what());
     } catch (...) {
@@ -197,7 +196,7 @@ class AsyncSaver::Impl {
       std::exception_ptr error;
       try {
         RECORD_USER_SCOPE("the checkpoint writer");
-        task_();  // not changed by others while it is set
+        task_();  // no other thread changes it while it is set
       } catch (...) {
         error = std::current_exception();
       }
@@ -210,7 +209,7 @@ class AsyncSaver::Impl {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> task_;  ///< under way where it is set
+  std::function<void()> task_;  ///< the task under way; empty: none
   std::exception_ptr error_;
   bool leaves_ = false;
   std::thread thread_;

@@ -21,17 +21,17 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Whether a disk has room for a checkpoint: for the words of an error, never to decide whether to save.
+// The room on a disk for a checkpoint: for an error's text, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// Returns the room that writing it needs; headers of a few kB are not counted.
+/// Returns the room that the content needs; headers of a few kB are not counted.
 Need need_of(const Content& content) {
   Need need{.bytes = 0,
-            .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder of all
+            .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder itself
   for (const auto& [name, part] : content.parts) {
     for (const auto& [key, value] : part.entries) {
       const auto* tensor = std::get_if<at::Tensor>(&value);
@@ -42,7 +42,7 @@ Need need_of(const Content& content) {
   return need;
 }
 
-/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" where the disk has the room or cannot be asked.
+/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has the room or cannot be asked.
 std::string missing_room(const std::filesystem::path& folder, const Need& need) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return "";

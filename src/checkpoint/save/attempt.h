@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a save by one process and a save by many have in common: how an attempt begins, how it ends, and what its error
-// says.
+// The common parts of a save by one process and a save by many: the start and the end of an attempt, and the text of
+// its error.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace lockstep::checkpoint {
 
-inline constexpr int kAttempts = 3;  // after a failed fsync all is written again, to new files
+inline constexpr int kAttempts = 3;  // after a failed fsync everything is written again, to new files
 
 /// One save: the folder and the content.
 struct SaveTarget {
@@ -23,25 +23,25 @@ struct SaveTarget {
   CheckpointMeta meta;
 };
 
-/// Creates the run's folder, removes what dead writers left, and creates the folder to write to.
+/// Creates the run's folder, removes leftovers of dead writers, and creates the folder to write to.
 /// Throws: UsageError (a negative step, an invalid name), IoError.
 [[nodiscard]] std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target,
                                                     const Content& content);
 
-/// Gives the files in `staging` their name, with a manifest. `placed` is as in Staging::place().
-/// Returns: the step folder, once it is durable. Throws: IoError, SyncError, UsageError.
+/// Gives the files in `staging` their name, with a manifest. `placed` is as in Staging::place(). Returns: the step
+/// folder, once it is durable. Throws: IoError, SyncError, UsageError.
 std::filesystem::path place_content(Staging& staging, const CheckpointMeta& meta, int world_size,
                                     const std::map<std::string, FileDigest>& digests, bool& placed);
 
 /// Runs the whole protocol for a process that saves alone. Blocks, throws: as commit_checkpoint().
 std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, and for a disk error also the step, the room that the disk lacks and what to do. Call it after the
-/// written files were removed, when their room is free again.
+/// Returns `why`, and for a disk error also the step, the missing room and the next step for the user. Call it after
+/// the written files were removed, when their room is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, that values are not finite, with the step, the checkpoint that a run can go on from, and what to look
-/// at.
+/// Returns `why`, a refusal of values that are not finite, with the step, the last checkpoint from which a run can go
+/// on, and a hint where to look.
 [[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
 
 }  // namespace lockstep::checkpoint

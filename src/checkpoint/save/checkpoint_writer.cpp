@@ -18,14 +18,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs `work` on files that this run has written. One that is gone or changed is the disk's failure: the caller may
+/// Runs `work` on files that this run has written. If one is gone or changed, the disk has failed, so the caller may
 /// save elsewhere. Throws: IoError in place of DataError.
 template <class Work>
 auto on_own_disk(Work&& work) {
   try {
     return std::forward<Work>(work)();
   } catch (const checkpoint::NotFiniteError&) {
-    throw;  // no disk's fault
+    throw;  // not the disk's fault
   } catch (const DataError& error) {
     throw IoError(error.message(),
                   "something else has changed the run's checkpoints folder; keep it for this run alone");

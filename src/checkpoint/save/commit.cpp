@@ -20,7 +20,7 @@ namespace {
 fs::path commit_once(FileSystem& files, const SaveTarget& target, const Content& content, bool& placed) {
   const std::unique_ptr<Staging> staging = open_staging(files, target, content);
   const auto digests = write_content(files, staging->path(), content, {});
-  if (content.check) content.check();  // called with the files written, and again before they get their name
+  if (content.check) content.check();  // called after the files are written, and again before they get their name
   if (content.check) content.check();
   return place_content(*staging, target.meta, 1, digests, placed);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol of several ranks, of which each writes its part.
+// The commit protocol of several ranks, each of which writes its part.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -25,13 +25,13 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// What the ranks of a save report to each other, as bytes. Pure.
+// The reports between the ranks of a save, as bytes. Pure.
 
 /// The result of an attempt: a folder to write to or the finished one, the files that were written, or the failure.
 struct SaveReport {
   std::string folder;
   std::map<std::string, FileDigest> files;
-  std::optional<FailureRecord> failure = {};  ///< none where there was no error
+  std::optional<FailureRecord> failure = {};  ///< none if there was no error
   bool again = false;                         ///< an fsync failed: everything must be written again, to new files
   bool not_finite = false;                    ///< the failure is a NotFiniteError
 
@@ -122,7 +122,7 @@ class ShardedSave {
     if (!is_main()) return {};
     try {
       staging = open_staging(files_, target_, content_);
-      return {.folder = fs::absolute(staging->path()).string()};  // the other ranks may run in another folder
+      return {.folder = fs::absolute(staging->path()).string()};  // the other ranks may have another working directory
     } catch (const std::exception& error) {
       return explained(report_of(error));
     }
@@ -139,7 +139,7 @@ class ShardedSave {
     }
   }
 
-  /// Does rank 0's part: everything is there, or the first rank that failed says why not.
+  /// Rank 0's part: commits if all ranks have written, else returns the report of the first rank that failed.
   SaveReport finish(std::unique_ptr<Staging>& staging, const std::vector<SaveReport>& written) {
     SaveReport outcome = combine(written);
     if (!outcome.failed()) outcome = place(*staging, outcome.files);
@@ -147,7 +147,7 @@ class ShardedSave {
     return explained(outcome);
   }
 
-  /// Returns the error of the last attempt, in the words that the user reads.
+  /// Returns the error of the last attempt, in the words for the user.
   [[nodiscard]] SaveReport explained(SaveReport report) const {
     if (!report.failed() || is_tried_again(report)) return report;
     report.failure =
@@ -200,9 +200,9 @@ class ShardedSave {
 
 fs::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers, const fs::path& folder,
                                    const CheckpointMeta& meta, const ShardedContent& content) {
-  const Content mine{content.parts, content.texts, content.check, content.finite};
-  if (peers.world_size() == 1) return commit_alone(files, {folder, meta}, mine);
-  return ShardedSave(files, peers, {folder, meta}, mine).run();
+  const Content own_content{content.parts, content.texts, content.check, content.finite};
+  if (peers.world_size() == 1) return commit_alone(files, {folder, meta}, own_content);
+  return ShardedSave(files, peers, {folder, meta}, own_content).run();
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A save whose values are not finite is refused.
+// Refuses a save whose values are not finite.
 #pragma once
 
 #include "checkpoint/save/staging.h"
@@ -13,9 +13,9 @@ class NotFiniteError : public DataError {
   using DataError::DataError;
 };
 
-/// Looks at what is to be saved: the saver's copy, in the saver's thread.
+/// Checks the content of a save: the saver's copy, in the saver's thread.
 /// Cost: one pass over the floating tensors of model, optimizer and average.
-/// Throws: NotFiniteError naming the first entry that is spoilt, where FiniteCheck requires it.
+/// Throws: NotFiniteError naming the first spoilt entry, if FiniteCheck requires it.
 void require_finite(const Content& content);
 
 }  // namespace lockstep::checkpoint

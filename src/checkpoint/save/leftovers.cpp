@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What writers that died left in a "checkpoints" folder.
+// Leftovers of dead writers in a "checkpoints" folder.
 #include <signal.h>
 #include <unistd.h>
 

@@ -16,8 +16,8 @@ class Nobody final : public CheckpointPeers {
  public:
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
-  std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
-  std::string broadcast(const std::string& mine) override { return mine; }
+  std::vector<std::string> gather(const std::string& message) override { return {message}; }
+  std::string broadcast(const std::string& message) override { return message; }
 };
 
 class StorePeers final : public CheckpointPeers {
@@ -27,33 +27,33 @@ class StorePeers final : public CheckpointPeers {
   [[nodiscard]] int rank() const override { return options_.rank; }
   [[nodiscard]] int world_size() const override { return options_.world_size; }
 
-  std::vector<std::string> gather(const std::string& mine) override {
+  std::vector<std::string> gather(const std::string& message) override {
     ++gathers_;
     if (rank() != 0) {
-      store_.set(said_by(rank()), mine);
+      store_.set(said_by(rank()), message);
       return {};
     }
-    std::vector<std::string> all = {mine};
+    std::vector<std::string> all = {message};
     for (int other = 1; other < world_size(); ++other) {
       all.push_back(wait_for(said_by(other)));
       store_.remove(said_by(other));
     }
-    // A rank that has answered has read what rank 0 sent before.
+    // A rank that has answered has read the earlier messages of rank 0.
     for (; forgotten_ < broadcasts_; ++forgotten_) store_.remove(said_to_all(forgotten_ + 1));
     return all;
   }
 
-  std::string broadcast(const std::string& mine) override {
+  std::string broadcast(const std::string& message) override {
     ++broadcasts_;
     if (rank() != 0) return wait_for(said_to_all(broadcasts_));
-    store_.set(said_to_all(broadcasts_), mine);
-    return mine;
+    store_.set(said_to_all(broadcasts_), message);
+    return message;
   }
 
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
-  /// It waits in short intervals, since the store cannot be woken.
+  /// Waits in short intervals, since the store cannot be woken.
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {

@@ -34,7 +34,7 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// Moves the folder of the same name aside and the new one in; undoes it where that fails.
+/// Moves the folder of the same name aside and the new one in; undoes it if that fails.
 void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
   files.rename(target, aside);
   try {
@@ -49,7 +49,8 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
   }
 }
 
-/// Returns why the existing folder is not the one of `manifest`; "" where it is. An unreadable folder is not the same.
+/// Returns the reason why the existing folder is not the one of `manifest`; "" if it is. An unreadable folder is not
+/// the same.
 std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
     const VerifyReport report = verify_checkpoint(files, target);
@@ -111,7 +112,7 @@ fs::path Staging::place(const Manifest& manifest, bool& placed) {
   return target;
 }
 
-/// Returns: false where the same content already has the name.
+/// Returns: false if the same content already has the name.
 bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (!files_.exists(target)) {
     files_.rename(path_, target);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commit protocol does to the disk: a folder beside its target that is filled, made durable and renamed.
+// The commit protocol on the disk: a folder beside its target is filled, made durable and renamed.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Content {
   FiniteCheck finite = {};
 };
 
-/// The number of the rank that writes, and of all ranks.
+/// The number of the writing rank, and the number of all ranks.
 struct Share {
   int rank = 0;
   int world_size = 1;
@@ -48,11 +48,11 @@ class Staging {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes the manifest of its files and gives the folder its name. Where a folder of that name has the same content,
-  /// it stays and this one is removed; where it has other content, it is put aside.
-  /// `placed` is set once the folder has the name. Where it is already set, the folder with that name comes from an
+  /// Writes the manifest of its files and gives the folder its name. If a folder of that name has the same content, it
+  /// stays and this one is removed; if it has other content, it is put aside.
+  /// `placed` is set once the folder has the name. If it is already set, the folder with that name comes from an
   /// attempt of the same save that was not durable, and is replaced.
-  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; nothing was lost.
+  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; nothing is lost then.
   std::filesystem::path place(const Manifest& manifest, bool& placed);
 
  private:

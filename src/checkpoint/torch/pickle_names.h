@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions and classes that a pickle may name, and what stands for their results. None of them is Python's: each
-// is a few lines here.
+// The functions and classes that a pickle may name, and their results. None of them is Python's: each is a few lines
+// here.
 #pragma once
 
 #include <optional>
@@ -33,12 +33,12 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. Fails with what is
-/// wrong with the arguments.
+/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. A failure names the
+/// fault of the arguments.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
-/// Returns the storage that a persistent id names. Fails where the id is invalid, or differs from an earlier one for
-/// the same storage.
+/// Returns the storage that a persistent id names. Fails if the id is invalid, or differs from an earlier one for the
+/// same storage.
 [[nodiscard]] Result<PickleId> load_pickle_storage(Pickle& pickle, const PickleNode& id);
 
 }  // namespace lockstep::checkpoint

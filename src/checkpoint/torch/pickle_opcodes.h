@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcodes of Python's pickle that are read or written here, and names for those that a refusal mentions.
+// The opcodes of Python's pickle that are read or written here, and the names of those that an error may mention.
 // Source: CPython, Lib/pickle.py.
 #pragma once
 

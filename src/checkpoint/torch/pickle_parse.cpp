@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickle's stack machine, without the opcodes that call what they like. Its end is a check of the whole value.
+// Pickle's stack machine, without the opcodes that call arbitrary code. It ends with a check of the whole value.
 #include "checkpoint/torch/pickle_parse.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ class PickleBytes {
 
   [[nodiscard]] std::uint64_t at() const { return at_; }
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
-  /// True where more bytes were taken than there are; their values are then undefined.
+  /// True if more bytes were taken than there are; their values are then undefined.
   [[nodiscard]] bool is_cut() const { return cut_; }
 
   std::string_view take(std::uint64_t count) {
@@ -54,7 +54,7 @@ class PickleBytes {
   bool cut_ = false;
 };
 
-/// The machine's stack, marks and memo, and the tree that it builds. A step that can fail returns the reason, or "".
+/// The machine's stack, marks and memo, and the tree that it builds. Steps that can fail return the reason, or "".
 class PickleStack {
  public:
   void push(PickleNode node) {
@@ -78,7 +78,7 @@ class PickleStack {
   }
 
   void mark() { marks_.push_back(stack_.size()); }
-  /// Removes the last mark and returns how many values were above it; none without a mark.
+  /// Removes the last mark and returns the number of values above it; none without a mark.
   [[nodiscard]] std::optional<std::size_t> take_mark() {
     if (marks_.empty()) return std::nullopt;
     const std::size_t count = stack_.size() - marks_.back();
@@ -131,7 +131,7 @@ class PickleStack {
   std::unordered_map<std::uint64_t, PickleId> memo_;
 };
 
-/// Each step returns false to stop; problem_ then says why.
+/// Each step returns false to stop; problem_ then has the reason.
 class PickleReader {
  public:
   explicit PickleReader(std::string_view bytes) : bytes_(bytes) {}
@@ -154,7 +154,7 @@ class PickleReader {
     if (problem_.empty()) problem_ = fmt::format("{} at byte {}: {}", pickle_opcode_name(opcode_), opcode_at_, why);
     return false;
   }
-  /// `why` is "" where the step succeeded. An error that comes from missing bytes is not reported by itself.
+  /// `why` is "" if the step succeeded. An error that comes from missing bytes is not reported by itself.
   bool check(const std::string& why) { return why.empty() || bytes_.is_cut() || stop(why); }
   bool push(PickleNode node) {
     stack_.push(std::move(node));
@@ -291,7 +291,7 @@ bool PickleReader::step_other() {
     }
     case PickleOpcode::kFrame:
       (void)bytes_.number(8);
-      return true;  // a hint for streams: how many bytes to read ahead
+      return true;  // a hint for streams: the bytes to read ahead
     case PickleOpcode::kStop:
       done_ = true;
       return check(stack_.finish());
@@ -308,7 +308,7 @@ bool PickleReader::name(const std::string& full_name) {
                             "any code",
                             text::json_quote(full_name)));
   }
-  const bool is_dtype = known->name == PickleName::kDType;  // stands for itself
+  const bool is_dtype = known->name == PickleName::kDType;  // a dtype is its own name
   return push({is_dtype ? PickleKind::kText : PickleKind::kName, 0, 0, full_name, {}});
 }
 
@@ -332,8 +332,8 @@ bool PickleReader::reduce() {
   return true;
 }
 
-/// Only the form that state_dict() writes is read: attributes of an OrderedDict ("_metadata": versions of modules),
-/// which are left out.
+/// Only the form of state_dict() is read: attributes of an OrderedDict ("_metadata": versions of modules), which are
+/// left out.
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of Python's pickle that torch.save emits for tensors and plain values. Nothing is ever called: the few
-// functions and classes that such a file names are known by name, and every other name is refused. No torch here.
-// The grammar is docs/formats/torch_file.md.
+// functions and classes in such files are known by name, and every other name is refused. No torch here. The grammar is
+// docs/formats/torch_file.md.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ using PickleId = std::uint32_t;
 
 enum class PickleKind { kNone, kBool, kInt, kReal, kText, kList, kTuple, kDict, kTensor, kStorage, kName };
 
-/// One value. Fields that its kind does not need are empty.
+/// One value. Fields that its kind does not use are empty.
 struct PickleNode {
   PickleKind kind = PickleKind::kNone;
-  std::int64_t integer = 0;  ///< kBool, kInt; kStorage, kTensor: place in Pickle::storages or tensors; kDict: its class
+  std::int64_t integer = 0;  ///< kBool, kInt; kStorage, kTensor: index in Pickle::storages or tensors; kDict: its class
   double real = 0;
   std::string text;             ///< kText; kName: "module.name"
   std::vector<PickleId> items;  ///< items of a list or tuple; of a dict: key, value, key, value
@@ -31,12 +31,12 @@ struct PickleNode {
 
 inline constexpr std::int64_t kPickleOrdered = 1;  ///< PickleNode::integer of an OrderedDict
 
-/// A storage that a tensor lies in: the member data/<key> of the file.
+/// A storage that holds tensors: the member data/<key> of the file.
 struct PickleStorage {
   std::string key;
   ElementType type = ElementType::kF32;
   std::uint64_t elements = 0;
-  bool untyped = false;  ///< counted in bytes: its tensors say their type
+  bool untyped = false;  ///< counted in bytes: each tensor has its own type
 };
 
 struct PickleTensor {
@@ -47,8 +47,8 @@ struct PickleTensor {
   std::vector<std::int64_t> strides;
 };
 
-/// A pickle that was read: a graph without cycles, at most kPickleMostDepth deep, whose written-out tree has at most
-/// kPickleMostValues values.
+/// The result of reading a pickle: a graph without cycles, at most kPickleMostDepth deep, whose written-out tree has at
+/// most kPickleMostValues values.
 struct Pickle {
   std::vector<PickleNode> nodes;
   std::vector<PickleStorage> storages;
@@ -61,11 +61,11 @@ inline constexpr std::uint64_t kPickleMostBytes = 256U << 20U;
 inline constexpr std::uint64_t kPickleMostValues = 2'000'000;
 inline constexpr std::uint64_t kPickleMostTextBytes = 256U << 20U;
 inline constexpr int kPickleMostDepth = 64;
-inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators take
+inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators accept
 
 /// Reads a whole pickle. On success only kNone to kTensor can be reached from the root, keys are texts and integers and
-/// none is repeated, and every tensor lies inside its storage. A refusal names the opcode, its effect, and the byte. It
-/// throws only where memory runs out.
+/// none is repeated, and every tensor lies inside its storage. A refusal names the opcode, its effect, and the byte.
+/// Throws only if memory runs out.
 [[nodiscard]] Result<Pickle> parse_pickle(std::string_view bytes);
 
 }  // namespace lockstep::checkpoint

@@ -48,9 +48,9 @@ bool TreeMeter::check_keys(const PickleNode& dict) {
     const PickleNode& key = pickle_.nodes[dict.items[i]];
     if (key.kind == PickleKind::kText) {
       if (!quote_json(key.text)) return stop(fmt::format("key {} is no UTF-8", text::json_quote(key.text)));
-      if (!texts.insert(key.text).second) return stop(fmt::format("key {} stands twice", text::json_quote(key.text)));
+      if (!texts.insert(key.text).second) return stop(fmt::format("key {} occurs twice", text::json_quote(key.text)));
     } else if (key.kind == PickleKind::kInt) {
-      if (!numbers.insert(key.integer).second) return stop(fmt::format("key {} stands twice", key.integer));
+      if (!numbers.insert(key.integer).second) return stop(fmt::format("key {} occurs twice", key.integer));
     } else {
       return stop("a dict has a key that is neither a text nor an integer");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pickle's values share parts and may run in circles; what is made of them is a tree. Whether that tree is bounded is
-// decided here, before anything is built.
+// Checks the tree of a pickle. A pickle's values may share parts and form cycles, but its result is a tree: this checks
+// the tree's bounds before anything is built.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns "" where everything below the root is as Pickle promises, else what is not.
+/// Returns "" if everything below the root is as Pickle promises, else the first fault.
 [[nodiscard]] std::string check_pickle_tree(const Pickle& pickle);
 
 }  // namespace lockstep::checkpoint

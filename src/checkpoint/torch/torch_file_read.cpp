@@ -29,13 +29,13 @@ static_assert(std::endian::native == std::endian::little, "the storages of a tor
 namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
-constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights are packed to a half at best
+constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights shrink to a half at best
 constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may occur in tensors
 constexpr const char* kDamaged = "get it anew: it is damaged, or made to look harmless";
 constexpr const char* kResave =
-    "in Python, where you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
+    "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
 constexpr const char* kStateDictsOnly =
-    "a file of state dicts and plain values can be read; in Python, where you trust the file: "
+    "a file of state dicts and plain values can be read; in Python, if you trust the file: "
     "torch.save(torch.load(FILE, map_location='cpu')['model'], NEW), with the key of its state dict";
 
 DataError file_error(const std::string& file, const std::string& what, const char* hint) {
@@ -50,7 +50,7 @@ void refuse_other_formats(std::string_view head, const std::string& file) {
                    "give a file of torch.save, or .safetensors");
 }
 
-/// A file that was opened: its members by their path below the folder that all lie in.
+/// An open file: its members by their path below the common folder.
 class TorchArchive {
  public:
   TorchArchive(const FileBytes& bytes, std::string file) : bytes_(bytes), file_(std::move(file)) { open(); }
@@ -102,7 +102,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
     if (!problem.empty()) throw error(fmt::format("'{}': {}", member.name, problem), "get it anew: it is damaged");
   };
   check(check_member(bytes_.view(), member));
-  // It shares the file's buffer where nothing is packed.
+  // Unpacked members share the file's buffer.
   if (!member.deflated) return {{bytes_.data, bytes_.data.get() + member.offset}, member.stored};
   inflated_ += member.bytes;
   if (const std::string problem = unpacked_problem(bytes_.size, inflated_); !problem.empty()) {
@@ -115,7 +115,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
   return bytes;
 }
 
-/// Makes the values of a pickle whose form has been checked.
+/// Makes the values of a pickle that has passed its checks.
 class TorchTree {
  public:
   TorchTree(TorchArchive& archive, const Pickle& pickle) : archive_(archive), pickle_(pickle) {
@@ -151,7 +151,7 @@ void TorchTree::require_bounded() {
   }
   if (seen <= kShareRatio * stored + static_cast<double>(kInflateSlack)) return;
   throw archive_.error(fmt::format("its tensors would take {:.3g} bytes and its storages have {:.3g}", seen, stored),
-                       "copy its tensors with .clone() in Python, where you trust the file, and save them again");
+                       "copy its tensors with .clone() in Python, if you trust the file, and save them again");
 }
 
 const at::Tensor& TorchTree::storage(std::size_t place, ElementType type) {

@@ -17,7 +17,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Writes the pickle and remembers which storages it names, and in which order.
+/// Writes the pickle, and records the storages that it names, in order.
 class TorchPickler {
  public:
   void add(const TorchValue& value, const std::string& path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a zip file's members: unpacked, and compared with their checksums.
+// Unpacks the members of a zip file, and compares them with their checksums.
 #include <fmt/format.h>
 #include <libdeflate.h>
 #include <zlib.h>
@@ -42,7 +42,7 @@ class InflateStream {
     return size - stream_.avail_out;
   }
 
-  /// Returns whether the stream, and with it the packed bytes, has ended.
+  /// Returns true if the stream, and with it the packed bytes, has ended.
   [[nodiscard]] bool complete() const { return code_ == Z_STREAM_END && rest_.empty(); }
 
  private:

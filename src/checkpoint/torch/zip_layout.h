@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the zip format that its reader and its writer share.
+// The numbers of the zip format that the reader and the writer share.
 // Source: PKWARE, APPNOTE.TXT, .ZIP File Format Specification 6.3.
 #pragma once
 
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kZipMaxComment = 0xFFFF;
 
 inline constexpr std::uint64_t kZipFull16 = 0xFFFF;      // "see the 64-bit record"
 inline constexpr std::uint64_t kZipFull32 = 0xFFFFFFFF;  // "see the 64-bit field"
-inline constexpr std::uint64_t kZipExtra64 = 1;          // the extra field that has them
+inline constexpr std::uint64_t kZipExtra64 = 1;          // the extra field for 64-bit numbers
 
 inline constexpr std::uint64_t kZipStored = 0;
 inline constexpr std::uint64_t kZipDeflated = 8;

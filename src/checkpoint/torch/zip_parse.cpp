@@ -19,7 +19,7 @@ struct ZipDirectory {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint64_t members = 0;
-  std::uint64_t end = 0;  ///< the offset of what follows it
+  std::uint64_t end = 0;  ///< the offset of the bytes after it
 };
 
 std::uint64_t number_at(std::string_view bytes, std::uint64_t offset, std::size_t count) {
@@ -92,7 +92,7 @@ bool is_safe_name(std::string_view name) {
   return true;
 }
 
-/// Reads the 64-bit numbers of an extra field for those of `fields` that are full of ones, in their order.
+/// Reads the 64-bit numbers of an extra field, in order, for those of `fields` that are all ones.
 bool widen(std::string_view extra, std::initializer_list<std::uint64_t*> fields) {
   const auto is_full = [](const std::uint64_t* field) { return *field == kZipFull32; };
   if (std::none_of(fields.begin(), fields.end(), is_full)) return true;
@@ -114,7 +114,7 @@ bool widen(std::string_view extra, std::initializer_list<std::uint64_t*> fields)
   return false;
 }
 
-/// An entry of the directory, and how many bytes it takes there.
+/// An entry of the directory, and its size there.
 struct ZipEntry {
   ZipMember member;
   std::uint64_t flags = 0;
@@ -159,7 +159,7 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   return entry;
 }
 
-/// Finds the member's bytes; its own header says the same as the directory, or leaves it to the directory.
+/// Finds the member's bytes. Its own header must agree with the directory, or leave the numbers to it.
 std::string read_local(std::string_view file, const ZipDirectory& directory, ZipEntry& entry) {
   ZipMember& member = entry.member;
   if (member.header > directory.offset || directory.offset - member.header < kZipLocalBytes ||
@@ -186,13 +186,13 @@ std::string read_local(std::string_view file, const ZipDirectory& directory, Zip
   return same && sizes ? "" : fmt::format("the header of '{}' and the directory disagree", member.name);
 }
 
-/// Checks the members by offset; "" where no two share a byte and no name is repeated.
+/// Checks the members by offset; "" if no two share a byte and no name is repeated.
 std::string check_members(std::vector<ZipMember>& members) {
   std::sort(members.begin(), members.end(), [](const ZipMember& a, const ZipMember& b) { return a.header < b.header; });
   std::set<std::string_view> names;
   const ZipMember* before = nullptr;
   for (const ZipMember& member : members) {
-    if (!names.insert(member.name).second) return fmt::format("'{}' stands twice", member.name);
+    if (!names.insert(member.name).second) return fmt::format("'{}' occurs twice", member.name);
     if (before != nullptr && member.header < before->offset + before->stored) {
       return fmt::format("'{}' and '{}' overlap", before->name, member.name);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a zip file, read from foreign bytes: .pth, .pt and .npz files are such. The central directory and the
-// members' own headers have to agree, no two members share a byte, and nothing is unpacked that was not bounded first.
-// No torch here. The grammar is docs/formats/torch_file.md.
+// The members of a zip file (.pth, .pt, .npz), read from foreign bytes. The central directory and the members' own
+// headers have to agree, no two members share a byte, and nothing is unpacked before its size is bounded. No torch
+// here. The grammar is docs/formats/torch_file.md.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ struct ZipMember {
   bool deflated = false;     ///< false: the bytes are not packed, and stored == bytes
 };
 
-/// Returns whether `file` begins as a zip file does.
+/// Returns true if `file` begins like a zip file.
 [[nodiscard]] bool is_zip(std::string_view file);
 
 /// The end of a zip file with its longest comment.
 inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 
-/// Returns whether `end`, the last bytes of a file, is the end of a zip file.
+/// Returns true if `end`, the last bytes of a file, is the end of a zip file.
 [[nodiscard]] bool has_zip_end(std::string_view end);
 
 /// Returns all members, by offset. On success each lies inside the file and none overlaps another. It does not check
@@ -41,8 +41,8 @@ inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 /// Returns the member's bytes as they are in the file.
 [[nodiscard]] std::string_view stored_bytes(std::string_view file, const ZipMember& member);
 
-/// Returns what is wrong with a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" where they are
-/// whole. It needs little memory, however large the unpacked member is.
+/// Returns the fault of a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" if they are whole. It
+/// needs little memory, however large the unpacked member is.
 [[nodiscard]] std::string check_member(std::string_view file, const ZipMember& member);
 
 /// Unpacks a deflated member of at most `limit` bytes; it does not check the CRC.

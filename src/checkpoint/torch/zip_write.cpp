@@ -10,12 +10,12 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::uint64_t kZipAlignment = 64;
-constexpr std::uint64_t kZipPadding = 0x4246;  // "FB": the extra field that PyTorch fills up with
+constexpr std::uint64_t kZipPadding = 0x4246;  // "FB": the extra field that PyTorch uses as padding
 constexpr std::uint64_t kZipVersion = 20;      // the version of the format that a reader needs
 constexpr std::uint64_t kZipVersion64 = 45;    // the version with 64-bit sizes
 constexpr std::uint64_t kZipFirstDate = 0x21;  // 1980-01-01: equal content gives equal files
 
-/// Fields one after the other, each with its number of bytes.
+/// Consecutive fields, each with its number of bytes.
 class ZipRecord {
  public:
   ZipRecord& add(std::uint64_t value, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes zip files of members that are not packed, each beginning at a multiple of 64 bytes, as torch.save does: who
-// maps or reads the file can use them where they lie. No torch here.
+// Writes zip files of members that are not packed, each beginning at a multiple of 64 bytes, as torch.save does:
+// readers can use them in place. No torch here.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace lockstep::checkpoint {
 
 class ZipWriter {
  public:
-  /// Sizes and offsets from `wide_from` on take 64 bits. It is the format's own bound, and smaller in tests.
+  /// Sizes and offsets from `wide_from` on take 64 bits. It is the format's own bound; tests use a smaller one.
   explicit ZipWriter(std::unique_ptr<WritableFile> file, std::uint64_t wide_from = 0xFFFFFFFF);
 
   /// Adds a member. Throws: IoError.
   void add(const std::string& name, std::string_view bytes);
-  /// Writes the directory and returns when the file is on the disk. Throws: IoError.
+  /// Writes the directory, and syncs the file to the disk. Throws: IoError.
   void finish();
 
  private:

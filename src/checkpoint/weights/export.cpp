@@ -28,7 +28,7 @@ ExportFormat format_of(const fs::path& to) {
                    "end it with .safetensors, .pth or .pt");
 }
 
-/// Writes only the tensors, as model.load_state_dict() expects them.
+/// Returns only the tensors: model.load_state_dict() expects no others.
 StateDict weights_to_export(const std::string& where, const ExportOptions& options, FileSystem& files) {
   // A flat file has no state to name: its tensors are the model.
   const bool whole_file = is_weight_file(files, where) && options.state == ExportOptions{}.state;
@@ -71,7 +71,7 @@ void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   } catch (const Error&) {
     try {
       files.remove(temporary);
-    } catch (const Error&) {  // the first error is the one that matters
+    } catch (const Error&) {  // the first error counts
     }
     throw;
   }
@@ -97,7 +97,7 @@ std::int64_t export_weights(const std::string& where, const fs::path& to, const 
   const StateDict state = weights_to_export(where, options, files);
   if (format == ExportFormat::kTorch) return export_torch_file(to, to_torch_value(state), files);
   replace_file(files, to, [&](const fs::path& path) {
-    (void)write_safetensors(files, path, state, {{"format", "pt"}});  // transformers asks for it
+    (void)write_safetensors(files, path, state, {{"format", "pt"}});  // transformers requires it
   });
   return static_cast<std::int64_t>(state.size());
 }

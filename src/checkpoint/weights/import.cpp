@@ -29,7 +29,7 @@ std::optional<StateValue> plain_value(const TorchValue& value) {
   return std::nullopt;
 }
 
-/// Describes a value that is not taken over.
+/// Describes a value that is left out.
 std::string kind_of(const TorchValue& value) {
   if (const auto* dict = value.dict()) return fmt::format("a dict of {}", dict->size());
   if (const auto* list = std::get_if<TorchList>(&value.value)) return fmt::format("a list of {}", list->size());
@@ -44,7 +44,7 @@ StateDict average_state(const TorchValue& ema, const std::string& file) {
   return state;
 }
 
-/// Takes one key besides the model.
+/// Imports the value of one key other than the model's.
 void import_entry(const std::string& key, const TorchValue& value, const std::string& file, ImportedStates& imported) {
   if (const auto plain = plain_value(value)) {
     imported.states["values"][key] = *plain;

@@ -25,8 +25,8 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
   return text;
 }
 
-/// The entry of each of the model's tensors, by its first name; tied weights may stand under any of theirs. Null: there
-/// is none.
+/// The entry of each of the model's tensors, by its first name; for tied weights, `weights` may have any of their
+/// names. Null: there is none.
 std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
   std::map<std::string, const at::Tensor*> entries;
   std::map<const void*, std::string> first_names;
@@ -109,7 +109,7 @@ std::string to_text(const WeightsMatch& match, std::size_t limit) {
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
   if (const std::string names = tensor::differing_ties(model, weights.tensors); !names.empty()) {
     throw DataError(fmt::format("{}: {} are one tensor of the model and differ there", weights.origin, names),
-                    "tied weights stand under several names with one value: is it of another model?");
+                    "tied weights have several names and one value: is the file of another model?");
   }
   WeightsMatch match = match_weights(model, weights.tensors);
   if (match.loaded.empty()) throw nothing_matches(match, weights);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which state of a file holds a model's weights.
+// Finds the state of a file that holds a model's weights.
 #include "lockstep/checkpoint/weights.h"
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ std::optional<FoundState> find_below(const TorchValue& value, std::string_view k
   return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
 }
 
-/// Returns whether every tensor of `all` is in `part`, whatever prefix the names have.
+/// Returns true if every tensor of `all` is in `part`, whatever prefix the names have.
 bool is_whole(const FoundState& part, const FoundState& all) {
   const StateDict some = tensors_of(*part.dict);
   const StateDict wanted = tensors_of(*all.dict);
@@ -77,7 +77,7 @@ const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
   return nullptr;
 }
 
-/// Returns the keys under which there are tensors, at any depth.
+/// Returns the keys that hold tensors, at any depth.
 std::vector<std::string> states_in(const TorchValue& value) {
   std::vector<std::string> names;
   if (value.dict() == nullptr) return names;

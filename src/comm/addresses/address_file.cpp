@@ -33,7 +33,7 @@ void write_all(const UniqueFd& fd, const std::string& text, const fs::path& file
   }
 }
 
-// Returns why the open file cannot come from rank 0; "" where it can.
+// Returns the reason why the open file cannot come from rank 0; "" if it can.
 std::string objection(const UniqueFd& fd) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return error_words(errno);
@@ -51,7 +51,7 @@ std::string objection(const UniqueFd& fd) {
 
 void publish_address(const fs::path& file, const StoreAddress& address) {
   std::string temporary = file.string() + ".XXXXXX";
-  const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));  // new, and with mode 0600
+  const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));  // new, with mode 0600
   if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", temporary, error_words(errno)));
   try {
     write_all(fd, fmt::format("{} {} {}\n", address.host, address.port, address.token), file);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `--dist_url file://`: rank 0 writes where its store is and the token that opens it, the others read it.
-// It is this user's alone from its first moment, and what is not is no word of rank 0.
+// The file of `--dist_url file://`: rank 0 writes the address of its store and the token that opens it, and the others
+// read them. From its first moment only this user can access it; any other file does not count as rank 0's.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace lockstep::comm {
 
-/// Writes the file whole or not at all, with mode 0600 whatever the umask says. Throws: IoError.
+/// Writes the file whole or not at all, with mode 0600 whatever the umask. Throws: IoError.
 void publish_address(const std::filesystem::path& file, const StoreAddress& address);
 
-/// Returns what rank 0 has written, or why it cannot be used: it is missing or torn, or another user wrote it or could
-/// write it.
+/// Returns the address from rank 0, or the reason why the file cannot be used: it is missing or torn, or another user
+/// wrote it or could write it.
 [[nodiscard]] Result<StoreAddress> read_address(const std::filesystem::path& file);
 
 /// Parses the file's text.

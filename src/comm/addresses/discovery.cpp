@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Names of one scheduler's variables.
+/// The names of one scheduler's variables.
 struct Names {
   const char* source;
   const char* rank;
@@ -141,7 +141,7 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   }
 }
 
-/// True where the launcher has said that all ranks are on one host: they need no address that others reach.
+/// True if the launcher has declared that all ranks are on one host: they need no address that other hosts reach.
 bool is_one_host(const RankInfo& info, const Environment& environment) {
   for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
     if (info.source == names.source)
@@ -158,7 +158,7 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
     plan.store = StoreKind::kTorchAgent;
     plan.prefix = fmt::format("/worker/attempt_{}", plan.info.restart_count);
     plan.info.source = "torchrun's variables and store";
-    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // that store asks for none; connections do
+    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // that store needs no token; connections do
   } else {
     plan.store = StoreKind::kRankZero;
     if (is_one_host(plan.info, environment)) plan.host = "127.0.0.1";
@@ -166,8 +166,8 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
   }
 }
 
-/// A step of more than one task. The batch and interactive steps run a script, not ranks; their numbers are Slurm's
-/// own.
+/// True for a step of more than one task. The batch and interactive steps run a script, not ranks; their numbers are
+/// Slurm's own.
 bool is_slurm_step(const Environment& environment) {
   const auto step = find(environment, "SLURM_STEP_ID");
   if (!step || *step == "4294967291" || *step == "4294967290" || !find(environment, kSlurm.rank)) return false;

@@ -49,7 +49,7 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-/// Returns the value of one variable: from the address, else from the arguments, else from the environment.
+/// Sets one variable from the address, else from the arguments, else from the environment.
 void settle(Environment& environment, const char* name, const Url& url, const std::optional<std::string>& argument) {
   const bool is_rank = std::string(name) == "RANK";
   const auto in_url = url.query.find(is_rank ? "rank" : "world_size");
@@ -86,12 +86,12 @@ void require_same(const char* option, const std::optional<std::string>& argument
   const std::string name = std::string(option).substr(2);
   if (is_launched) {
     throw UsageError(fmt::format("{} is {}, and the launcher says {}", option, *argument, found),
-                     fmt::format("leave {} out: the launcher tells each rank", option));
+                     fmt::format("leave {} out: the launcher sets it for each rank", option));
   }
   log::note("{} {} is ignored: no launcher has started this process, so its {} is {}", option, *argument, name, found);
 }
 
-/// The environment, and what the arguments repeat of it.
+/// Plans by the environment; the arguments may only repeat it.
 WorldPlan plan_from_environment(const DistArguments& arguments, const Environment& environment) {
   WorldPlan plan = discover_world(environment);
   const bool is_launched = plan.info.world_size > 1 || environment.count("RANK") != 0;
@@ -122,7 +122,7 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   if (url.place.empty() || url.place.front() != '/') {
     throw UsageError(fmt::format("--dist_url file://{} has no path from / on", url.place), kForms);
   }
-  // discover_world() asks for the address that the file is to tell.
+  // discover_world() needs an address; the file has the real one.
   own["MASTER_ADDR"] = url.query.count("host") != 0 ? url.query.at("host") : "file";
   own["MASTER_PORT"] = "1";
   WorldPlan plan = discover_world(own);

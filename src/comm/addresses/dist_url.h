@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--dist_url env://`, `tcp://host:port`, `file:///path`: PyTorch's ways of saying where the ranks meet. A pure
+// `--dist_url env://`, `tcp://host:port`, `file:///path`: PyTorch's ways to name the meeting place of the ranks. A pure
 // function that turns one into the variables that discover_world() reads.
 #pragma once
 
@@ -20,13 +20,13 @@ struct DistArguments {
 
 /// Returns the plan that `arguments` and `environment` describe. tcp:// and file:// win over a launcher's store; rank
 /// and world size come from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
-/// With env:// the arguments say what the environment says already: programs of torch.distributed.launch pass them. -1
-/// is their word for unknown.
-/// Throws: UsageError for another kind of address, naming the valid ones, for a missing rank or world size, and for an
+/// With env:// the arguments repeat the environment: programs of torch.distributed.launch pass them, with -1 for
+/// unknown.
+/// Throws: UsageError for another kind of address, naming the valid ones; for a missing rank or world size; and for an
 /// argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
-/// Returns an address of this host that other hosts reach: that of its name, unless it is only the loopback.
+/// Returns an address of this host that other hosts reach: that of its name, unless that is only the loopback.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

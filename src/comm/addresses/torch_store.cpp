@@ -24,7 +24,7 @@ namespace lockstep::comm {
 #ifdef LOCKSTEP_HAS_TCP_STORE
 namespace {
 
-// How often a wait asks: at first, and after a while.
+// How often a wait polls: at first, and after a while.
 constexpr auto kFirstLook = std::chrono::milliseconds(2);
 constexpr auto kLastLook = std::chrono::milliseconds(50);
 
@@ -33,7 +33,7 @@ using Bytes = std::vector<std::uint8_t>;
 std::string to_string(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 Bytes to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-/// Adapts torchrun's store. TCPStore is thread-safe; its errors are translated here.
+/// Adapts torchrun's store. TCPStore is thread-safe; this class translates its errors.
 class TorchStore final : public Store {
  public:
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -69,7 +69,7 @@ class TorchStore final : public Store {
     translate([&] { value = to_string(store_->compareSet(key, to_bytes(expected), to_bytes(desired))); });
     return value;
   }
-  // c10d's own wait of 1.13 leaves its answer in the connection when the keys come after its end.
+  // The wait of c10d 1.13 leaves its answer in the connection if the keys come after its end.
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
     const TimePoint end = AwakeClock::instance().now() + timeout;
     for (auto pause = kFirstLook; !has(keys); pause = std::min(2 * pause, kLastLook)) {

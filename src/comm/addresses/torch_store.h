@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchrun's own store, so that programs that torchrun starts can meet through it.
+// torchrun's own store, through which programs started by torchrun can meet.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 
 /// Connects to the TCPStore at the plan's host and port; keys get the plan's prefix.
-/// Blocks: until it answers.  Throws: PeerError where nothing listens.
+/// Blocks: until it answers. Throws: PeerError if nothing listens there.
 [[nodiscard]] std::shared_ptr<Store> connect_torch_store(const WorldPlan& plan, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

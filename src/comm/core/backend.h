@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What carries the bytes of one group: blocking, one collective at a time. The queue above it makes it asynchronous.
+// Carries the bytes of one group: blocking, one collective at a time. The queue above it makes it asynchronous.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -25,10 +25,10 @@ class Runner {
   /// Throws the known failure of the group, if there is one. Blocks: no. Thread-safe: yes.
   virtual void check(const Collective& /*under_way*/) {}
 
-  /// Makes a run() under way on any rank end soon, with `reason` of this rank. Thread-safe: yes.
+  /// Makes a run() under way on any rank end soon, with this rank's `reason`. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Tells the peers that this rank leaves in order. Only the destructor is called after it.
+  /// Announces to the peers that this rank leaves in order. Only the destructor is called after it.
   virtual void leave() noexcept = 0;
 };
 
@@ -43,18 +43,17 @@ class Backend : public Runner {
 
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) = 0;
 
-  /// Compares the descriptors of all ranks, then does what the collective's kind asks for.
+  /// Compares the descriptors of all ranks, then runs the collective of this kind.
   void run(const Collective& collective) final;
 
  protected:
-  /// Compares the descriptors; returns when all ranks have called it. Reductions that copy first may compare
-  /// themselves.
+  /// Compares the descriptors; waits until all ranks have called it. Reductions that copy first may compare themselves.
   virtual void meet(const Collective& collective) = 0;
-  /// Runs all_reduce, reduce and reduce_scatter. It compares too.
+  /// Runs all_reduce, reduce and reduce_scatter. Compares the descriptors too.
   virtual void reduce(const Collective& collective) = 0;
-  /// Runs collectives that only move bytes (moves.h). It compares too.
+  /// Runs collectives that only move bytes (moves.h). Compares the descriptors too.
   virtual void move(const Collective& collective) = 0;
-  /// Called after the collective, for ranks that ask how far this rank is.
+  /// Called after the collective, for ranks that query this rank's progress.
   virtual void note_finished(std::uint64_t /*sequence*/) noexcept {}
 };
 

@@ -72,7 +72,7 @@ void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64
   }
   if (other.numel() == numel) return;
   throw UsageError(
-      fmt::format("{} was given a tensor of {} elements where it needs {} on this rank", verb, other.numel(), numel));
+      fmt::format("{} was given a tensor of {} elements; it needs {} on this rank", verb, other.numel(), numel));
 }
 
 void check_root(int root, int world, const char* verb) {

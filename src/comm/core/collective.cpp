@@ -77,7 +77,7 @@ bool has_root(Kind kind) {
   return kind == Kind::kReduce || kind == Kind::kBroadcast || kind == Kind::kGather || kind == Kind::kScatter;
 }
 
-/// Returns "(sum, root 1)"; empty where there is nothing to say.
+/// Returns "(sum, root 1)"; empty if there are no details.
 std::string details_text(const Descriptor& what) {
   static constexpr const char* kOps[] = {"sum", "mean", "min", "max", "product", "bit_and", "bit_or", "bit_xor"};
   std::vector<std::string> details;

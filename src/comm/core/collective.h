@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective as the backends see it: bytes, a dtype, a deadline. No tensors.
+// One collective, as the backends see it: bytes, a dtype, a deadline. No tensors.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -19,8 +19,8 @@
 
 namespace lockstep::comm {
 
-/// The kinds of collectives. The order matters: up to kReduceScatter values are combined, up to kScatter bytes only
-/// move.
+/// The kinds of collectives. The order matters: up to kReduceScatter they combine values, up to kScatter they only move
+/// bytes.
 enum class Kind : std::uint8_t {
   kAllReduce,
   kReduce,
@@ -38,10 +38,10 @@ enum class Kind : std::uint8_t {
   kStepGraph  ///< all collectives of a recorded step
 };
 
-/// The values that must be equal on all ranks, which exchange them, byte for byte, before they touch data.
+/// The values that must be equal on all ranks. Ranks exchange them, byte for byte, before they touch data.
 struct Descriptor {
   std::uint64_t sequence = 0;
-  std::int64_t numel = 0;           ///< elements of a row; where ranks bring different numbers, of all ranks together
+  std::int64_t numel = 0;           ///< elements of a row; if ranks have different numbers, of all ranks together
   std::uint64_t counts_digest = 0;  ///< of `counts`; of kStepGraph that of its collectives
   std::int32_t root = 0;
   std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
@@ -54,7 +54,7 @@ struct Descriptor {
   bool operator==(const Descriptor&) const = default;
 };
 
-/// The number of elements of each rank, where these differ: by rank; for all_to_all by rank * world + receiver.
+/// The number of elements of each rank, if they differ: by rank; for all_to_all by rank * world + receiver.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Collective {
@@ -67,21 +67,21 @@ struct Collective {
   Counts counts = nullptr;
   TimePoint deadline = {};  ///< a moment of AwakeClock
   std::chrono::milliseconds timeout{0};
-  bool caller_waits = false;                ///< it runs in a thread that has nothing else to do
+  bool caller_waits = false;                ///< it runs in a thread that has no other work
   std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
   int bucket = -1;                          ///< the number of a gradient bucket, of `buckets`
   int buckets = 0;
   bool on_device = false;  ///< data and output are on a device: hosts only compare their calls
 };
 
-/// Returns when the operation gives up, as a moment of AwakeClock: at its deadline, or later while the launcher sees
-/// another rank at long work. Who waits asks again after kAwakeLook at the latest.
+/// Returns the time when the operation gives up, as a moment of AwakeClock: at its deadline, or later while the
+/// launcher sees another rank at long work. A waiting thread calls it again after kAwakeLook at the latest.
 [[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }
 
-/// The place of a partial sum of a reduction, and the replicas whose sum it is.
+/// The place of a partial sum of a reduction, and the replicas in the sum.
 struct Piece {
   int rank = 0;
   int row = 0;
@@ -100,7 +100,7 @@ struct Piece {
 [[nodiscard]] ReduceOp op_of(const Descriptor& what);
 [[nodiscard]] c10::ScalarType dtype_of(const Descriptor& what);
 
-/// Returns the elements of a reduction's result that `rank` ends with.
+/// Returns the elements of a reduction's result on `rank`.
 [[nodiscard]] ElementRange result_range(const Descriptor& what, int world, int rank);
 
 /// Returns "all_reduce"; it lives for the whole program.

@@ -17,7 +17,7 @@ const NcclAdvice kSameGpu = {
     "two ranks use the same GPU, which NCCL does not allow",
     "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
 
-/// Whoever knows of a rank that ended blames that rank before this table is asked: here none is known.
+/// If a rank is known to have ended, it is blamed before this table is used: here none is known.
 const NcclAdvice kLostConnection = {
     "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
     "GPUs broke",
@@ -25,12 +25,12 @@ const NcclAdvice kLostConnection = {
     "NCCL_SOCKET_IFNAME=<interface> or NCCL_IB_DISABLE=1 goes round it"};
 
 const NcclAdvice kPeerAccess = {
-    "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, stands "
-    "between them",
+    "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, "
+    "prevents it",
     "NCCL_P2P_DISABLE=1 goes round it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) and "
     "switch ACS off"};
 
-/// The rows go from the special to the general: the first one that matches is taken.
+/// The rows go from the special to the general: the first match counts.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"Duplicate GPU detected"}, kSameGpu},

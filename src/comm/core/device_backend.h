@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What carries tensors that lie on devices, without the host's help: it enqueues and never waits for the device. Which
-// ranks are late or dead it cannot tell; device_path.h adds that.
+// Carries tensors on devices, without the host's help: it enqueues and never waits for the device. It does not know
+// which ranks are late or dead; device_path.h adds that.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-/// The end of something enqueued on a device.
+/// The end of work enqueued on a device.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
@@ -38,17 +38,17 @@ class DeviceBackend {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual c10::Device device() const = 0;
 
-  /// Returns false for operations that it cannot carry, such as a bitwise reduction; these go through host memory.
+  /// Returns false for operations that it cannot carry, such as a bitwise reduction; those go through host memory.
   [[nodiscard]] virtual bool takes(const Collective& collective) const = 0;
 
   /// Enqueues the collective on its own stream, behind the current stream's earlier work. The tensors are contiguous
   /// and live until the event is done; `collective` has their device addresses.
-  /// Blocks: not for the device; where it connects first, until the peers do, or until abort().
+  /// Blocks: not for the device; if it connects first, until the peers do, or until abort().
   /// Throws: ResourceError with advice.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                                              const at::Tensor& output) = 0;
 
-  /// Returns the end of what the current stream has.
+  /// Returns the end of the current stream's work so far.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> mark() = 0;
 
   /// Returns an error that the transport itself reports, if there is one. Thread-safe: yes.

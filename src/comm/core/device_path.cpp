@@ -20,21 +20,21 @@
 namespace lockstep::comm {
 namespace {
 
-// The hosts notice a death by a closed socket, as NCCL does by its own; a busy host may be that much later.
+// The hosts notice a death by a closed socket, as NCCL does by its own; a busy host may be later by this time.
 constexpr auto kNaming = std::chrono::seconds(1);
-// A transport's own abort may hang, as NCCL's does where a peer is stopped.
+// A transport's own abort may hang, as NCCL's does if a peer is stopped.
 constexpr auto kAbortLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
-/// The event of a collective that is still being enqueued, which may wait for peers: it is not done until then.
+/// The event of a collective that is still being enqueued, which may wait for peers: until then the event is not done.
 class LateEvent final : public DeviceEvent {
  public:
   void set(std::shared_ptr<DeviceEvent> event) {
     const std::lock_guard lock(mutex_);
     event_ = std::move(event);
   }
-  /// Notes that there will be no event.
+  /// Marks that there will be no event.
   void give_up() {
     const std::lock_guard lock(mutex_);
     given_up_ = true;
@@ -59,7 +59,7 @@ class LateEvent final : public DeviceEvent {
   bool given_up_ = false;
 };
 
-/// A collective that was enqueued. `finish` is the work of the waiting stream after it; it may be empty.
+/// An enqueued collective. `finish` is later work on the waiting stream; it may be empty.
 class DeviceOperation final : public Operation {
  public:
   DeviceOperation(const DeviceWatch::Entry& entry, std::shared_ptr<DeviceWatch> watch, std::function<void()> finish)
@@ -74,7 +74,7 @@ class DeviceOperation final : public Operation {
   bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
 
  private:
-  /// A failed device reports its error at every call: the watch gives its verdict, and wait() throws it.
+  /// A failed device reports its error at every call; the watch finds the failure, and wait() throws it.
   bool has_ended() const noexcept {
     try {
       return event_->is_done();
@@ -90,7 +90,7 @@ class DeviceOperation final : public Operation {
   std::function<void()> finish_;
 };
 
-/// A collective that was recorded, not done: each replay does it. CUDA refuses questions about its event.
+/// A recorded collective: each replay runs it. CUDA refuses queries of its event.
 class RecordedOperation final : public Operation {
  public:
   RecordedOperation(std::shared_ptr<DeviceEvent> event, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
@@ -175,7 +175,7 @@ void DevicePath::replay(std::uint64_t recorded, const std::function<void()>& lau
   });
 }
 
-/// The hosts meet, and the watch looks after what `enqueue` puts on a stream until the event that it returns.
+/// Lets the hosts meet. The watch looks after the work that `enqueue` puts on a stream, until its event is done.
 void DevicePath::watch(DeviceWatch::Entry& entry, const std::function<std::shared_ptr<DeviceEvent>()>& enqueue) {
   const auto event = std::make_shared<LateEvent>();
   entry.event = event;
@@ -195,8 +195,8 @@ void DevicePath::watch(DeviceWatch::Entry& entry, const std::function<std::share
   }
 }
 
-/// The meeting starts before the transport has the call, since the transport may connect to peers first, and only the
-/// meeting knows which rank it waits for.
+/// The meeting starts before the transport has the call: the transport may first connect to peers, and only the meeting
+/// knows which rank it waits for.
 void DevicePath::meet(DeviceWatch::Entry& entry) {
   if (queue_ == nullptr) return;
   auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);
@@ -223,7 +223,7 @@ void DevicePath::close(bool orderly) noexcept {
   watch_->stop();
 }
 
-/// The peers hear of the error before the abort, so that they do not wait for it.
+/// Reports the error to the peers before the abort, so that they do not wait for it.
 void DevicePath::fail(const std::exception_ptr& error) noexcept {
   if (queue_ != nullptr) {
     try {
@@ -235,7 +235,7 @@ void DevicePath::fail(const std::exception_ptr& error) noexcept {
   abort_transport();
 }
 
-/// In a thread of its own, which is left alone where the transport does not come back.
+/// Aborts in its own thread, which is abandoned if the transport does not return.
 void DevicePath::abort_transport() noexcept {
   try {
     const auto ended = std::make_shared<std::promise<void>>();
@@ -247,7 +247,7 @@ void DevicePath::abort_transport() noexcept {
     }).detach();
     (void)end.wait_for(kAbortLimit);
   } catch (const std::exception&) {
-    transport_->abort();  // there is no room for a thread
+    transport_->abort();  // no memory for a thread
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a group's device tensors: the transport carries them, the queue of the host's backend compares what the
-// ranks called, and a watch tells who is late or dead. The thread that calls a collective never waits for a GPU.
+// The path of a group's device tensors. The transport carries them, the queue of the host's backend compares the calls
+// of the ranks, and a watch finds late and dead ranks. The thread that calls a collective never waits for a GPU.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class DevicePath {
 
   [[nodiscard]] std::string name() const { return transport_->name(); }
 
-  /// Returns true for tensors of the transport's device that it can carry. Either tensor may be undefined.
+  /// Returns true if the transport can carry these tensors of its device. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
   /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread. While that stream is
@@ -40,8 +40,8 @@ class DevicePath {
   /// As replay_step().
   void replay(std::uint64_t recorded, const std::function<void()>& launch);
 
-  /// Throws: the group's failure. Where it does not throw, data that the host has read from the device by now are
-  ///         complete.
+  /// Throws: the group's failure. If it does not throw, data that the host has already read from the device are
+  /// complete.
   /// Blocks: no. Thread-safe: yes.
   void check() { watch_->check(AwakeClock::instance().now()); }
 
@@ -64,7 +64,7 @@ class DevicePath {
   std::mutex order_;                         ///< held while a call is given to the queue and to the transport
   mutable std::mutex mutex_;                 ///< guards the members below
   std::shared_ptr<Operation> last_meeting_;  ///< null: there was none
-  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which ask it for failures
+  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which get failures from it
 };
 
 }  // namespace lockstep::comm

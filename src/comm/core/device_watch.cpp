@@ -14,9 +14,9 @@
 namespace lockstep::comm {
 namespace {
 
-// The interval of the looks: asking a GPU costs a microsecond, and a verdict may be a millisecond late.
+// The interval of the looks: a query of a GPU costs a microsecond, and a verdict may be a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
-// Shorter waits are no news, and each note takes some of the rank's time.
+// Shorter waits are not worth a note, and each note takes some of the rank's time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
@@ -28,7 +28,7 @@ std::exception_ptr problem_error(const World& world, const Collective& collectiv
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
-/// The device itself failed: no work on it has a result.
+/// The device itself failed: all work on it is lost.
 std::exception_ptr device_error(const World& world, const Collective& collective, const char* what) {
   return std::make_exception_ptr(ResourceError(
       fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
@@ -138,7 +138,8 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// A rank that waits for its GPU is in no collective of the hosts: without this it looks like one that did not come.
+/// A rank that waits for its GPU is in no collective of the hosts: without this note it looks like one that did not
+/// come.
 void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
   const bool waits = !done && (waits_long_ || is_long);
@@ -147,7 +148,7 @@ void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   hooks_.on_long_wait(front.collective, !waits);
 }
 
-/// After a failure, tensors that the device still uses keep their memory, unless the device can no longer be asked.
+/// After a failure, tensors that the device still uses keep their memory, unless the device no longer answers.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
   try {

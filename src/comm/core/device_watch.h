@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after the device collectives that are under way. A GPU waits for a dead peer for ever and tells nobody; the
-// ranks' hosts compare what they call meanwhile (the meeting), so that it is known whom a collective waits for.
+// Looks after the device collectives under way. A GPU waits for a dead peer for ever and does not report it. Meanwhile
+// the ranks' hosts compare their calls (the meeting), so that they know the rank that a collective waits for.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -34,8 +34,7 @@ class DeviceWatch {
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
     std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set; ends operations
                                                             ///< under way
-    /// Called, by one thread at a time, once a collective takes longer than a wait that is worth a note, and at its
-    /// end.
+    /// Called, by one thread at a time, once a collective has taken longer than a wait worth a note, and at its end.
     std::function<void(const Collective&, bool ends)> on_long_wait;
     std::chrono::milliseconds naming{0};  ///< how much later than the transport the group may notice a death
   };
@@ -59,11 +58,11 @@ class DeviceWatch {
   /// Ends the thread; nothing is watched after that.
   void stop() noexcept;
 
-  /// Looks once at everything under way, at `now` of AwakeClock. Returns: how many operations are left. Thread-safe:
-  /// yes.
+  /// Looks once at everything under way, at the time `now` of AwakeClock. Returns: the number of operations left.
+  /// Thread-safe: yes.
   std::size_t look(Time now);
 
-  /// Looks now, and throws a failure that it finds. Where it returns, results that were read before are complete.
+  /// Looks now, and throws a failure that it finds. If it returns, results that were already read are complete.
   /// Thread-safe: yes.
   void check(Time now);
 
@@ -71,12 +70,12 @@ class DeviceWatch {
   [[nodiscard]] std::exception_ptr named(const Collective& collective, const std::exception_ptr& error) const noexcept;
 
   /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that
-  /// reads an unfinished result finds the failure. Returns: whether it is the first. Thread-safe: yes.
+  /// reads an unfinished result finds the failure. Returns: true if it is the first. Thread-safe: yes.
   bool note(const std::exception_ptr& error);
   /// Does the same as note(), and ends operations under way.
   void fail(const std::exception_ptr& error);
 
-  /// Returns the failure that it found; null where there is none.
+  /// Returns the failure; null if there is none.
   [[nodiscard]] std::exception_ptr failure() const;
   [[nodiscard]] std::size_t under_way() const;
 
@@ -98,7 +97,8 @@ class DeviceWatch {
   std::condition_variable changed_;
   std::deque<Entry> entries_;
   std::exception_ptr failure_;
-  bool waits_long_ = false;  ///< for the first of entries_, as on_long_wait has heard; belongs to who looks
+  bool waits_long_ = false;  ///< true if on_long_wait was called for the first of entries_; belongs to the looking
+                             ///< thread
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -72,7 +72,7 @@ std::string here_text(const World& world, const Collective& collective) {
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  // A lost node is named by its own record; none of its ranks failed.
+  // A lost node has a record of its own; none of its ranks failed.
   const std::string what = record.kind == FailureKind::kLost
                                ? record.message
                                : fmt::format("{} failed: {}", named(record.rank, record.host), words_of(record));
@@ -112,10 +112,11 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
                       timeout_hint());
 }
 
-MismatchError mismatch_error(const World& world, const Descriptor& mine, int other, const Descriptor& theirs) {
+MismatchError mismatch_error(const World& world, const Descriptor& own_call, int other, const Descriptor& other_call) {
   return MismatchError(
-      fmt::format("the ranks called different collectives as operation {}: {} on rank {}, {} on rank {}", mine.sequence,
-                  call_text(mine), job_rank(world, world.rank), call_text(theirs), job_rank(world, other)),
+      fmt::format("the ranks called different collectives as operation {}: {} on rank {}, {} on rank {}",
+                  own_call.sequence, call_text(own_call), job_rank(world, world.rank), call_text(other_call),
+                  job_rank(world, other)),
       kMismatchHint);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a group's failures, the same for all backends, and the record of the first one in the store.
+// The texts of a group's failures, the same for all backends, and the record of the first one in the store.
 #pragma once
 
 #include <exception>
@@ -19,17 +19,17 @@ namespace lockstep::comm {
 struct World {
   int rank = 0;
   int size = 1;
-  int whole = 0;                   ///< the size in messages, where the group is one host's part of another; 0: size
+  int whole = 0;                   ///< the size in messages, if the group is one host's part of another; 0: size
   std::vector<std::string> hosts;  ///< by rank
   std::vector<int> ranks = {};     ///< ranks in the job, by rank of this group; empty: the same
   std::vector<int> speakers = {};  ///< ranks that use the transport; empty: all
   std::shared_ptr<Store> store;
   std::string prefix;  ///< prefix of this group's own keys in `store`
-  /// How long to wait for a record of why a rank died: the launcher's agent reaps it a moment later.
+  /// How long to wait for the record of a rank's death: the launcher's agent reaps the rank a moment later.
   std::chrono::milliseconds patience{0};
 };
 
-/// Writes the record unless there is one. Errors of the store are swallowed: the store may be what died.
+/// Writes the record unless there is one. Swallows the store's errors: the store may be the cause.
 void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 
 /// Returns the record, if one was written within the world's patience. Never throws.
@@ -41,32 +41,32 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// Returns "rank 2 on host-a" for a rank of this group.
 [[nodiscard]] std::string rank_text(const World& world, int rank);
 
-/// Makes the error for a rank that is gone: a PeerError that says why, if the store knows; where the rank ended because
-/// the calls differed, the same UsageError.
+/// Throws the error for a rank that is gone: a PeerError with the reason, if the store knows it; if the rank ended
+/// because the calls differed, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
-/// Makes the error for a rank that answers, and whose connection was lost; `why` may be empty. Where the store knows of
-/// a rank that failed, that is the reason.
+/// Throws the error for a rank that answers but whose connection was lost; `why` may be empty. If the store knows of a
+/// failed rank, that is the reason.
 [[noreturn]] void throw_disconnection(const World& world, int rank, const std::string& why,
                                       const Collective& collective);
 
-/// Returns the text of a PeerError for a rank that failed so.
+/// Returns the text of a PeerError for a rank that failed with `record`.
 [[nodiscard]] std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective);
 
-/// A late rank and what is known of it ("last finished operation 412").
+/// A late rank and its progress, if known ("last finished operation 412").
 struct LateRank {
   int rank = 0;
   std::string detail;
 };
 
-/// What to do about a late rank, with the variable that sets the limit.
+/// The advice about a late rank, with the variable that sets the limit.
 [[nodiscard]] std::string timeout_hint();
 
 [[nodiscard]] TimeoutError timeout_error(const World& world, const Collective& collective,
                                          const std::vector<LateRank>& late);
 
-/// Makes the error where two ranks called different collectives.
-[[nodiscard]] MismatchError mismatch_error(const World& world, const Descriptor& mine, int other,
-                                           const Descriptor& theirs);
+/// Makes the error for two ranks that called different collectives.
+[[nodiscard]] MismatchError mismatch_error(const World& world, const Descriptor& own_call, int other,
+                                           const Descriptor& other_call);
 
 }  // namespace lockstep::comm

@@ -138,10 +138,10 @@ class Group final : public OwnedGroup {
 
   std::vector<at::Tensor> all_to_all_uneven(const std::vector<at::Tensor>& inputs) override {
     check_list(inputs, world_size(), false, "all_to_all_uneven");
-    std::vector<std::int64_t> mine;
-    for (const at::Tensor& input : inputs) mine.push_back(input.size(0));
+    std::vector<std::int64_t> own_counts;
+    for (const at::Tensor& input : inputs) own_counts.push_back(input.size(0));
     const std::int64_t elements = row_elements(inputs.front());
-    const std::vector<std::int64_t> rows = exchange_counts(mine, elements);
+    const std::vector<std::int64_t> rows = exchange_counts(own_counts, elements);
     const at::Tensor outbox = at::cat(inputs, 0).detach();
     Collective collective = describe(Kind::kAllToAll, outbox);
     std::vector<std::int64_t> counts = rows;
@@ -290,23 +290,23 @@ class Group final : public OwnedGroup {
     return collective;
   }
 
-  /// Returns the `mine` of all ranks, one after the other. It also compares the elements of a row.
-  std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& mine, std::int64_t row) {
-    const auto size = static_cast<std::int64_t>(mine.size());
+  /// Returns the `own_counts` of all ranks, one after the other. Also compares the elements of a row.
+  std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& own_counts, std::int64_t row) {
+    const auto size = static_cast<std::int64_t>(own_counts.size());
     const at::Tensor input = at::full({size + 1}, row, at::kLong);
-    std::copy(mine.begin(), mine.end(), input.data_ptr<std::int64_t>());
+    std::copy(own_counts.begin(), own_counts.end(), input.data_ptr<std::int64_t>());
     std::vector<at::Tensor> all;
     all_gather(input, all).wait();
     std::vector<std::int64_t> counts;
     for (int other = 0; other < world_size(); ++other) {
-      const auto* theirs = all[static_cast<std::size_t>(other)].data_ptr<std::int64_t>();
-      if (theirs[size] != row) {
+      const auto* other_counts = all[static_cast<std::size_t>(other)].data_ptr<std::int64_t>();
+      if (other_counts[size] != row) {
         throw UsageError(
             fmt::format("rows of {} elements on rank {}, of {} on rank {}: only the first dimension may "
                         "differ",
-                        row, rank(), theirs[size], other));
+                        row, rank(), other_counts[size], other));
       }
-      counts.insert(counts.end(), theirs, theirs + size);
+      counts.insert(counts.end(), other_counts, other_counts + size);
     }
     return counts;
   }
@@ -335,7 +335,7 @@ class Group final : public OwnedGroup {
     return submit(std::move(collective), input, output, queue_.get());
   }
 
-  // Strided and device memory goes through a copy that is taken at the call and written back at the end.
+  // Strided and device memory is copied at the call and written back at the end.
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output, OperationQueue* queue) {
     const at::Tensor from = input.defined() ? host_copy(input) : input;
     const bool in_place = input.is_same(output);
@@ -365,7 +365,7 @@ class Group final : public OwnedGroup {
     return Work(std::move(operation));
   }
 
-  /// calls_of() wants to know of calls there; null: no longer.
+  /// Notes this group's calls there, for calls_of(); null: no longer.
   void note_in(StepCalls* calls) {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -398,12 +398,12 @@ class Group final : public OwnedGroup {
   int splits_ = 0;
   std::unique_ptr<Backend> alone_;         ///< for a world of one: no queue, no thread
   std::shared_ptr<OperationQueue> queue_;  ///< for other worlds
-  std::unique_ptr<DevicePath> device_;     ///< the path of tensors that a transport carries in place; may be null
+  std::unique_ptr<DevicePath> device_;     ///< for tensors that a transport carries in place; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
   std::exception_ptr aborted_;  ///< set by abort()
-  StepCalls* calls_ = nullptr;  ///< what calls_of() returns
+  StepCalls* calls_ = nullptr;  ///< the result of calls_of()
 };
 
 std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
@@ -417,8 +417,8 @@ std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
     if (color_of(other) == color) part.members.push_back(other);
   }
   std::stable_sort(part.members.begin(), part.members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
-  const auto mine = std::find(part.members.begin(), part.members.end(), rank());
-  part.rank = static_cast<int>(mine - part.members.begin());
+  const auto own_place = std::find(part.members.begin(), part.members.end(), rank());
+  part.rank = static_cast<int>(own_place - part.members.begin());
   std::shared_ptr<OwnedGroup> group = options_.form_part(part);
   const std::lock_guard lock(mutex_);
   children_.push_back(group);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one ProcessGroup: checks what it is asked for, stages tensors that are not plain memory, and hands operations to
-// a queue over a backend.
+// The only ProcessGroup: checks its arguments, stages tensors that are not plain memory, and passes operations to a
+// queue over a backend.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ namespace lockstep::comm {
 /// A group whose owner closes it.
 class OwnedGroup : public ProcessGroup {
  public:
-  /// Leaves the group. With `orderly` the peers are told that this rank is done; else they find it dead. It waits a
-  /// bounded time for operations under way, and never throws.
+  /// Leaves the group. With `orderly` the peers learn that this rank is done; else they find it dead. Waits a bounded
+  /// time for operations under way, and never throws.
   virtual void close(bool orderly) noexcept = 0;
 
   /// As check_group().

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of any strides and device as plain memory, which is all that backends know; and shapes of gathered ones.
+// Turns tensors of any strides and device into plain memory, the only kind that backends know. Also computes the shapes
+// of gathered tensors.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -18,14 +19,14 @@ namespace lockstep::comm {
 /// Returns the tensor's contents in plain memory: the tensor itself, or a copy taken now.
 [[nodiscard]] at::Tensor host_copy(const at::Tensor& tensor);
 
-/// Returns plain memory of the dtype of `like`; pinned where that is on a GPU.
+/// Returns plain memory of the dtype of `like`; pinned if `like` is on a GPU.
 [[nodiscard]] at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like);
 
 /// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it; the copy is in order with the
 /// stream that is current now.
 [[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
 
-/// Does what a collective does in a world of one, on tensors of any device.
+/// Runs a collective in a world of one, on tensors of any device.
 void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
 /// Returns the sizes of `like` with `first` as first dimension: instead of its own (`replace`), or before it.
@@ -34,7 +35,7 @@ void apply_alone(const Collective& collective, const at::Tensor& input, const at
 /// Returns the elements of one step in the first dimension.
 [[nodiscard]] std::int64_t row_elements(const at::Tensor& tensor);
 
-/// Returns views of the parts of `whole`, which has them one after the other.
+/// Returns views of the consecutive parts of `whole`.
 [[nodiscard]] std::vector<at::Tensor> cut(const at::Tensor& whole, const std::vector<std::int64_t>& rows);
 
 }  // namespace lockstep::comm

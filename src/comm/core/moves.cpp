@@ -7,7 +7,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Returns the elements that `from` brings; in all_to_all those for `to`.
+/// Returns the number of elements from `from`; in all_to_all those for `to`.
 std::int64_t brought(const MovePlan& plan, int from, int to) {
   const auto world = static_cast<std::size_t>(plan.world);
   const auto sender = static_cast<std::size_t>(from);
@@ -22,7 +22,7 @@ std::int64_t brought(const MovePlan& plan, int from, int to) {
   }
 }
 
-/// Returns true where the outbox has a part for every receiver.
+/// Returns true if the outbox has a part for every receiver.
 bool has_parts(Kind kind) { return kind == Kind::kAllToAll || kind == Kind::kScatter; }
 
 bool takes_part(const MovePlan& plan, int from, int to) {

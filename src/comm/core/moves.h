@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who needs which bytes of whom, for every collective that only moves data: pure functions. Each rank brings an outbox,
-// one block of bytes; what a rank ends with is put together from parts of the outboxes.
+// The bytes that each rank needs from every other rank, for every collective that only moves data: pure functions. Each
+// rank has an outbox, one block of bytes; its result is put together from parts of the outboxes.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Move {
   std::size_t bytes = 0;
 };
 
-/// The values of a collective that moves data which are the same on every rank.
+/// The values of a collective that moves data, the same on every rank.
 struct MovePlan {
   const Descriptor& what;
   const Counts& counts;
@@ -33,14 +33,14 @@ struct MovePlan {
   return {collective.what, collective.counts, collective.item_bytes, world};
 }
 
-/// Returns the elements of each rank's part of an all_gather, all_gather_into or reduce_scatter, where all are equal;
-/// none where they differ, and for other collectives. Some transports carry equal parts only.
+/// Returns the elements of each rank's part of an all_gather, all_gather_into or reduce_scatter if all are equal; none
+/// if they differ, and for other collectives. Some transports carry equal parts only.
 [[nodiscard]] std::optional<std::int64_t> equal_part(const Collective& collective, int world);
 
-/// Returns the bytes that `rank` brings.
+/// Returns the size of the outbox of `rank` in bytes.
 [[nodiscard]] std::size_t outbox_bytes(const MovePlan& plan, int rank);
 
-/// Returns all moves into the output of `rank`, its own part too. Moves of no bytes are left out.
+/// Returns all moves into the output of `rank`, including its own part. Moves of no bytes are left out.
 [[nodiscard]] std::vector<Move> moves_to(const MovePlan& plan, int rank);
 
 /// Returns all moves that other ranks need from `rank`.

@@ -21,18 +21,18 @@ std::string as_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& mine) {
+std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& bytes) {
   std::vector<std::string> all;
-  for (const at::Tensor& part : group.all_gather_uneven(as_tensor(mine))) all.push_back(as_bytes(part));
+  for (const at::Tensor& part : group.all_gather_uneven(as_tensor(bytes))) all.push_back(as_bytes(part));
   return all;
 }
 
-std::string broadcast_bytes(ProcessGroup& group, const std::string& mine, int root) {
-  const at::Tensor size = at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong);
+std::string broadcast_bytes(ProcessGroup& group, const std::string& bytes, int root) {
+  const at::Tensor size = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
   group.broadcast(size, root).wait();
-  const at::Tensor bytes = group.rank() == root ? as_tensor(mine) : at::empty({size.item<std::int64_t>()}, at::kByte);
-  group.broadcast(bytes, root).wait();
-  return as_bytes(bytes);
+  const at::Tensor data = group.rank() == root ? as_tensor(bytes) : at::empty({size.item<std::int64_t>()}, at::kByte);
+  group.broadcast(data, root).wait();
+  return as_bytes(data);
 }
 
 }  // namespace lockstep

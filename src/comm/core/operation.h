@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Work is a handle on: one collective, wherever it runs.
+// One collective, whatever runs it; a Work is a handle on it.
 #pragma once
 
 namespace lockstep::comm {

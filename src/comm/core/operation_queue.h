@@ -21,7 +21,7 @@ namespace lockstep::comm {
 
 class OperationQueue;
 
-/// One submitted collective with all that it keeps alive.
+/// One submitted collective with everything that it keeps alive.
 class QueuedOperation final : public Operation {
  public:
   QueuedOperation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
@@ -35,7 +35,7 @@ class QueuedOperation final : public Operation {
  private:
   friend class OperationQueue;
   Collective collective_;
-  std::array<at::Tensor, 2> tensors_;  ///< what it reads and writes
+  std::array<at::Tensor, 2> tensors_;  ///< the tensors that it reads and writes
   std::function<void()> finish_;       ///< copies a staged result back; may be empty
   std::shared_ptr<OperationQueue> queue_;
   std::int64_t called_ns_ = 0;              ///< when it was submitted
@@ -48,9 +48,9 @@ class QueuedOperation final : public Operation {
 /// Either the communication thread runs the front, or the thread that waits for that very operation does.
 ///
 /// `mutex_` guards everything below it but `thread_`. It is not held while the runner works: `running_` keeps a second
-/// run() away. An operation's `error_` is written under the mutex before `done_` becomes true, and never again; whoever
-/// has seen is_done() may read the result and the error without the lock. `failure_` is never cleared: from the first
-/// error on, every pending and every later operation fails. After close() no operation starts.
+/// run() away. An operation's `error_` is written under the mutex before `done_` becomes true, and never again; a
+/// thread that has seen is_done() may read the result and the error without the lock. `failure_` is never cleared:
+/// after the first error, every pending and every later operation fails. After close() no operation starts.
 ///
 /// Thread-safe: yes.
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
@@ -68,10 +68,10 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   /// Fails everything, here and on the peers.
   void abort(const std::string& reason) noexcept;
 
-  /// Throws: the failure with which all later operations fail, if there is one. Blocks: no.
+  /// Throws: the failure of all later operations, if there is one. Blocks: no.
   void check();
 
-  /// Ends the thread; operations that have not run fail. It waits a bounded time for an operation under way.
+  /// Ends the thread; operations that have not run fail. Waits a bounded time for an operation under way.
   void close(bool orderly) noexcept;
 
   [[nodiscard]] Runner& runner() noexcept { return *runner_; }
@@ -90,7 +90,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   const std::chrono::milliseconds timeout_;
   const int number_;
   std::mutex mutex_;
-  std::condition_variable work_;      ///< for the thread: something to run, or the end
+  std::condition_variable work_;      ///< for the thread: an operation to run, or the end
   std::condition_variable finished_;  ///< for waiters: an operation is done
   std::deque<std::shared_ptr<QueuedOperation>> pending_;
   std::uint64_t sequence_ = 0;

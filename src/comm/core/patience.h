@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Until when the launcher has this rank's collectives wait, on the clock of their deadlines.
+// The time until which the launcher makes this rank's collectives wait, on the clock of their deadlines.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 namespace lockstep::comm {
 
 /// The launcher writes moments of the machine's clock, which goes on while the whole job is suspended. A moment that
-/// was seen in time holds as long as it would have without that, and for kAfterStop at least: the launcher was stopped,
-/// too, and may go on after this rank. Thread-safe: yes.
+/// was read in time holds as long as it would have without the suspension, and for at least kAfterStop: the launcher
+/// was stopped, too, and may go on after this rank. Thread-safe: yes.
 class Patience {
  public:
   static constexpr auto kAfterStop = std::chrono::seconds(2);
 
-  /// `until`: what the launcher says now; `now` and `awake`: the present of the machine's clock and of AwakeClock.
-  /// Returns the end as a moment of AwakeClock.
+  /// `until`: the launcher's present value; `now` and `awake`: the present time of the machine's clock and of
+  /// AwakeClock. Returns the end as a moment of AwakeClock.
   [[nodiscard]] TimePoint end(TimePoint until, TimePoint now, TimePoint awake) {
     const std::lock_guard lock(mutex_);
     const auto stopped = now - awake;
-    // Two clocks are not read at one moment: what is less than a look is no stop.
+    // The two clocks are not read at the same moment: a difference below one look is no stop.
     if (stopped - stopped_ > kAwakeLook && end_ > looked_) grace_ = awake + kAfterStop;
     stopped_ = stopped;
     looked_ = awake;
@@ -36,8 +36,8 @@ class Patience {
   std::mutex mutex_;
   TimePoint seen_{};
   TimePoint end_{};
-  TimePoint grace_{};   ///< of the last stop
-  TimePoint looked_{};  ///< when it was asked last
+  TimePoint grace_{};   ///< the end of the grace time after the last stop
+  TimePoint looked_{};  ///< the time of the last call
   TimePoint::duration stopped_{0};
 };
 

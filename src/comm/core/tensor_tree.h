@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tree_sum() by libtorch's own operations: for tensors of any device, one pass over memory for each addition.
+// tree_sum() with libtorch's operations: for tensors of any device, one pass over memory for each addition.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ namespace lockstep::comm {
 /// Throws: UsageError for a bitwise operation.
 void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options);
 
-/// Returns what a mean of `values` divides by, so that the bits are those of a division: on CUDA libtorch multiplies by
-/// the inverse of a number that lies on the host. Shapes: the result has no dimension.
+/// Returns the divisor of a mean of `values`, in the form that gives the bits of a division: on CUDA libtorch
+/// multiplies by the inverse of a number on the host. Shapes: the result has no dimension.
 [[nodiscard]] at::Tensor divisor_tensor(const at::Tensor& values, int divisor);
 
 }  // namespace lockstep::comm

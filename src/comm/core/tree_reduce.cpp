@@ -21,7 +21,7 @@ namespace {
 // One block of accumulators stays in the first-level cache with the sources' blocks.
 constexpr std::int64_t kBlock = 2048;
 
-/// Everything that one call needs, without templates, so that it can be passed to the code of an instruction set.
+/// The arguments of one call, without templates, so that the code of an instruction set can take them.
 struct TreeCall {
   c10::ScalarType dtype;
   c10::ScalarType result;
@@ -80,7 +80,7 @@ struct Element<Fp16> {
     const std::uint32_t special = magnitude | 0x7F800000U;  // infinity and NaN keep their mantissa
     return as_float(sign | (magnitude >= 0x0F800000U ? special : scaled));
   }
-  // Maratyszcza's FP16 library: two scalings make overflow infinite, one addition rounds to nearest even.
+  // From Maratyszcza's FP16 library: two scalings make overflow infinite, one addition rounds to nearest even.
   static Fp16 store(float value) {
     const std::uint32_t bits = as_bits(value);
     const std::uint32_t twice = bits + bits;
@@ -94,7 +94,7 @@ struct Element<Fp16> {
   }
 };
 
-// Integers wrap around, as in libtorch; narrow ones are widened, since int would overflow with undefined results.
+// Integers wrap around, as in libtorch. Narrow ones are widened, since overflow of int would be undefined.
 template <class A>
 using Wrapping = std::conditional_t<(sizeof(A) > 4), std::uint64_t, std::uint32_t>;
 
@@ -172,7 +172,7 @@ struct Tree {
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(Element<T>::load(a[i]), Element<T>::load(b[i]));
   }
 
-  /// Returns the subtree that leaves first .. last - 1 make up.
+  /// Reduces the subtree of the leaves first .. last - 1.
   void reduce(int first, int last, int level) const {
     Acc* acc = scratch[level];
     if (last - first == 1) return load(acc, first);
@@ -187,7 +187,8 @@ struct Tree {
   }
 };
 
-// A divisor that is a power of two multiplies by its exact inverse: the bits of the division at a fraction of its time.
+// Multiplies by the exact inverse of a divisor that is a power of two: the bits of the division at a fraction of its
+// time.
 template <class Acc>
 void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
   const Acc divisor = static_cast<Acc>(count);
@@ -199,7 +200,7 @@ void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
   }
 }
 
-/// Returns the accumulators as stored: converted into `room`, or in place.
+/// Returns the accumulators in the stored type: converted into `room`, or in place.
 template <class R, class Acc>
 const R* store_block(const Acc* __restrict acc, R* __restrict room, std::int64_t size) {
   if constexpr (std::is_same_v<R, Acc>) {
@@ -330,22 +331,22 @@ c10::ScalarType accumulator_of(c10::ScalarType dtype) {
 
 namespace {
 
-// A missing leaf would be searched for ever.
+// A missing leaf would cause an endless search.
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
   bool valid = !leaves.empty();
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
   if (!valid) throw InternalError("tree_reduce was called with leaves that make up no subtree");
 }
 
-/// Returns how many accumulators the tree needs at once: its depth, however the leaves cut it.
+/// Returns the number of accumulators that the tree needs at once: its depth, however the leaves cut it.
 std::size_t levels_of(const std::vector<TreeLeaf>& leaves) {
   std::size_t levels = 1;
   while (std::int64_t{1} << levels < leaves.back().span.end - leaves.front().span.begin) ++levels;
   return levels;
 }
 
-/// It is kept between calls, but not as a static array: that much thread-local storage would not fit a small thread's
-/// stack. Valid until the next call of this thread.
+/// The memory is kept between calls, but not as a static array: so much thread-local storage would not fit a small
+/// thread's stack. Valid until the next call of this thread.
 double* reserve_scratch(std::size_t levels) {
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
   thread_local std::size_t reserved = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one reduction: arrays combined in tree order, whatever carried them here. Every backend and the reducer call it,
+// The only reduction: combines arrays in tree order, whatever carried them here. Every backend and the reducer call it,
 // so all give the same bits.
 #pragma once
 
@@ -21,11 +21,11 @@ struct Reduction {
   ReduceOp op = ReduceOp::kSum;
   int divisor = 1;  ///< divisor of a mean
   /// The dtype of the destinations; by default that of the leaves. float32 for float16 and bfloat16 leaves, or the
-  /// other way round, is a partial sum that is not rounded yet.
+  /// other way round, is a partial sum before its rounding.
   std::optional<c10::ScalarType> result = std::nullopt;
 };
 
-/// One array to combine, and the replicas (or ranks) whose sum it already is: a whole subtree.
+/// One array to combine, and the replicas (or ranks) whose sum it is: a whole subtree.
 struct TreeLeaf {
   const std::byte* data = nullptr;
   ReplicaSpan span;
@@ -40,7 +40,7 @@ void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves
 /// Returns true for the dtypes that tree_reduce knows.
 [[nodiscard]] bool is_reducible(c10::ScalarType dtype);
 
-/// Returns the dtype in which a dtype is combined: float32 for float16 and bfloat16, else itself.
+/// Returns the dtype of the computation: float32 for float16 and bfloat16, else the dtype itself.
 [[nodiscard]] c10::ScalarType accumulator_of(c10::ScalarType dtype);
 
 }  // namespace lockstep::comm

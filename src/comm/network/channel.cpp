@@ -6,7 +6,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// A transport of its own for each direction: the other threads' messages do not wait for these.
+/// Each direction has its own transport: messages of other threads do not wait for these.
 class NetworkChannel final : public Runner {
  public:
   NetworkChannel(std::shared_ptr<Network> network, int peer, bool sending)
@@ -14,14 +14,14 @@ class NetworkChannel final : public Runner {
 
   void run(const Collective& message) override {
     if (!transport_) transport_ = network_->connect(label());
-    Descriptor mine = message.what;
-    mine.kind = Kind::kSend;
-    mine.root = 0;
-    Descriptor theirs = mine;
+    Descriptor own_call = message.what;
+    own_call.kind = Kind::kSend;
+    own_call.root = 0;
+    Descriptor other_call = own_call;
     const auto compare = [&] {
-      if (theirs != mine) throw mismatch_error(network_->world(), message.what, peer_, theirs);
+      if (other_call != own_call) throw mismatch_error(network_->world(), message.what, peer_, other_call);
     };
-    const Message call{peer_, reinterpret_cast<std::byte*>(sending_ ? &mine : &theirs), sizeof(mine)};
+    const Message call{peer_, reinterpret_cast<std::byte*>(sending_ ? &own_call : &other_call), sizeof(own_call)};
     const Message bytes{peer_, sending_ ? const_cast<std::byte*>(message.data) : message.output, message.bytes};
     if (!transport_->tells_wrong_lengths()) {
       carry({call}, message);

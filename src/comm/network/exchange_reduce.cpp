@@ -46,7 +46,7 @@ Ring ring_of(const ExchangeReduce& job, int rank) {
   return ring;
 }
 
-/// Everyone combines the same elements of as many rows.
+/// True if all combine the same elements of the same number of rows.
 bool all_are_alike(const ExchangeReduce& job) {
   const Contributor& first = job.contributors.front();
   return std::all_of(job.contributors.begin(), job.contributors.end(), [&](const Contributor& one) {
@@ -55,7 +55,7 @@ bool all_are_alike(const ExchangeReduce& job) {
   });
 }
 
-/// Every rank gets all rows, in messages whose number is the logarithm of the ranks'.
+/// Every rank gets all rows, in a number of messages that is the logarithm of the number of ranks.
 std::vector<TreeLeaf> gather_rows(Transport& transport, const ExchangeReduce& job, const Ring& ring,
                                   const Collective& collective, std::vector<std::byte>& scratch) {
   const Contributor& me = job.contributors[ring.place];
@@ -75,14 +75,14 @@ std::vector<TreeLeaf> gather_rows(Transport& transport, const ExchangeReduce& jo
   return leaves;
 }
 
-/// What a rank sends and gets so that it can combine its range.
+/// The messages that give a rank the rows for its range.
 struct RowExchange {
   std::vector<Message> sends;
   std::vector<Message> receives;
   std::vector<TreeLeaf> leaves;
 };
 
-/// Each rank sends each other the elements that it combines.
+/// Each rank sends to every other the elements that the other combines.
 RowExchange plan_rows(const ExchangeReduce& job, int rank, std::vector<std::byte>& scratch) {
   const Contributor& me = find(job, rank);
   const std::size_t bytes = bytes_of(job, me.range);
@@ -107,7 +107,7 @@ RowExchange plan_rows(const ExchangeReduce& job, int rank, std::vector<std::byte
   return plan;
 }
 
-/// Combines the elements of a range that all have brought so far, while the rest is on its way.
+/// Combines the elements of a range that have come from all, while the rest is on its way.
 class PartialReduction {
  public:
   PartialReduction(const ExchangeReduce& job, std::vector<TreeLeaf> leaves, std::int64_t count)

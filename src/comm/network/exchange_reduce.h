@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over a transport: who brings something sends each other one the elements that he combines, in one
+// Reductions over a transport. Each contributor sends every other one the elements that the other combines, in one
 // exchange; a second one shares the results. Reduce-scatter by direct exchange, then all-gather: 2 (W-1)/W of the
 // bytes.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// A rank that brings rows, the elements that it combines, and the replicas that its rows sum.
+/// A rank with rows to combine, the elements that it combines, and the replicas that its rows sum.
 struct Contributor {
   int rank = 0;
   ElementRange range;
@@ -28,19 +28,19 @@ struct ExchangeReduce {
   std::byte* output = nullptr;  ///< the place of element `range.begin` of this rank's result; may be in its first row
 };
 
-/// What ranks tell each other in the exchange that carries their rows, before them.
+/// Messages that ranks send before their rows, in the same exchange.
 struct Preamble {
   std::vector<Message> sends = {};
   std::vector<Message> receives = {};
 };
 
-/// Combines this rank's range over all contributors, each part of it as soon as all have brought it; `scratch` keeps
-/// what was received and grows with need. Blocks: yes.  Throws: as Transport::exchange.
+/// Combines this rank's range over all contributors, each part of it as soon as it has come from all; `scratch` keeps
+/// the received rows and grows with need. Blocks: yes. Throws: as Transport::exchange.
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);
 
-/// Brings this rank all rows, after the preamble, and combines none. Only where every rank combines everything
-/// (is_one_pass()) and the ranks are few (is_large()). Blocks: yes.  Throws: as Transport::exchange.
+/// Brings this rank all rows, after the preamble, and combines none. Only for cases in which every rank combines
+/// everything (is_one_pass()) and the ranks are few (is_large()). Blocks: yes. Throws: as Transport::exchange.
 [[nodiscard]] std::vector<TreeLeaf> exchange_rows(Transport& transport, const ExchangeReduce& job,
                                                   const Collective& collective, std::vector<std::byte>& scratch,
                                                   const Preamble& preamble);
@@ -48,11 +48,11 @@ void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const 
 /// Sends this rank's combined range to all contributors, and receives theirs. `base` is the place of element 0.
 void share_ranges(Transport& transport, const ExchangeReduce& job, const Collective& collective, std::byte* base);
 
-/// Returns the ranges of `count` contributors that combine `numel` elements together; each one combines everything
-/// where that is less work than a second exchange.
+/// Returns the ranges of `count` contributors that together combine `numel` elements; each one combines everything if
+/// that is less work than a second exchange.
 [[nodiscard]] std::vector<ElementRange> ranges_for_all(std::int64_t numel, std::size_t bytes, int count);
 
-/// Returns true where ranges_for_all() gave everything to each contributor.
+/// Returns true if ranges_for_all() gave everything to each contributor.
 [[nodiscard]] bool is_one_pass(std::size_t bytes);
 
 }  // namespace lockstep::comm

@@ -19,15 +19,15 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kPatience = std::chrono::milliseconds(150);  // time that an exchange may take before the store is asked
+constexpr auto kPatience = std::chrono::milliseconds(150);  // time until the watch polls the store
 constexpr auto kPeriod = std::chrono::milliseconds(150);
 constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 }  // namespace
 
-/// The state is shared with the thread, which may outlive the watch where the store hangs.
+/// The state is shared with the thread, which may outlive the watch if the store hangs.
 struct ExchangeWatch::State {
-  explicit State(World of) : world(std::move(of)) {}
+  explicit State(World facts) : world(std::move(facts)) {}
 
   struct Entry {
     SteadyTime start;
@@ -62,7 +62,7 @@ void ExchangeWatch::State::ask(std::unique_lock<std::mutex>& lock) {
     log::debug("the store was not asked for an alarm: {}", problem.what());
   }
   lock.lock();
-  if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // text that is not a number means rank 0
+  if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // other text means rank 0
 }
 
 void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
@@ -97,7 +97,7 @@ void ExchangeWatch::State::loop() {
   changed.notify_all();
 }
 
-// An exchange that begins while this sleeps is looked at soon enough, so that none has to wake it.
+// An exchange that begins during this sleep is checked soon enough, so none has to wake it.
 void ExchangeWatch::State::clock_loop() {
   std::unique_lock lock(mutex);
   while (!closed) {

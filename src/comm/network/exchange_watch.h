@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after exchanges that take long: where another rank has reported a failure, they are interrupted. Without it a
-// rank could wait for one that has given up and, alive, closes no connection.
+// Interrupts long exchanges if another rank has reported a failure. Without it a rank could wait for one that has given
+// up but, still alive, closes no connection.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 
 namespace lockstep::comm {
 
-/// Watches the exchanges of a group for an alarm in the store, and for their end (end_of()). One thread asks the store,
-/// only while an exchange has been under way for some time; another looks at the clock, so that a store that hangs
+/// Watches the exchanges of a group for an alarm in the store, and for their end (end_of()). One thread polls the
+/// store, only while an exchange has been under way for some time; another looks at the clock, so that a hanging store
 /// delays nothing. Thread-safe: yes.
 class ExchangeWatch {
  public:
@@ -30,8 +30,8 @@ class ExchangeWatch {
     std::atomic<bool>& is_over;
   };
 
-  /// While it lives and an alarm was raised, or its time has passed, another thread interrupts the exchange again and
-  /// again.
+  /// While it lives, and an alarm was raised or the exchange's time has passed, another thread interrupts the exchange
+  /// again and again.
   class [[nodiscard]] Scope {
    public:
     Scope(ExchangeWatch& watch, Exchange exchange);
@@ -44,7 +44,7 @@ class ExchangeWatch {
     int number_ = 0;
   };
 
-  /// Tells every rank of the group that `suspect` is gone. Only the first alarm counts.
+  /// Reports to every rank of the group that `suspect` is gone. Only the first alarm counts.
   void raise(int suspect) noexcept;
 
   /// Returns the suspect of the alarm, once this rank has heard of it.

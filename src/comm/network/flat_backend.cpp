@@ -67,22 +67,22 @@ ExchangeReduce FlatBackend::plan_reduction(const Collective& collective) const {
   return job;
 }
 
-/// Few ranks with little to combine send their rows along with the words that are compared: one exchange, not two.
+/// Few ranks with little to combine send their rows in the exchange that compares the calls: one exchange, not two.
 void FlatBackend::reduce_at_once(const Collective& collective) {
   const int rank = transport_->world().rank;
-  Descriptor mine = collective.what;
-  std::vector<Descriptor> theirs(all_.size(), mine);
+  Descriptor own_call = collective.what;
+  std::vector<Descriptor> theirs(all_.size(), own_call);
   Preamble words;
   for (const int other : all_) {
     if (other == rank) continue;
-    words.sends.push_back({other, reinterpret_cast<std::byte*>(&mine), sizeof mine});
+    words.sends.push_back({other, reinterpret_cast<std::byte*>(&own_call), sizeof own_call});
     words.receives.push_back(
-        {other, reinterpret_cast<std::byte*>(&theirs[static_cast<std::size_t>(other)]), sizeof mine});
+        {other, reinterpret_cast<std::byte*>(&theirs[static_cast<std::size_t>(other)]), sizeof own_call});
   }
   const auto compare = [&] {
     for (const int other : all_) {
       const Descriptor& call = theirs[static_cast<std::size_t>(other)];
-      if (call != mine) throw mismatch_error(transport_->world(), mine, other, call);
+      if (call != own_call) throw mismatch_error(transport_->world(), own_call, other, call);
     }
   };
   const ExchangeReduce job = plan_reduction(collective);
@@ -93,7 +93,7 @@ void FlatBackend::reduce_at_once(const Collective& collective) {
   } catch (const WrongLength&) {
     compare();
     throw;
-  } catch (const PeerError&) {  // a rank that called something larger compares first, and leaves
+  } catch (const PeerError&) {  // a rank with a larger call compares first, and leaves
     compare();
     throw;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All collectives over a network, every rank to every other: what ranks without shared memory use.
+// All collectives over a network, every rank to every other: for ranks without shared memory.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class FlatBackend final : public Backend {
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override {}
 
-  /// Moves, where the ranks have compared their calls already.
+  /// Moves the data; the ranks have already compared their calls.
   void move_compared(const Collective& collective);
 
   void meet(const Collective& collective) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many ranks learn what each of them knows in few messages.
+// Shares a value of each rank with all ranks, in few messages.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace lockstep::comm {
 
-/// A round in which a rank sends the first `count` of the entries that it has to rank `to`, and gets as many from rank
-/// `from`, which come behind its own.
+/// A round in which a rank sends its first `count` entries to rank `to`, and gets as many from rank `from`, which go
+/// behind its own.
 struct GatherRound {
   int to = 0;
   int from = 0;
   int count = 0;
-  int known = 0;  ///< entries before the round: of this rank and of those that follow it, around the ring
+  int known = 0;  ///< entries before the round: of this rank and of the ranks after it, around the ring
 
   bool operator==(const GatherRound&) const = default;
 };
@@ -25,22 +25,22 @@ struct GatherRound {
 /// Multiport Message-Passing Systems", 1997.
 [[nodiscard]] std::vector<GatherRound> gather_rounds(int rank, int size);
 
-/// Ranks that tell each other something, and where this one stands among them.
+/// Ranks that share their values, and the place of this rank among them.
 struct Ring {
   std::vector<int> ranks;
   std::size_t place = 0;
 
-  /// Of the entry that is `i` behind this rank's.
+  /// Returns the rank of the entry `i` places behind this rank's.
   [[nodiscard]] int rank_at(std::size_t i) const { return ranks[(place + i) % ranks.size()]; }
-  /// Of the rank at a place of `ranks`, in the order of the entries.
+  /// Returns the place among the entries of the rank at a place of `ranks`.
   [[nodiscard]] std::size_t entry_of(std::size_t other) const { return (other + ranks.size() - place) % ranks.size(); }
 };
 
-/// True where few messages after one another take less time than one to each at once.
+/// True if a few consecutive messages take less time than one to each rank at once.
 [[nodiscard]] bool is_large(const Ring& ring);
 
-/// Fills `entries`, `bytes` of each rank: this rank's is there, those of the ranks behind it around the ring follow.
-/// Blocks: yes.  Throws: as Transport::exchange.
+/// Fills `entries`, `bytes` for each rank: this rank's is there, those of the ranks after it around the ring follow.
+/// Blocks: yes. Throws: as Transport::exchange.
 void gather_around(Transport& transport, const Ring& ring, std::byte* entries, std::size_t bytes,
                    const Collective& collective);
 

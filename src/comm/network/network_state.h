@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all connections of a group between hosts share, and how an exchange over them fails, whatever carries the bytes.
+// The state that all connections of a group between hosts share, and the failure of an exchange over them, whatever
+// carries the bytes.
 #pragma once
 
 #include <atomic>
@@ -12,13 +13,13 @@
 namespace lockstep::comm {
 
 struct NetworkState {
-  explicit NetworkState(World of) : world(std::move(of)), watch(world) {}
+  explicit NetworkState(World facts) : world(std::move(facts)), watch(world) {}
 
   /// Makes every later exchange of the group fail.
   void abort() noexcept;
-  /// As Network has it.
+  /// As Network::report_death().
   void report_death(int suspect) noexcept;
-  /// Returns true where the launcher has recorded that a rank failed: one that dies before it is connected closes no
+  /// Returns true if the launcher has recorded that a rank failed: a rank that dies before it is connected closes no
   /// connection.
   [[nodiscard]] bool has_failure() const noexcept;
 
@@ -32,10 +33,10 @@ struct FailedExchange {
   const Collective& collective;
   int suspect = 0;
   bool is_over = false;  ///< its time has passed
-  std::string why = {};  ///< its connection was lost, or is not there, where that is known
+  std::string why = {};  ///< the reason if its connection was lost or is missing, as far as known
 };
 
-/// Asks all ranks which one is to blame. Throws: PeerError, TimeoutError.
+/// Asks all ranks for the one to blame. Throws: PeerError, TimeoutError.
 [[noreturn]] void throw_failure(NetworkState& state, const FailedExchange& failed);
 
 }  // namespace lockstep::comm

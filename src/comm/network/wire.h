@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What carries the bytes between hosts, in words: --wire and LOCKSTEP_WIRE.
+// The names of the wires between hosts, for --wire and LOCKSTEP_WIRE.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace lockstep::comm {
 /// Returns "tls"; "auto" for kAuto.
 [[nodiscard]] const char* wire_name(Wire wire);
 
-/// Returns what the wire does with the ranks' bytes, for the banner: "encrypted (TLS 1.3)".
+/// Returns a description of the wire for the banner: "encrypted (TLS 1.3)".
 [[nodiscard]] const char* describe_wire(Wire wire);
 
 }  // namespace lockstep::comm

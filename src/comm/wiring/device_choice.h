@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device a rank computes on: a pure function of what was asked for, the rank's place and the GPUs that it sees.
+// Chooses the device of a rank: a pure function of the request, the rank's place and the visible GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -16,18 +16,18 @@ struct DeviceRequest {
   int local_rank = 0;
   int gpus = 0;                  ///< GPUs that this process sees
   int devices = 0;               ///< GPUs that the kernel and CUDA_VISIBLE_DEVICES show
-  cuda::Obstacle obstacle = {};  ///< why this process has no CUDA
+  cuda::Obstacle obstacle = {};  ///< the reason why this process has no CUDA
   std::string visible = {};      ///< CUDA_VISIBLE_DEVICES; empty: not set
   bool share = false;            ///< several ranks may use one GPU
 };
 
-/// Chooses the device. auto: the GPU of the local rank, or the CPU where this process sees no GPU. cuda: the same, but
-/// there must be a GPU. The ranks of a host use the GPUs that they see in turn: where each sees its own only (Slurm's
-/// --gpus-per-task), that is its first. Whether two ranks have the same one shows when they meet (require_gpu_each).
+/// Chooses the device. auto: the GPU of the local rank, or the CPU if this process sees no GPU. cuda: the same, but
+/// there must be a GPU. The ranks of a host take the GPUs that they see in turn; if each sees only its own (Slurm's
+/// --gpus-per-task), that is its first. When ranks meet, require_gpu_each() finds two with the same GPU.
 /// Throws: UsageError if the text names no device, ResourceError if the host has no such GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
 
-/// Returns a warning about GPUs that stay idle; empty: none stays idle, or the user asked for the CPU.
+/// Returns a warning about idle GPUs; empty: none is idle, or the user asked for the CPU.
 [[nodiscard]] std::string idle_gpus_warning(const DeviceRequest& request);
 
 /// Returns true if another rank may have the same GPU: the user names it (cuda:N), or lets ranks share.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From ranks that know of each other to a connected group: which backend, and everybody's way into it.
+// Turns ranks that know of each other into a connected group: chooses the backend, and connects the ranks with it.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 
 namespace lockstep::comm {
 
-/// Says where and how the ranks of a job meet.
+/// How the ranks of a job meet.
 struct Meeting {
   BackendKind wanted = BackendKind::kAuto;
   std::shared_ptr<Store> store;
-  std::string store_host;  ///< says which of this host's addresses the others can reach
+  std::string store_host;  ///< decides which of this host's addresses the others connect to
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
-  c10::Device device{c10::kCPU};          ///< the device that this rank computes on
+  c10::Device device{c10::kCPU};          ///< the device on which this rank computes
   Wire wire = Wire::kAuto;                ///< the same on every rank
   std::string token;                      ///< the secret that opens the store; empty: there is none
 };
@@ -30,16 +30,16 @@ struct Membership {
   int rank = 0;  ///< this process's rank
   std::vector<HostFacts> hosts = {};
   std::vector<int> ranks = {};  ///< ranks in the job
-  std::string prefix;           ///< prefix of the group's keys in the store, which no other group has
+  std::string prefix;           ///< prefix of the group's keys in the store, unique to it
 };
 
 struct Formed {
   std::shared_ptr<OwnedGroup> group;
-  std::string reason;  ///< why this backend, in one sentence
+  std::string reason;  ///< the reason for this backend, in one sentence
 };
 
-/// Connects the members; it returns when all are connected.
-/// Collective: over the members.  Blocks: yes.
+/// Connects the members; returns when all are connected.
+/// Collective: over the members. Blocks: yes.
 /// Throws: UsageError for an impossible backend, ResourceError (shared memory), PeerError, TimeoutError.
 [[nodiscard]] Formed form_group(const Meeting& meeting, const Membership& members);
 

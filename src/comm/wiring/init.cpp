@@ -49,14 +49,14 @@
 namespace lockstep {
 namespace {
 
-// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth that wait.
+// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth the wait.
 constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
 // How often a rank looks for the file of file://, and how long it tries the address in it.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
-/// Returns the value of `--name V` or `--name=V`; none where it is not among the arguments. "--" ends them.
+/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments. "--" ends them.
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string word = argv[i];
@@ -115,7 +115,7 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   return request;
 }
 
-/// A GPU without CUDA's parts is a make-believe one.
+/// Binds this process to the CPUs near its GPU. A GPU without CUDA's parts is a test's imitation.
 void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());
@@ -131,7 +131,7 @@ int check_replicas(int replicas, int world) {
                    fmt::format("start at most {} ranks", replicas));
 }
 
-/// Makes rank 0's store, where no launcher serves one.
+/// Makes rank 0's store if no launcher serves one.
 void serve_store(Job::State& state) {
   WorldPlan& plan = state.plan;
   state.server =
@@ -139,7 +139,7 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
-/// Rank 0 reaches the store that it serves without the network.
+/// Rank 0 reaches its own store without the network.
 StoreAddress address_of(const Job::State& state) {
   const WorldPlan& plan = state.plan;
   StoreAddress address{.host = plan.host, .port = plan.port, .token = plan.token};
@@ -147,7 +147,7 @@ StoreAddress address_of(const Job::State& state) {
   return address;
 }
 
-/// Waits until the file names a store that answers: it may still be that of a killed job.
+/// Waits until the file names a store that answers: it may be a leftover of a killed job.
 std::shared_ptr<Store> connect_through_file(Job::State& state) {
   const TimePoint end = AwakeClock::instance().now() + state.timeout;
   std::string problem;
@@ -226,7 +226,7 @@ void open_store(Job::State& state) {
   }
 }
 
-/// Returns this host, and the GPU that this rank has there.
+/// Returns this host, and this rank's GPU there.
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
@@ -245,8 +245,8 @@ comm::HostFacts own_facts(const Job::State& state) {
   return facts;
 }
 
-/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire, why
-/// there is no NCCL, the GPU's slot, whether the GPU may be shared; one line each.
+/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire, the reason why
+/// there is no NCCL, the GPU's slot, permission to share the GPU; one line each.
 std::string introduction(const Job::State& state) {
   const comm::HostFacts host = own_facts(state);
   return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
@@ -275,7 +275,7 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
   return missing;
 }
 
-/// Where nobody launched the ranks, the world is what these variables say.
+/// Without a launcher, these variables define the world.
 std::string world_text(const WorldPlan& plan) {
   const std::string origin = plan.store == StoreKind::kRankZero ? " by " + plan.info.source : "";
   return fmt::format("world {}{}", plan.info.world_size, origin);
@@ -289,7 +289,7 @@ std::string world_text(const WorldPlan& plan) {
                   env::timeout_variable()));
 }
 
-/// The time in which all ranks have to come.
+/// The deadline for all ranks to come.
 struct Arrival {
   explicit Arrival(const Job::State& state)
       : end(AwakeClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
@@ -298,7 +298,7 @@ struct Arrival {
   WaitNotice notice;
 };
 
-/// Waits for a key under "hello/", which says something of the ranks, and tells the user for whom it waits.
+/// Waits for a key under "hello/", which has facts about the ranks, and reports the missing ranks to the user.
 std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
   auto& [end, notice] = arrival;
   for (;;) {
@@ -308,10 +308,10 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
     try {
       return state.store->get(fmt::format("{}hello/{}", prefix, key), std::max(left, std::chrono::milliseconds(1)));
     } catch (const TimeoutError&) {
-      // Told, and tried again, while there is time.
+      // Reported and tried again while there is time.
     }
     auto missing = missing_ranks(state, prefix);
-    if (missing.empty()) missing.emplace_back("rank 0");  // which has not said yet who the others are
+    if (missing.empty()) missing.emplace_back("rank 0");  // it has not yet published the other ranks' introductions
     if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
     const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {
@@ -322,7 +322,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
   }
 }
 
-/// Reads a list of texts. Throws: PeerError where it is none.
+/// Reads a list of texts. Throws: PeerError if it is none.
 std::vector<std::string> strings_of(const std::string& json) {
   const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
@@ -332,8 +332,8 @@ std::vector<std::string> strings_of(const std::string& json) {
   return list.get<std::vector<std::string>>();
 }
 
-/// Returns what every rank says of itself. Rank 0 reads it and tells the others, so that W ranks ask the store 2 W
-/// times and not W squared.
+/// Returns the introductions of all ranks. Rank 0 reads them and publishes them together, so that W ranks make 2 W
+/// requests to the store and not W squared.
 std::vector<std::string> introductions(const Job::State& state, const std::string& prefix) {
   Arrival arrival(state);
   const RankInfo& info = state.plan.info;
@@ -348,7 +348,7 @@ std::vector<std::string> introductions(const Job::State& state, const std::strin
   return all;
 }
 
-/// Compares a rank with rank 0, so that every rank finds the same words. Throws: UsageError.
+/// Compares a rank with rank 0, so that every rank reports the same difference. Throws: UsageError.
 void require_equal(const std::vector<std::string>& first, const std::vector<std::string>& lines, std::size_t rank) {
   if (lines[2] != first[2] || lines[3] != first[3]) {
     throw UsageError(fmt::format("rank 0 runs Lockstep {} with {} replicas, rank {} runs {} with {}", first[2],
@@ -362,7 +362,7 @@ void require_equal(const std::vector<std::string>& first, const std::vector<std:
   }
 }
 
-/// Returns the host of every rank. Throws: UsageError where ranks differ in version, replicas or wire.
+/// Returns the host of every rank. Throws: UsageError if ranks differ in version, replicas or wire.
 std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), introduction(state));
   std::vector<comm::HostFacts> hosts;
@@ -378,7 +378,7 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
 
 std::string keys_of_meeting(const RankInfo& info) { return fmt::format("lockstep/comm/{}/", info.restart_count); }
 
-/// Looks after the other ranks while they meet, where no launcher does.
+/// Watches the other ranks during the meeting if no launcher does.
 std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
   const WorldPlan& plan = state.plan;
   const bool is_alone = plan.info.world_size == 1;
@@ -391,7 +391,7 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
                                               state.store);
 }
 
-/// The other rank's end says more than what it led to here.
+/// The end of the other rank is a better reason than its consequence here.
 void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exception& error) {
   const bool is_store_gone = dynamic_cast<const PeerError*>(&error) != nullptr;
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
@@ -423,7 +423,7 @@ void join_group(Job::State& state, BackendKind wanted) {
 std::mutex current_mutex;
 std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// A process may have one job with other ranks, since these meet by keys that hold for one group.
+/// A process may have one job with other ranks, because the keys of their meeting serve one group.
 void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);
@@ -451,7 +451,7 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
   return url.empty() ? "env://" : url;
 }
 
-/// One line a rank for those who ask for it, in the words that PyTorch's examples print.
+/// One line a rank, for log level info, in the words of PyTorch's examples.
 void tell_where(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);

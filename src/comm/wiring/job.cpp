@@ -23,7 +23,7 @@ void write_line(std::FILE* file, const std::string& line) {
 }  // namespace
 
 Job::State::~State() {
-  // A job that is dropped by an exception on its way out has not ended in order: the others must not wait for it.
+  // If an exception on its way out destroys the job, the job has not ended in order: the others must not wait for it.
   if (group != nullptr) group->close(!failed && std::uncaught_exceptions() == 0);
 }
 
@@ -62,7 +62,7 @@ void Job::print(std::string_view line) const {
 }
 
 void Job::print_all(std::string_view line) const {
-  // Under Lockstep's launcher only stderr of every rank reaches the console, where it gets its prefix.
+  // Lockstep's launcher shows only stderr of every rank on the console, with a prefix.
   if (env::get("LOCKSTEP_STORE")) return write_line(stderr, fmt::format("{}\n", line));
   write_line(stdout, fmt::format("[{}]: {}\n", rank(), line));
 }
@@ -77,7 +77,7 @@ void Job::publish_failure(const std::exception& error) const noexcept {
     }
     if (state_->group != nullptr) state_->group->abort(words_of(record));
   } catch (const std::exception& problem) {
-    log::warn("the other ranks were not told of the failure: {}", problem.what());
+    log::warn("the failure could not be reported to the other ranks: {}", problem.what());
   }
 }
 

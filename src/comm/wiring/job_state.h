@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Job's copies share; its destructor leaves the job.
+// The state that copies of a Job share; its destructor leaves the job.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Job::State {
   int replicas = 1;
   std::chrono::milliseconds timeout{0};
   std::string backend_reason;
-  std::unique_ptr<StoreServer> server;  ///< on rank 0 where no launcher serves; destroyed last
+  std::unique_ptr<StoreServer> server;  ///< on rank 0 if no launcher serves; destroyed last
   std::shared_ptr<Store> store;
   std::shared_ptr<comm::OwnedGroup> group;
   std::atomic<bool> failed{false};

@@ -27,7 +27,7 @@ MeetingWatch::MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> wai
       rank_(place.rank),
       waits_(std::move(waits)),
       store_(connect_store(place.address, place.timeout)),
-      // A rank that is stopped or slow is not gone: the meeting's own limit ends that.
+      // A stopped or slow rank is not gone: the meeting's own limit ends that wait.
       presence_(std::make_unique<Presence>(
           place.address,
           PresenceOptions{
@@ -46,7 +46,7 @@ MeetingWatch::~MeetingWatch() {
 }
 
 void MeetingWatch::watch() {
-  FailureRecord record = record_of_death(0, "");  // it serves the store
+  FailureRecord record = record_of_death(0, "");  // rank 0 serves the store
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {
@@ -63,7 +63,7 @@ void MeetingWatch::tell(const FailureRecord& record) noexcept {
   try {
     waits_->compare_set(key_, "", to_json(record));
   } catch (const std::exception& problem) {
-    log::debug("the other ranks were not told: {}", problem.what());
+    log::debug("the failure could not be reported to the other ranks: {}", problem.what());
   }
 }
 

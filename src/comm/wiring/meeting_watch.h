@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// While ranks without a launcher meet, nobody sees that one of them ends: they are not connected yet, and each waits
-// for keys of the store that the dead rank would set.
+// While ranks without a launcher meet, a rank's end would go unnoticed: ranks are not connected yet, and each waits for
+// keys of the store that the dead rank would set.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace lockstep::comm {
 
-/// Who waits in the meeting, and where.
+/// A rank in the meeting, and its store.
 struct MeetingPlace {
   StoreAddress address;
   std::chrono::milliseconds timeout{0};
@@ -31,15 +31,15 @@ class MeetingWatch {
  public:
   /// Throws: as connect_store().
   MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> waits);
-  /// Leaves the meeting: the ranks are connected, or this one has told why it fails.
+  /// Leaves the meeting: the ranks are connected, or this one has reported its failure.
   ~MeetingWatch();
   MeetingWatch(const MeetingWatch&) = delete;
   MeetingWatch& operator=(const MeetingWatch&) = delete;
 
-  /// Tells the others that this rank fails.
+  /// Reports to the others that this rank fails.
   void tell(const FailureRecord& record) noexcept;
-  /// Returns why the waits were ended; none: they were not, or not within `patience`. Who lost the store itself may be
-  /// earlier than this watch.
+  /// Returns the reason why the waits were ended; none: they were not, or not within `patience`. The caller may notice
+  /// the loss of the store itself before this watch does.
   [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace lockstep::comm {
 
-/// Returns the CPUs of a list of the kernel's, as "0-3,8", in order; empty: it is none. It is a pure function.
+/// Returns the CPUs of a kernel's list such as "0-3,8", in order; empty: it is none. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_of_list(std::string_view list);
 
 struct CpuChoice {
@@ -18,13 +18,12 @@ struct CpuChoice {
   std::vector<int> near;     ///< the GPU's
 };
 
-/// Returns the CPUs that the rank should be bound to. The result is empty if the rank should stay as it is: all of its
+/// Returns the CPUs to which the rank should be bound. The result is empty if the rank should stay as it is: all of its
 /// CPUs are near, none is, or numactl, Slurm or taskset has bound it before. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_to_keep_to(const CpuChoice& choice);
 
-/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all threads that it has, and
-/// those to come, whose memory then lies there too. Reads /sys below `root`. Returns: how many CPUs; 0: it was not
-/// bound.
+/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all of its threads and those to
+/// come, whose memory then lies there too. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
 int keep_near(const std::string& pci_address, const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::comm

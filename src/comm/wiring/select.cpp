@@ -63,8 +63,8 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const auto world = hosts.size();
-  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl says nothing about host memory
-  if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl leaves the choice for host memory open
+  if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
     throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
   }
@@ -89,7 +89,7 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
 
 namespace {
 
-/// Returns the error of two ranks that have the same GPU.
+/// Returns the error about two ranks with the same GPU.
 ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::size_t other) {
   const HostFacts& host = hosts[one];
   std::set<std::string> gpus;
@@ -107,14 +107,14 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
                   gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
 }
 
-/// Returns why NCCL does not connect these two; empty: it does.
+/// Returns the reason why NCCL does not connect these two; empty: it does.
 std::string nccl_objection(const HostFacts& one, const HostFacts& other) {
   if (one.gpu == other.gpu) return fmt::format("share a GPU of {}, which NCCL does not allow", one.name);
   const bool is_one_slot = one.id == other.id && !one.gpu_slot.empty() && one.gpu_slot == other.gpu_slot;
   return is_one_slot ? fmt::format("have slices (MIG) of one GPU of {}, which NCCL does not connect", one.name) : "";
 }
 
-/// Returns why NCCL is impossible; empty: it is possible.
+/// Returns the reason why NCCL is impossible; empty: it is possible.
 UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const HostFacts& host = hosts[rank];
@@ -163,7 +163,7 @@ DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>&
     if (!possible) throw objection;
     return {true, "asked for"};
   }
-  if (hosts.size() == 1) return {false, "a world of one has nobody to talk to"};
+  if (hosts.size() == 1) return {false, "a world of one has no other rank"};
   if (wanted != BackendKind::kAuto) return {false, "asked for"};
   if (!possible) return {false, objection.message()};
   return {true, "every rank has a GPU of its own"};

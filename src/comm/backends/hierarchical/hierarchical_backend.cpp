@@ -35,8 +35,8 @@ bool is_hierarchy(const HostRanks& hosts) {
 
 namespace {
 
-/// The elements that each host's first rank combines: of an all_reduce its share, which the first ranks tell each
-/// other; else those that the host's ranks end with, which are neighbours.
+/// The elements that each host's first rank combines. In an all_reduce the host combines its share, and the first ranks
+/// exchange the results; else it combines the elements that the host's ranks end with, which are neighbours.
 std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const HostRanks& hosts, int world) {
   const Descriptor& what = collective.what;
   if (what.kind == Kind::kAllReduce)
@@ -69,9 +69,9 @@ HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& 
 bool HierarchicalBackend::is_leader() const noexcept { return shm_.world().rank == 0; }
 
 std::unique_ptr<Runner> HierarchicalBackend::open_channel(int peer, bool sending) {
-  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
-  if (peer < mine.front() || peer > mine.back()) return make_network_channel(network_, peer, sending);
-  return shm_.open_channel(peer - mine.front(), sending);
+  const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];
+  if (peer < own_ranks.front() || peer > own_ranks.back()) return make_network_channel(network_, peer, sending);
+  return shm_.open_channel(peer - own_ranks.front(), sending);
 }
 
 void HierarchicalBackend::abort(const std::string& reason) noexcept {
@@ -140,8 +140,8 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
   return part;
 }
 
-/// Offers memory of the leader, whose place all ranks of the host read after the next meeting. Returns the memory that
-/// it replaces, which some ranks may still read until then.
+/// Offers memory of the leader; all ranks of the host read its place after the next meeting. Returns the memory that it
+/// replaces, which some ranks may still read until then.
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
@@ -150,7 +150,7 @@ HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes
   return old;
 }
 
-/// Every rank combines its slice of the host's rows into the leader's scratch.
+/// Each rank combines its slice of the host's rows into the leader's scratch.
 void HierarchicalBackend::reduce_in_host(const Collective& collective, const HostPart& part) {
   const auto dtype = dtype_of(collective.what);
   const auto wide = c10::elementSize(accumulator_of(dtype));
@@ -163,21 +163,22 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
   for (std::int64_t begin = 0; begin < numel; begin += step) {
     const ElementRange chunk{begin, std::min(numel, begin + step)};
     const std::vector<TreeLeaf> leaves = shm_.leaves_of_chunk(collective, part.pieces, chunk);
-    const ElementRange mine = slice_of({chunk.size(), wide, shm_.world().size}, shm_.world().rank);
-    for (std::size_t row = 0; row < part.rows.size() && mine.size() > 0; ++row) {
+    const ElementRange own_range = slice_of({chunk.size(), wide, shm_.world().size}, shm_.world().rank);
+    for (std::size_t row = 0; row < part.rows.size() && own_range.size() > 0; ++row) {
       std::vector<TreeLeaf> own;
       for (TreeLeaf leaf : leaves) {
         if (leaf.span.begin < part.rows[row].begin || leaf.span.end > part.rows[row].end) continue;
-        leaf.data += static_cast<std::size_t>(mine.begin) * collective.item_bytes;
+        leaf.data += static_cast<std::size_t>(own_range.begin) * collective.item_bytes;
         own.push_back(leaf);
       }
-      const auto at = (row * static_cast<std::size_t>(numel) + static_cast<std::size_t>(begin + mine.begin)) * wide;
-      tree_reduce(partial, own, {scratch_ + at}, mine.size());
+      const auto at =
+          (row * static_cast<std::size_t>(numel) + static_cast<std::size_t>(begin + own_range.begin)) * wide;
+      tree_reduce(partial, own, {scratch_ + at}, own_range.size());
     }
   }
 }
 
-/// The leaders combine their hosts' rows; the result comes behind the rows.
+/// The leaders combine their hosts' rows, and put the result behind the rows.
 void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   const auto dtype = dtype_of(collective.what);
   const World& all = network_->world();
@@ -191,8 +192,8 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
-  // The result is narrower than the rows or as wide: writing it never overtakes the reading of its own row, but with
-  // several ranges it would land on rows that are still to be sent. It gets a place behind them.
+  // The result is at most as wide as the rows, so writing it never overtakes the reading of its own row. But with
+  // several ranges it would overwrite rows that are still to be sent, so it gets a place behind them.
   const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
@@ -207,7 +208,7 @@ void HierarchicalBackend::reduce(const Collective& collective) {
   watched([&] { reduce_through_hosts(collective); });
 }
 
-/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. Nobody reads what was there any
+/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank reads the old contents any
 /// more.
 void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;
@@ -230,12 +231,12 @@ void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
     if (is_leader()) reduce_between_hosts(collective);
   }
   shm_.barrier().meet(collective);
-  // Nobody writes there until the next meeting.
-  const ElementRange mine = result_range(collective.what, network_->world().size, network_->world().rank);
-  if (collective.bytes == 0 || mine.size() == 0) return;
+  // No rank writes there until the next meeting.
+  const ElementRange own_range = result_range(collective.what, network_->world().size, network_->world().rank);
+  if (collective.bytes == 0 || own_range.size() == 0) return;
   const auto item = collective.item_bytes;
-  std::memcpy(collective.output, scratch_ + rows_bytes + static_cast<std::size_t>(mine.begin) * item,
-              static_cast<std::size_t>(mine.size()) * item);
+  std::memcpy(collective.output, scratch_ + rows_bytes + static_cast<std::size_t>(own_range.begin) * item,
+              static_cast<std::size_t>(own_range.size()) * item);
 }
 
 void HierarchicalBackend::move(const Collective& collective) {
@@ -254,7 +255,7 @@ void HierarchicalBackend::move(const Collective& collective) {
 }
 
 /// Every rank's part goes into the leader's scratch, the leaders send each other their hosts' parts, and each rank
-/// takes what it needs.
+/// takes the parts that it needs.
 void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
   const World& all = network_->world();
   const MovePlan plan = plan_of(collective, all.size);
@@ -267,7 +268,7 @@ void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
   shm_.barrier().meet(collective);
   if (is_leader()) exchange_parts(collective, places);
   shm_.barrier().meet(collective);
-  // Nobody writes there until the next meeting.
+  // No rank writes there until the next meeting.
   for (const Move& part : moves_to(plan, all.rank)) {
     const std::byte* from = scratch_ + places[static_cast<std::size_t>(part.from)] + part.offset;
     std::memcpy(collective.output + part.place, from, part.bytes);
@@ -283,21 +284,21 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
     const std::size_t begin = places[static_cast<std::size_t>(ranks.front())];
     return Message{ranks.front(), scratch_ + begin, places[static_cast<std::size_t>(ranks.back()) + 1] - begin};
   };
-  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
+  const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];
   std::vector<Message> sends;
   std::vector<Message> receives;
   for (const auto& ranks : hosts_) {
-    if (ranks.front() == mine.front()) continue;
-    Message own = part_of(mine);
+    if (ranks.front() == own_ranks.front()) continue;
+    Message own = part_of(own_ranks);
     own.rank = ranks.front();
     if (needs(ranks)) sends.push_back(own);
-    if (needs(mine)) receives.push_back(part_of(ranks));
+    if (needs(own_ranks)) receives.push_back(part_of(ranks));
   }
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
 /// scatter and all_to_all: each message has one receiver, so hosts have nothing to combine. The hosts compare their
-/// calls first, so that a rank that called something else gets its error before another rank waits for it.
+/// calls first, so that a rank with another call gets its error before any rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   shm_.announce(collective, 0);
   compare_hosts(collective);
@@ -306,18 +307,18 @@ void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   flat_->move_compared(collective);
 }
 
-/// The root's host gets it first; then its leader sends it to the other hosts' leaders, and each of these broadcasts it
-/// in its host.
+/// The data go to the root's host first; then its leader sends them to the other hosts' leaders, and each leader
+/// broadcasts in its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
   const int root = collective.what.root;
-  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
-  const bool at_home = root >= mine.front() && root <= mine.back();
+  const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];
+  const bool at_home = root >= own_ranks.front() && root <= own_ranks.back();
   shm_.announce(collective, network_->world().rank == root ? collective.bytes : 0);
   compare_hosts(collective);
   // No rank announces again before all have compared.
   shm_.barrier().meet(collective);
   Collective inside = collective;
-  inside.what.root = at_home ? root - mine.front() : 0;
+  inside.what.root = at_home ? root - own_ranks.front() : 0;
   if (at_home) shm_.move(inside);
   if (is_leader()) send_to_hosts(collective, at_home);
   if (!at_home) shm_.move(inside);

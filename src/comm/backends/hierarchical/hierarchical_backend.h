@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks on each of several hosts: what is reduced, broadcast or gathered goes through shared memory inside a
-// host and through the transport between the hosts' first ranks, so that each byte crosses the network once per host
-// and not once per rank. The host's partial sums stay as wide as their accumulator until the last rounding: the bits
-// are those of every other backend. all_to_all, scatter, send and receive go
-// from rank to rank.
+// Several ranks on each of several hosts. Reductions, broadcasts and gathers go through shared memory inside a host and
+// through the transport between the hosts' first ranks, so that each byte crosses the network once per host and not
+// once per rank. The host's partial sums stay as wide as their accumulator until the last rounding: the bits are those
+// of every other backend. all_to_all, scatter, send and receive go from rank to rank.
 #pragma once
 
 #include <memory>
@@ -22,8 +21,8 @@ using HostRanks = std::vector<std::vector<int>>;
 /// Groups ranks by the id of their host.
 [[nodiscard]] HostRanks ranks_by_host(const std::vector<std::string>& host_ids);
 
-/// Returns true where a tree over all ranks can be built from one per host: every host has neighbouring ranks, some
-/// host several.
+/// Returns true if a tree over all ranks can be built from one per host: every host has neighbouring ranks, and some
+/// host has several.
 [[nodiscard]] bool is_hierarchy(const HostRanks& hosts);
 
 class HierarchicalBackend final : public Backend {
@@ -60,10 +59,10 @@ class HierarchicalBackend final : public Backend {
   };
 
   [[nodiscard]] bool is_leader() const noexcept;
-  /// Runs a collective; where a rank of this host dies meanwhile, the other hosts are told which one.
+  /// Runs a collective. If a rank of this host dies meanwhile, reports it to the other hosts.
   template <class Step>
   void watched(Step&& step);
-  /// Runs a step that talks to other hosts; its error becomes the error of all ranks of this host.
+  /// Runs a step that communicates with other hosts; its error becomes the error of all ranks of this host.
   template <class Step>
   void between_hosts(Step&& step);
   void compare_hosts(const Collective& collective);
@@ -86,9 +85,9 @@ class HierarchicalBackend final : public Backend {
   const HostRanks hosts_;
   std::vector<int> leaders_;
   int host_ = 0;                  ///< this rank's host, among hosts_
-  Memory offered_;                ///< offered by the leader; not returned at the end, when other ranks may still read
-                                  ///< it
-  std::byte* scratch_ = nullptr;  ///< its place, for this collective
+  Memory offered_;                ///< offered by the leader; never returned, since other ranks may still read it at the
+                                  ///< end
+  std::byte* scratch_ = nullptr;  ///< the leader's memory, for this collective
   std::vector<std::byte> received_;
 };
 

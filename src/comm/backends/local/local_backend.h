@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend of a world of one rank: it copies, and waits for nobody.
+// The backend of a world of one rank: it copies, and never waits.
 #pragma once
 
 #include <memory>

@@ -16,13 +16,13 @@ namespace {
 // A call of a connected communicator completes within some 20 us: a thread that slept would wait longer.
 constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
-// NCCL's limit is longer: the hosts' comparison and the watch report first, since they know which rank a call waits
+// NCCL's limit is longer: the hosts' comparison and the watch report first, since they know the rank that a call waits
 // for.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
-// How long abort() lets a call come back by itself, as one does that is not blocked.
+// How long abort() waits for a call to return by itself: one that is not blocked does.
 constexpr auto kLeaveLimit = std::chrono::milliseconds(100);
-// Connecting takes some 100 ms. The check may ask the store.
+// Connecting takes some 100 ms, and the check may query the store.
 constexpr auto kHostLook = std::chrono::milliseconds(100);
 // The hosts may know of a death later than NCCL does.
 constexpr auto kNamingLimit = std::chrono::seconds(1);
@@ -34,7 +34,7 @@ ResourceError nccl_error(const char* call, const std::string& text) {
       advice ? advice->remedy : "NCCL_DEBUG=INFO shows more");
 }
 
-/// Waits for a key of the store. Throws: what `check` throws.
+/// Waits for a key of the store. Throws: the exceptions of `check`.
 std::string get_checked(Store& store, const std::string& key, std::chrono::milliseconds timeout,
                         const CheckOfHosts& check) {
   const TimePoint end = AwakeClock::instance().now() + timeout;
@@ -48,7 +48,7 @@ std::string get_checked(Store& store, const std::string& key, std::chrono::milli
   return store.get(key, kHostLook);
 }
 
-/// Gives the hosts time to name who is to blame for an error of NCCL's.
+/// Gives the hosts time to name the rank to blame for an error of NCCL's.
 void let_hosts_name(const CheckOfHosts& check) {
   const TimePoint end = AwakeClock::instance().now() + kNamingLimit;
   while (AwakeClock::instance().now() < end) {
@@ -61,7 +61,7 @@ void let_hosts_name(const CheckOfHosts& check) {
 
 const nccl::Functions& nccl_calls() { return nccl::library().functions; }
 
-/// A call is in the communicator while it lives.
+/// While an object lives, a call is in the communicator.
 class NcclCommunicator::Visit {
  public:
   explicit Visit(NcclCommunicator& owner) : owner_(owner) {
@@ -79,7 +79,7 @@ class NcclCommunicator::Visit {
   Visit& operator=(const Visit&) = delete;
 
   [[nodiscard]] nccl::Comm comm() const { return comm_; }
-  /// The call itself has come back.
+  /// The call itself has returned.
   void leave() {
     const std::lock_guard lock(owner_.mutex_);
     owner_.is_inside_ = false;
@@ -166,11 +166,11 @@ void NcclCommunicator::abort() noexcept {
   std::unique_lock lock(mutex_);
   (void)left_.wait_for(lock, kLeaveLimit, [this] { return !is_inside_; });
   const nccl::Comm comm = std::exchange(comm_, nullptr);
-  lock.unlock();  // a call that blocks comes back during the abort
+  lock.unlock();  // a blocked call returns during the abort
   if (comm != nullptr) (void)nccl_calls().comm_abort(comm);
 }
 
-/// Returns: false where the communicator has not finished within a moment and still exists.
+/// Returns: false if the communicator has not finished within a moment and still exists.
 bool NcclCommunicator::finalize() {
   if (aborted_ || comm_ == nullptr) return true;
   nccl::Result state = nccl_calls().comm_finalize(comm_);
@@ -180,7 +180,7 @@ bool NcclCommunicator::finalize() {
   return true;
 }
 
-/// Waits until a call of the non-blocking communicator has completed. With `check` it asks the hosts meanwhile.
+/// Waits until a call of the non-blocking communicator has completed. With `check` it also checks the hosts.
 nccl::Result NcclCommunicator::settle(TimePoint end, const CheckOfHosts& check) {
   nccl::Result state = nccl::kInProgress;
   const TimePoint begin = AwakeClock::instance().now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One communicator of NCCL's, and NCCL's rules for the threads that use it.
+// One NCCL communicator, and NCCL's rules for the threads that use it.
 #pragma once
 
 #include <atomic>
@@ -24,35 +24,35 @@ using CheckOfHosts = std::function<void()>;
 /// NCCL's functions. The ranks have agreed on NCCL, so the library is there.
 [[nodiscard]] const nccl::Functions& nccl_calls();
 
-/// NCCL allows one thread at a time in a communicator. Since 2.26 even ncclCommGetAsyncError ends what a call has
-/// begun. ncclCommAbort alone may come while another thread is in a call, since nothing else ends one that waits for a
-/// queue of the GPU with room. The communicator is non-blocking, so that no other call waits for peers.
+/// NCCL allows one thread at a time in a communicator. Since 2.26 even ncclCommGetAsyncError completes work that a call
+/// has begun. Only ncclCommAbort may come while another thread is in a call: nothing else ends a call that waits for
+/// room in a queue of the GPU. The communicator is non-blocking, so that no other call waits for peers.
 class NcclCommunicator {
  public:
   /// Begins an operation.
   using Call = std::function<nccl::Result(nccl::Comm)>;
 
-  /// `timeout`: how long its calls may take.
+  /// `timeout`: the limit of a call.
   explicit NcclCommunicator(std::chrono::milliseconds timeout) : timeout_(timeout) {}
-  /// Ends the communicator in order, or aborts it where that takes too long and while an error is thrown. No call is
-  /// under way.
+  /// Ends the communicator in order, or aborts it if that takes too long or an exception is in flight. No call is under
+  /// way.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   /// Connects the world's GPUs; rank 0 publishes NCCL's id in the store. Call it once.
   /// Collective: yes. Blocks: up to the timeout, or until `check` throws.
-  /// Throws: what `check` throws; ResourceError with advice, TimeoutError.
+  /// Throws: the exceptions of `check`; ResourceError with advice, TimeoutError.
   void connect(const World& world, const CheckOfHosts& check);
 
-  /// Makes one call, named `name` in errors, and waits until NCCL has taken it. Thread-safe: no, one at a time; but
+  /// Makes one call, named `name` in errors, and waits until NCCL has accepted it. Thread-safe: no, one at a time; but
   /// others may call problem() and abort().
   /// Throws: ResourceError with advice, TimeoutError.
   void run(const char* name, const Call& call);
   /// Does the same with several calls that form one operation.
   void run_as_one(const char* name, const std::vector<Call>& calls);
 
-  /// Throws: ResourceError where it was aborted.
+  /// Throws: ResourceError if it was aborted.
   void require_alive() const;
   /// Returns NCCL's error; none while a call is under way, which reports its own. Thread-safe: yes.
   [[nodiscard]] std::optional<std::string> problem();
@@ -70,10 +70,10 @@ class NcclCommunicator {
   [[nodiscard]] std::string error_text(nccl::Result result) const;
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;  ///< guards what follows; NCCL's calls that may block are made without it
+  std::mutex mutex_;  ///< guards the members below; NCCL's calls that may block are made without it
   std::condition_variable left_;
   nccl::Comm comm_ = nullptr;  ///< null: not connected, aborted or destroyed
-  bool is_under_way_ = false;  ///< from the begin of a call until NCCL has taken it
+  bool is_under_way_ = false;  ///< from the start of a call until NCCL has accepted it
   bool is_inside_ = false;     ///< a thread is in the call itself, which may block
   std::atomic<bool> aborted_{false};
 };

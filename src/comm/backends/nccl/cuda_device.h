@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL needs of CUDA itself: a stream's handle, and who a GPU is.
+// The parts of CUDA that NCCL needs: a stream's handle, and the identity of a GPU.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -9,13 +9,13 @@
 
 namespace lockstep::comm {
 
-/// Which GPU of a host a device is, in words that are equal for all of the host's processes.
+/// Identifies a GPU of a host, in words that are equal for all of the host's processes.
 struct GpuId {
   std::string unique;  ///< its UUID; of a slice (MIG) the slice's own
-  std::string slot;    ///< its address on the PCI bus, which all slices of a GPU have
+  std::string slot;    ///< its address on the PCI bus, shared by all slices of a GPU
 };
 
-/// Returns who the GPU is; where cuda::library() has an obstacle, the device's name.
+/// Returns the identity of the GPU; if cuda::library() has an obstacle, the device's name.
 [[nodiscard]] GpuId gpu_id(const c10::Device& device);
 
 }  // namespace lockstep::comm

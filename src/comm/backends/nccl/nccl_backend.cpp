@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls are put on our own stream, which starts behind the caller's and which nobody waits for but who waits for the
-// Work.
+// Calls go to a stream of their own, which starts behind the caller's stream. Only a wait for the Work waits for that
+// stream.
 #include "comm/backends/nccl/nccl_backend.h"
 
 #include <ATen/core/grad_mode.h>
@@ -161,13 +161,13 @@ class NcclBackend final : public DeviceBackend {
     } else {
       reduce_parts(collective, type, op);
     }
-    const ElementRange mine = result_range(what, world_, rank_);
+    const ElementRange own_range = result_range(what, world_, rank_);
     const int divisor = divisor_of(what, world_);
-    if (op_of(what) != ReduceOp::kMean || divisor == 1 || mine.size() == 0) return;
-    output.view({-1}).narrow(0, 0, mine.size()).div_(divisor_tensor(output, divisor));
+    if (op_of(what) != ReduceOp::kMean || divisor == 1 || own_range.size() == 0) return;
+    output.view({-1}).narrow(0, 0, own_range.size()).div_(divisor_tensor(output, divisor));
   }
 
-  /// Parts of different lengths, which ncclReduceScatter does not take, are reduced one by one.
+  /// Reduces parts of different lengths one by one: ncclReduceScatter does not support them.
   void reduce_parts(const Collective& collective, nccl::DataType type, nccl::RedOp op) {
     if (const auto part = equal_part(collective, world_)) {
       return communicator_.run("ncclReduceScatter", [&](nccl::Comm comm) {
@@ -225,7 +225,7 @@ class NcclBackend final : public DeviceBackend {
     communicator_.run_as_one(name_of(collective.what.kind), calls);
   }
 
-  /// On stream_, which is the current one.
+  /// Copies on stream_, which is the current one.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
     if (to == from || bytes == 0) return;
     memory(to, bytes).copy_(memory(const_cast<std::byte*>(from), bytes), true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL under a group: its functions directly, on a stream of its own.
+// NCCL as the transport of a group: calls its functions directly, on a separate stream.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@
 
 namespace lockstep::comm {
 
-/// Returns the NCCL that make_nccl_backend() would use, or why it would fail.
+/// Returns the NCCL that make_nccl_backend() would use, or the reason why it would fail.
 [[nodiscard]] const nccl::Library& usable_nccl();
 
-/// Lets NCCL take this rank beside others on the same GPU, for tests. Sets NCCL's variables for this process.
+/// Lets NCCL accept this rank beside others on the same GPU, for tests. Sets NCCL's variables for this process.
 void take_part_beside_ranks_on_the_same_gpu(int rank);
 
 /// Connects the world's GPUs. NCCL's own variables (NCCL_*) apply.
 /// Collective: yes. Blocks: up to the timeout, or until `check` throws.
-/// Throws: what `check` throws; ResourceError with advice, TimeoutError.
+/// Throws: the exceptions of `check`; ResourceError with advice, TimeoutError.
 [[nodiscard]] std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,
                                                                std::chrono::milliseconds timeout,
                                                                const CheckOfHosts& check);

@@ -14,11 +14,10 @@
 namespace lockstep::comm {
 namespace {
 
-// A sleeper looks again at this interval even when no rank wakes it, which bounds the delay where the waking process
-// died.
+// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the waking process died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
-// A blocked caller has a core to itself and may spin past the usual skew; the communication thread takes the core from
-// backward, so it spins only about as long as going to sleep would cost.
+// A blocked caller has a core to itself and may spin past the usual skew. The communication thread takes its core from
+// backward, so it spins only about as long as a sleep would cost.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);
 constexpr std::uint32_t kVainSpins = 4;
@@ -41,12 +40,12 @@ bool Barrier::has_arrived(int rank) noexcept {
 void Barrier::meet(const Collective& collective) {
   health_.check(collective);
   ++target_;
-  RankSlot& mine = segment_->slot(rank_);
+  RankSlot& own_slot = segment_->slot(rank_);
   // Two threads, or two ranks with one number, would let others pass too early.
-  LOCKSTEP_INVARIANT(mine.arrived.load(std::memory_order_relaxed) + 1 == target_, "rank {} of {}, meeting {}", rank_,
-                     world_, target_);
-  mine.arrived.store(target_, std::memory_order_seq_cst);
-  if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(mine.arrived);
+  LOCKSTEP_INVARIANT(own_slot.arrived.load(std::memory_order_relaxed) + 1 == target_, "rank {} of {}, meeting {}",
+                     rank_, world_, target_);
+  own_slot.arrived.store(target_, std::memory_order_seq_cst);
+  if (own_slot.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(own_slot.arrived);
   const auto limit = spin_limit(collective.caller_waits);
   for (int rank = 0; rank < world_; ++rank) {
     if (has_arrived(rank) || (may_spin_ && spin(rank, limit))) continue;
@@ -54,7 +53,7 @@ void Barrier::meet(const Collective& collective) {
   }
 }
 
-// Spinning fails where the ranks share a core; then it is tried only sometimes.
+// Spinning fails if the ranks share a core; then it is tried only sometimes.
 std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
   if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
   return kCallerSpin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of all ranks in the segment: arrive, wait for the others, find out who is late, dead or gone.
+// The meeting of all ranks in the segment: arrive, wait for the others, and find the late, dead or gone ones.
 #pragma once
 
 #include <chrono>
@@ -11,22 +11,21 @@
 namespace lockstep::comm {
 
 /// A meeting of all ranks, without a lock. Each rank's slot in the segment has two counters: `arrived`, the meetings
-/// that the rank has come to (only that rank writes it, and it only grows; it may wrap, so counts are compared by their
+/// that the rank has reached (only that rank writes it, and it only grows; it may wrap, so counts are compared by their
 /// difference), and `waiters`, the number of ranks that sleep until it changes.
 ///
 /// States on one rank: outside -> arrived (its `arrived` equals `target_`) -> waiting for one rank after the other,
 /// first spinning, then asleep -> met or failed. An arriving rank stores `arrived` before it reads `waiters`, and a
-/// sleeper raises `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost; one that a dead rank
-/// owed is replaced by the sleeper's own look every 50 ms. Once meet() has returned, every rank has come to this
-/// meeting, and all that it wrote before may be read. Once meet() has thrown, the failure stands in the segment and
-/// later calls throw.
+/// sleeper raises `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost; if a dead rank owed
+/// one, the sleeper's own look every 50 ms replaces it. Once meet() has returned, every rank has come to this meeting,
+/// and all its earlier writes may be read. Once meet() has thrown, the failure is in the segment and later calls throw.
 ///
 /// Thread-safe: no; one collective at a time.
 class Barrier {
  public:
   Barrier(std::shared_ptr<Segment> segment, const World& world);
 
-  /// Tells the others that this rank's writes so far may be read, and returns when all have said so.
+  /// Publishes this rank's writes so far, and waits until all ranks have done the same.
   /// Throws: PeerError, TimeoutError, UsageError: the group's failure.
   void meet(const Collective& collective);
 

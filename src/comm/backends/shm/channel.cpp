@@ -11,11 +11,11 @@
 namespace lockstep::comm {
 namespace {
 
-// As in barrier.cpp, this bounds the delay where the waking process died.
+// As in barrier.cpp, this bounds the delay if the waking process died.
 constexpr auto kChannelSlice = std::chrono::milliseconds(50);
 constexpr int kSpins = 200;
 
-/// What sender and receiver must agree on.
+/// The values on which sender and receiver must agree.
 Descriptor header_of(const Collective& message) {
   Descriptor header = message.what;
   header.kind = Kind::kSend;
@@ -39,14 +39,14 @@ ShmChannel::ShmChannel(std::shared_ptr<Segment> segment, const World& world, int
 
 void ShmChannel::run(const Collective& message) {
   health_.check(message);
-  const Descriptor mine = header_of(message);
+  const Descriptor own_header = header_of(message);
   if (sending_) {
-    write(reinterpret_cast<const std::byte*>(&mine), sizeof(mine), message);
+    write(reinterpret_cast<const std::byte*>(&own_header), sizeof(own_header), message);
     return write(message.data, message.bytes, message);
   }
   Descriptor theirs;
   read(reinterpret_cast<std::byte*>(&theirs), sizeof(theirs), message);
-  if (theirs != mine) health_.fail_mismatch(message, peer_, theirs);
+  if (theirs != own_header) health_.fail_mismatch(message, peer_, theirs);
   read(message.output, message.bytes, message);
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 class ShmChannel final : public Runner {
  public:
-  /// Opens this rank's end. Throws: ResourceError where the ring's memory is short.
+  /// Opens this rank's end. Throws: ResourceError if there is no memory for the ring.
   ShmChannel(std::shared_ptr<Segment> segment, const World& world, int peer, bool sending);
 
   void run(const Collective& message) override;
@@ -19,7 +19,7 @@ class ShmChannel final : public Runner {
   void leave() noexcept override {}
 
  private:
-  /// Waits until the ring has room (sender) or bytes (receiver). Returns how many, up to the ring's end.
+  /// Waits until the ring has room (sender) or bytes (receiver). Returns their number, up to the ring's end.
   [[nodiscard]] std::uint32_t wait_for_bytes(const Collective& message);
   [[nodiscard]] std::uint32_t ready_bytes() const noexcept;
   void sleep_until_ready(const Collective& message);

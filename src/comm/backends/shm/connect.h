@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of one host come to share a segment: rank 0 hands its memfd out over Unix sockets, which then stay
-// open; end of file on one is the notice of a rank's death.
+// Gives the ranks of one host a shared segment: rank 0 sends its memfd over Unix sockets, which then stay open. End of
+// file on a socket is the notice of a rank's death.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct ShmConnection {
 
 /// Connects the ranks of a host.
 /// Collective: yes; every rank of the world, all on this host.
-/// Throws: ResourceError where this rank cannot take part (no memory, another network namespace); the other ranks then
+/// Throws: ResourceError if this rank cannot take part (no memory, another network namespace); the other ranks then
 ///         throw too, with its reason. TimeoutError naming the ranks that did not come.
 [[nodiscard]] ShmConnection connect_shm(const World& world, std::chrono::milliseconds timeout);
 

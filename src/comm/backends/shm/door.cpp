@@ -22,10 +22,10 @@
 namespace lockstep::comm {
 namespace {
 
-// The time for a rank to speak, which it does as soon as it is connected.
+// The time for a rank's first words, which it sends as soon as it is connected.
 constexpr auto kSilence = std::chrono::seconds(5);
-// The limit of guests. It is more than the ranks that connect at the same moment; strangers beyond it push out the
-// oldest guest.
+// The limit of guests: more than the ranks that connect at the same moment. Strangers beyond it displace the oldest
+// guest.
 constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 
@@ -35,7 +35,7 @@ ResourceError bind_error() {
   return ResourceError(fmt::format("bind of the ranks' socket failed: {}", std::strerror(error)));
 }
 
-// It takes the same time wherever the first difference is.
+// Takes the same time wherever the first difference is.
 bool is_nonce(const char* said, const std::string& nonce) {
   unsigned difference = nonce.size() == kNonceLetters ? 0 : 1;
   for (std::size_t i = 0; i < std::min(nonce.size(), kNonceLetters); ++i) {
@@ -92,7 +92,7 @@ void Door::look(std::chrono::milliseconds limit, const Enter& enter) {
   }
 }
 
-// Takes as many as are waiting now, so that strangers in the queue delay no rank behind them.
+// Accepts all that are waiting now, so that strangers in the queue delay no rank behind them.
 void Door::accept_all(TimePoint now, const Enter& enter) {
   for (int i = 0; i < kBacklog; ++i) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's listening socket, and what a connecting rank says there. Its name is no secret on the machine: strangers may
-// connect, and be silent, as many as they like. Nobody is waited for, so that they cannot delay a rank.
+// Rank 0's listening socket, and the first words of a connecting rank. Its name is no secret on the machine: any number
+// of strangers may connect and be silent. Rank 0 waits for none of them, so they cannot delay a rank.
 #pragma once
 
 #include <sys/un.h>
@@ -25,10 +25,10 @@ struct Hello {
 };
 
 /// Returns an abstract address. It lives in the network namespace and leaves no file when its owner is killed. `size`
-/// gets its length. Throws: ResourceError where the name does not fit.
+/// gets its length. Throws: ResourceError if the name does not fit.
 [[nodiscard]] sockaddr_un abstract_address(const std::string& name, socklen_t& size);
 
-/// Checks the peer. Throws: ResourceError where another user is at the other end.
+/// Checks the peer. Throws: ResourceError if another user is at the other end.
 void check_same_user(int socket);
 
 class Door {
@@ -38,8 +38,8 @@ class Door {
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// Waits up to `limit` for guests. It gives rank and socket of each guest that has shown the nonce to `enter`, which
-  /// throws where that rank may not enter.
+  /// Waits up to `limit` for guests. Passes the rank and the socket of each guest that has shown the nonce to `enter`,
+  /// which throws if that rank may not enter.
   using Enter = std::function<void(int rank, UniqueFd socket)>;
   void look(std::chrono::milliseconds limit, const Enter& enter);
 

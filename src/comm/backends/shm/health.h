@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a group in shared memory fails: the first rank to notice writes why, and every rank throws the same story.
+// How a group in shared memory fails: the first rank to notice writes the reason, and every rank throws the same one.
 #pragma once
 
 #include <memory>
@@ -24,9 +24,9 @@ class GroupHealth {
 
   /// Fails the group because `rank` left in order and will not come. Throws: PeerError.
   [[noreturn]] void fail_left(int rank, const Collective& collective) const;
-  /// Fails the group. Throws: TimeoutError that names the late ranks.
+  /// Fails the group. Throws: TimeoutError naming the late ranks.
   [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;
-  /// Fails the group. Throws: UsageError that names both calls.
+  /// Fails the group. Throws: UsageError naming both calls.
   [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
 
  private:

@@ -32,7 +32,7 @@ std::size_t head_bytes(int world) {
   return round_up(pairs_start(world) + pairs * sizeof(PairSlot));
 }
 
-/// Returns a line of /proc/meminfo in bytes; none where the system has no such file.
+/// Returns a line of /proc/meminfo in bytes; none if the system has no such file.
 std::optional<std::size_t> memory_figure(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -56,9 +56,10 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
-/// Makes the error of a call that failed with `error`. A limit of the process says more than the host's memory.
+/// Makes the error of a call that failed with `error`. A limit of the process is a better reason than the host's
+/// memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
-  if (error == EFBIG) {  // the limit holds for this memory, too, which is a file without a name
+  if (error == EFBIG) {  // the limit also holds for this memory, which is a file without a name
     return ResourceError(fmt::format("cannot share {} of memory between the ranks by {}: {}", text::bytes(bytes), call,
                                      error_words(error)),
                          fmt::format("{}; or --backend tcp", write_remedy(error)));
@@ -102,7 +103,7 @@ Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file))
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (start == MAP_FAILED) throw call_error(bytes, "mmap", errno);
   base = static_cast<std::byte*>(start);
-  // Gradients are left out of core dumps, where they help nobody.
+  // Leaves gradients out of core dumps: they are of no use there.
   madvise(start, bytes, MADV_DONTDUMP);
 }
 
@@ -135,7 +136,8 @@ std::byte* Segment::staging(int rank, std::uint64_t parity) noexcept {
 }
 
 void Segment::reserve(std::size_t offset, std::size_t bytes) {
-  // fallocate() of a memfd may trigger the out-of-memory killer instead of an error, so the free memory is read first.
+  // fallocate() of a memfd may trigger the out-of-memory killer instead of an error, so this checks the free memory
+  // first.
   const auto available = memory_figure("MemAvailable");
   if (available && bytes > *available) throw memory_error(bytes, "there is not enough memory");
   int problem = EINTR;
@@ -162,7 +164,7 @@ void Segment::release(std::byte* start, std::size_t bytes) noexcept {
   const std::size_t size = std::max(round_up(bytes), kPage);
   auto offset = static_cast<std::size_t>(start - region(rank_));
   const std::lock_guard lock(mutex_);
-  // Returns the pages to the system; the next owner of the place finds zeros.
+  // Returns the pages to the system; the place then reads as zeros.
   fallocate(mapping_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start - mapping_->base),
             static_cast<off_t>(size));
   std::size_t room = size;
@@ -197,11 +199,11 @@ FailureRecord Segment::failure() {
 
 void Segment::fail(FailureKind kind, int subject, const std::string& words) noexcept {
   const std::lock_guard lock(failing_);
-  RankSlot& mine = slot(rank_);
+  RankSlot& own_slot = slot(rank_);
   if (!has_failed()) {
-    const std::size_t size = std::min(words.size(), sizeof(mine.words) - 1);
-    std::memcpy(mine.words, words.data(), size);
-    mine.words[size] = '\0';
+    const std::size_t size = std::min(words.size(), sizeof(own_slot.words) - 1);
+    std::memcpy(own_slot.words, words.data(), size);
+    own_slot.words[size] = '\0';
     std::uint32_t none = 0;
     const auto word = static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(subject) << 12 |
                       static_cast<std::uint32_t>(rank_);

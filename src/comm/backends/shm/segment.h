@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the ranks of one host share: a memfd without a name, so that nothing is left behind however a run
-// ends. A head with one slot per rank and one per pair, then one
-// region per rank. Layout and protocol: docs/design/shm.md.
+// The memory that the ranks of one host share: a memfd without a name, so that it leaves nothing behind however a run
+// ends. A head with one slot per rank and one per pair, then one region per rank. Layout and protocol:
+// docs/design/shm.md.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,14 @@ namespace lockstep::comm {
 /// A rank copies at most this much at a time into its staging area, which has two such halves, used alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
-/// The descriptor of a collective, and the place of this rank's data in its region (kNowhere: outside of the segment;
+/// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside of the segment;
 /// kNothing: there are none).
 struct Announcement {
   Descriptor what;
   std::uint64_t offset = 0;
 };
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
-inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank brings no bytes
+inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank has no bytes to send
 
 /// One rank's data for the other ranks. Only that rank writes them (except for `waiters`).
 struct alignas(128) RankSlot {
@@ -37,7 +37,8 @@ struct alignas(128) RankSlot {
   std::atomic<std::uint32_t> waiters;   ///< number of ranks that sleep on `arrived`
   std::atomic<std::uint32_t> left;      ///< 1: the rank left in order
   std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
-  std::atomic<std::uint64_t> scratch;   ///< where in its region this rank offers memory to all; see HierarchicalBackend
+  std::atomic<std::uint64_t> scratch;   ///< offset in its region of memory that this rank offers to all; see
+                                        ///< HierarchicalBackend
   Announcement announcements[2];        ///< for even and odd collectives
   char words[1024];                     ///< the rank's text of a failure
 };
@@ -55,22 +56,21 @@ inline constexpr std::uint32_t kRingBytes = std::uint32_t{256} << 10;
 
 struct SegmentHead {
   std::uint64_t world;
-  std::uint64_t region_bytes;  ///< address space of one rank's region, far more than is ever used
-  /// One word, written once by compare-and-swap, so that all ranks report the same failure: its kind, the rank that is
-  /// to blame, and the rank whose slot holds the words. 0: none.
+  std::uint64_t region_bytes;  ///< address space of one rank's region, far more than it ever uses
+  /// One word, written once by compare-and-swap, so that all ranks report the same failure: its kind, the rank to
+  /// blame, and the rank whose slot has the words. 0: none.
   std::atomic<std::uint32_t> failure;
 };
 
-/// A mapping of the segment. reserve() allocates pages, not the first touch, so that a shortage of memory is an error
-/// and not a SIGBUS.
+/// A mapping of the segment. Pages are allocated by reserve(), not by the first touch, so that a shortage of memory is
+/// an error and not a SIGBUS.
 class Segment {
  public:
   /// Creates the segment on rank 0. Throws: ResourceError naming the sizes.
   static std::shared_ptr<Segment> create(int world);
   /// Maps it on another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
-  /// Makes another rank that is a thread of the same process, on the same mapping, so that one thread sanitizer sees
-  /// both.
+  /// Makes another rank in a thread of the same process, on the same mapping, so that one thread sanitizer sees both.
   static std::shared_ptr<Segment> share(const Segment& other, int rank);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -91,11 +91,10 @@ class Segment {
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
 
   [[nodiscard]] bool has_failed() noexcept { return head().failure.load(std::memory_order_acquire) != 0; }
-  /// Returns why the group failed: the rank of this group that is to blame, and the words of the rank that noted it.
-  /// kPeer: a rank of another host died or failed. kNone: it has not. A rank's own error is in the store too.
+  /// Returns the group's failure: the rank of this group to blame, and the words of the rank that noted it. kPeer: a
+  /// rank of another host died or failed. kNone: it has not failed. A rank's own error is in the store too.
   [[nodiscard]] FailureRecord failure();
-  /// Notes a failure; the first caller of all ranks wins. `words` go into this rank's slot. It wakes every waiting
-  /// rank.
+  /// Notes a failure; the first caller of all ranks wins. `words` go into this rank's slot. Wakes every waiting rank.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 

@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to this size every rank reduces everything: saving one barrier is worth more than sharing the work.
+// Up to this size every rank reduces everything: one barrier less is worth more than shared work.
 constexpr std::size_t kOnePassShmBytes = std::size_t{32} << 10;
 constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
 
@@ -28,7 +28,7 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Says how the ranks' pieces are combined.
+/// How the ranks' pieces are combined.
 Reduction reduction_of(const Collective& collective, int world) {
   return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world)};
 }
@@ -57,11 +57,11 @@ Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
   return segment_->slot(rank).announcements[collective.what.sequence & 1];
 }
 
-/// `bytes` is all that this rank brings.
+/// `bytes`: the size of all of this rank's data.
 void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
-  Announcement& mine = announcement(world_.rank, collective);
-  mine.what = collective.what;
-  mine.offset = bytes == 0 ? kNothing : segment_->offset_of(collective.data, bytes);
+  Announcement& own = announcement(world_.rank, collective);
+  own.what = collective.what;
+  own.offset = bytes == 0 ? kNothing : segment_->offset_of(collective.data, bytes);
 }
 
 void ShmBackend::meet(const Collective& collective) {
@@ -120,11 +120,11 @@ void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vec
   const std::uint64_t parity = staging_uses_++;
   copy_rows(collective, {0, collective.what.numel}, segment_->staging(world_.rank, parity));
   meet(collective);
-  const ElementRange mine = result_range(collective.what, world_.size, world_.rank);
-  if (mine.size() == 0) return;
-  const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
+  const ElementRange own_range = result_range(collective.what, world_.size, world_.rank);
+  if (own_range.size() == 0) return;
+  const std::size_t at = bytes_of(own_range.begin, collective.item_bytes);
   tree_reduce(reduction_of(collective, world_.size), staged_leaves(pieces, parity, collective.bytes, at),
-              {collective.output}, mine.size());
+              {collective.output}, own_range.size());
 }
 
 std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, const std::vector<Piece>& pieces,
@@ -146,9 +146,10 @@ std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, 
 
 void ShmBackend::reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces) {
   const bool for_all = collective.what.kind == Kind::kAllReduce;
-  const ElementRange mine = for_all ? slice_of({collective.what.numel, collective.item_bytes, world_.size}, world_.rank)
-                                    : result_range(collective.what, world_.size, world_.rank);
-  const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
+  const ElementRange own_range =
+      for_all ? slice_of({collective.what.numel, collective.item_bytes, world_.size}, world_.rank)
+              : result_range(collective.what, world_.size, world_.rank);
+  const std::size_t at = bytes_of(own_range.begin, collective.item_bytes);
   std::vector<TreeLeaf> leaves;
   std::vector<std::byte*> destinations;
   for (const Piece& piece : pieces) {
@@ -157,7 +158,7 @@ void ShmBackend::reduce_in_place(const Collective& collective, const std::vector
     leaves.push_back({data + static_cast<std::size_t>(piece.row) * collective.bytes, piece.span});
   }
   if (!for_all) destinations.push_back(collective.output);
-  if (mine.size() > 0) tree_reduce(reduction_of(collective, world_.size), leaves, destinations, mine.size());
+  if (own_range.size() > 0) tree_reduce(reduction_of(collective, world_.size), leaves, destinations, own_range.size());
   barrier_.meet(collective);
 }
 
@@ -172,17 +173,17 @@ void ShmBackend::reduce_through_staging(const Collective& collective, const std:
     std::byte* staging = segment_->staging(world_.rank, parity);
     copy_rows(collective, chunk, staging);
     barrier_.meet(collective);
-    ElementRange mine = common_part(chunk, result);
+    ElementRange own_range = common_part(chunk, result);
     if (for_all) {
       const ElementRange part = slice_of({chunk.size(), item, world_.size}, world_.rank);
-      mine = {begin + part.begin, begin + part.end};
+      own_range = {begin + part.begin, begin + part.end};
     }
-    const std::size_t at = bytes_of(mine.begin - begin, item);
-    std::vector<std::byte*> destinations = {collective.output + bytes_of(mine.begin - result.begin, item)};
+    const std::size_t at = bytes_of(own_range.begin - begin, item);
+    std::vector<std::byte*> destinations = {collective.output + bytes_of(own_range.begin - result.begin, item)};
     if (for_all) destinations.push_back(staging + at);
-    if (mine.size() > 0) {
+    if (own_range.size() > 0) {
       tree_reduce(reduction_of(collective, world_.size),
-                  staged_leaves(pieces, parity, bytes_of(chunk.size(), item), at), destinations, mine.size());
+                  staged_leaves(pieces, parity, bytes_of(chunk.size(), item), at), destinations, own_range.size());
     }
     if (for_all) share_slices(collective, chunk, parity);
   }

@@ -12,7 +12,7 @@
 
 namespace lockstep::comm {
 
-/// Marks the group failed when a socket of a peer ends, and wakes everybody. Its destructor ends the thread at once.
+/// Marks the group as failed when a peer's socket ends, and wakes all ranks. Its destructor ends the thread at once.
 class DeathWatch {
  public:
   explicit DeathWatch(ShmConnection connection);
@@ -28,7 +28,7 @@ class DeathWatch {
   std::thread thread_;
 };
 
-/// Returns the elements of `numel` that one rank combines for all, in whole cache lines.
+/// The elements of `numel` that one rank combines for all, in whole cache lines.
 struct Slicing {
   std::int64_t numel = 0;
   std::size_t item_bytes = 0;
@@ -76,7 +76,7 @@ class ShmBackend final : public Backend {
   std::shared_ptr<Segment> segment_;
   World world_;
   Barrier barrier_;
-  std::uint64_t staging_uses_ = 0;   ///< its parity says which half of the staging areas is next
+  std::uint64_t staging_uses_ = 0;   ///< its parity selects the next half of the staging areas
   std::vector<Piece> plain_pieces_;  ///< the pieces of every reduction without replicas
   DeathWatch watch_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' way to each other over TCP.
+// The connections of the ranks over TCP.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,16 @@ namespace lockstep::comm {
 
 /// How the ranks of a job reach each other over a network.
 struct TcpOptions {
-  std::string store_host;                ///< says which of this host's addresses the others can reach
-  std::chrono::milliseconds timeout{0};  ///< the job's limit of an exchange
+  std::string store_host;                ///< decides which of this host's addresses the others connect to
+  std::chrono::milliseconds timeout{0};  ///< the job's timeout of an exchange
   Wire wire = Wire::kAuto;               ///< the same on every rank
   std::string token;                     ///< the secret that opens the store; empty: there is none
 };
 
-/// Makes the ranks' way to each other, who find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
-/// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names another interface than the one that leads to the store. Rank 0 says
-/// what it chose when it first connects.
-/// Collective: no.  Blocks: no.
+/// Makes the connections between ranks, which find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
+/// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME selects another interface than the one that leads to the store. Rank 0 logs
+/// its choice when it first connects.
+/// Collective: no. Blocks: no.
 [[nodiscard]] std::shared_ptr<Network> make_tcp_network(World world, const TcpOptions& options);
 
 }  // namespace lockstep::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX makes its sockets so that programs which a rank starts inherit them: these would hold its connections and its
-// port beyond its end.
+// UCX makes its sockets inheritable: programs that a rank starts would keep its connections and its port open after its
+// end.
 #pragma once
 
 #include <set>
@@ -9,9 +9,9 @@ namespace lockstep::comm {
 
 class InheritedSockets {
  public:
-  /// What is there already is somebody else's.
+  /// Notes the existing sockets: they do not belong to UCX.
   InheritedSockets();
-  /// Keeps the sockets that have come since from programs that start from now on.
+  /// Makes programs that start from now on close the sockets made since then.
   void keep_back() const noexcept;
 
  private:

@@ -20,12 +20,12 @@ struct Variable {
   const char* value;
 };
 
-// UCX reads these when it is loaded: it would print lines of its own, and take the signals of a crash and SIGHUP for
-// itself.
+// UCX reads these when it is loaded. Without them it would print lines of its own, and handle the signals of a crash
+// and SIGHUP itself.
 constexpr std::array kQuiet = {Variable{"UCX_LOG_LEVEL", "fatal"}, Variable{"UCX_HANDLE_ERRORS", "none"},
                                Variable{"UCX_ERROR_SIGNALS", ""}, Variable{"UCX_DEBUG_SIGNO", "0"}};
 
-/// Sets what the user has not set, as long as it lives: the programs that this one starts choose for themselves.
+/// While it lives, sets the variables that the user has not set. Programs that this one starts choose for themselves.
 class QuietVariables {
  public:
   QuietVariables() {
@@ -82,7 +82,7 @@ UcxLibrary load() {
   const QuietVariables quiet;
   void* handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    const char* why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is of the thread
+    const char* why = ::dlerror();  // glibc's is per thread
     library.problem = why != nullptr ? why : "libucp.so.0 cannot be loaded";
     return library;
   }

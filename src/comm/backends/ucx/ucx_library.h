@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX's functions, from a library that is loaded when it is first asked for; private to this folder.
+// UCX's functions, from a library that is loaded at its first use; private to this folder.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// A function for each of UCX that we call, without the prefix.
+/// The functions of UCX that we call, without the prefix.
 struct Ucp {
   decltype(&::ucp_get_version) get_version = nullptr;
   decltype(&::ucs_status_string) status_string = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX as a network: messages of one purpose between some ranks, who meet in the store.
+// UCX as a network: messages of one purpose between some ranks, which meet in the store.
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -29,11 +29,12 @@
 namespace lockstep::comm {
 namespace {
 
-/// What all transports of a group share.
+/// The state that all transports of a group share.
 struct UcxShared {
   UcxShared(World world, std::string host) : state(std::move(world)), store_host(std::move(host)) {}
 
-  /// Made at the first call. Throws: ResourceError, UsageError for the interface. Thread-safe: yes.
+  /// Returns the context, made at the first call. Throws: ResourceError, UsageError for the interface. Thread-safe:
+  /// yes.
   [[nodiscard]] std::shared_ptr<UcxContext> context();
 
   NetworkState state;
@@ -44,10 +45,10 @@ struct UcxShared {
   std::shared_ptr<UcxContext> context_;
 };
 
-/// The first message makes its worker and publishes the address. One thread uses it at a time.
+/// Makes its worker and publishes the address at the first message. One thread uses it at a time.
 class UcxTransport final : public Transport {
  public:
-  /// `label`: the same on all its ranks, and no other's.
+  /// `label`: the same on all its ranks, and unique to this transport.
   UcxTransport(std::shared_ptr<UcxShared> shared, const std::string& label);
 
   const World& world() const override { return shared_->state.world; }
@@ -67,12 +68,13 @@ class UcxTransport final : public Transport {
   bool is_broken_ = false;
 };
 
-// How often a rank that waits for another's address asks whether one has failed.
+// How often a rank that waits for another's address checks for failures.
 constexpr auto kMeetLook = std::chrono::milliseconds(100);
 constexpr auto kLinkPatience = std::chrono::milliseconds(2000);
 constexpr auto kLinkLook = std::chrono::milliseconds(20);
 
-/// UCX uses no interface that is not running, which the kernel calls one a moment after its link has come up.
+/// Waits until the interface is running: UCX uses no other, and the kernel sets the flag a moment after the link has
+/// come up.
 void wait_until_running(const std::string& name) {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
@@ -84,7 +86,7 @@ void wait_until_running(const std::string& name) {
   }
 }
 
-/// UCX's names of what may be used: every port of a fabric, and the interface that leads to the other ranks. Empty:
+/// UCX's names of the devices to use: every port of a fabric, and the interface that leads to the other ranks. Empty:
 /// all.
 std::string choose_devices(const std::string& store_host, int rank) {
   const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());
@@ -138,7 +140,7 @@ void UcxTransport::exchange(const std::vector<Message>& sends, const std::vector
   if (!suspect) return;
   is_broken_ = true;
   const std::string why = worker_->why();
-  // To a rank whose own limit is a moment away this one would look dead, not late, if it closed its connections now.
+  // If this rank closed its connections now, a rank whose own limit is a moment away would see it as dead, not late.
   if (!is_over) worker_->drop();
   try {
     throw_failure(state, {collective, *suspect, is_over, why});
@@ -148,7 +150,7 @@ void UcxTransport::exchange(const std::vector<Message>& sends, const std::vector
   }
 }
 
-/// Returns the rank on whose account it did not succeed.
+/// Returns the rank that caused the failure; none: it succeeded.
 std::optional<int> UcxTransport::run(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                      const Collective& collective, const std::atomic<bool>& stop) {
   for (const auto* messages : {&receives, &sends}) {
@@ -161,7 +163,7 @@ std::optional<int> UcxTransport::run(const std::vector<Message>& sends, const st
   return worker_->carry(sends, receives, stop);
 }
 
-/// Waits for the other's address. Returns false where the wait was stopped.
+/// Waits for the other's address. Returns false if the wait was stopped.
 bool UcxTransport::meet(int peer, const Collective& collective, const std::atomic<bool>& stop) {
   auto address = world().store->try_get(key(peer));
   while (!address) {
@@ -169,7 +171,7 @@ bool UcxTransport::meet(int peer, const Collective& collective, const std::atomi
     if (shared_->state.has_failure()) throw_death(world(), peer, collective);
     try {
       world().store->wait({key(peer)}, kMeetLook);
-    } catch (const TimeoutError&) {  // whether all is well is asked before the next look
+    } catch (const TimeoutError&) {  // the failure check comes before the next look
     }
     address = world().store->try_get(key(peer));
   }

@@ -20,11 +20,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// How long a thread looks for a message without sleeping: small ones come within some 10 us.
+// How long a thread polls for a message without sleeping: small ones come within some 10 us.
 constexpr auto kSpin = std::chrono::microseconds(20);
-// UCX wakes a sleeping thread; this is for what it might forget.
+// UCX wakes a sleeping thread; this covers a wake-up that it might miss.
 constexpr int kLookMs = 100;
-// A thread of UCX accepts the other end's connection, a moment after the first message perhaps.
+// A thread of UCX accepts the other end's connection, perhaps a moment after the first message.
 constexpr int kConnectingExchanges = 3;
 constexpr auto kCloseLimit = std::chrono::milliseconds(1000);
 
@@ -34,7 +34,7 @@ void check(ucs_status_t status, const char* call) {
                       "UCX_LOG_LEVEL=info shows more; without --wire ucx the ranks use TCP");
 }
 
-/// UCX's settings, without what the user has set by a variable.
+/// UCX's settings, except those that the user has set by a variable.
 class Config {
  public:
   Config() { check(ucp_.config_read(nullptr, nullptr, &config_), "ucp_config_read"); }
@@ -44,8 +44,8 @@ class Config {
 
   void set(const char* variable, const std::string& value) { set(variable, variable + kPrefix.size(), value); }
 
-  /// UCX 1.13 knows a setting of a transport by its own name alone, and says so of the whole one where UCX_LOG_LEVEL
-  /// asks for it.
+  /// UCX 1.13 knows a setting of a transport only by its short name, and complains about the full one if UCX_LOG_LEVEL
+  /// allows it.
   void set_of_transport(const char* variable, std::string_view transport, const std::string& value) {
     set(variable, value);
     set(variable, variable + kPrefix.size() + transport.size(), value);
@@ -69,10 +69,10 @@ class Config {
 
 UcxContext::UcxContext(const Settings& settings) {
   Config config;
-  // Where ranks share memory, shm carries their bytes; UCX's own would leave a dead rank's segments behind.
+  // If ranks share memory, shm carries their bytes; UCX's own would leave a dead rank's segments behind.
   config.set("UCX_TLS", "^sm");
   if (!settings.devices.empty()) config.set("UCX_NET_DEVICES", settings.devices);
-  // Else a thread that connects to a host that is gone is held for two minutes.
+  // Otherwise a thread that connects to a dead host would be held for two minutes.
   config.set_of_transport("UCX_TCP_CONN_NB", "TCP_", "y");
   // Fewer calls for large messages: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time with 64 KiB.
   config.set_of_transport("UCX_TCP_RX_SEG_SIZE", "TCP_", "256k");
@@ -141,7 +141,7 @@ void UcxWorker::add(int peer, const std::string& address) {
 
 std::optional<int> UcxWorker::carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                     const std::atomic<bool>& stop) {
-  operations_.reserve(sends.size() + receives.size());  // UCX keeps pointers to them
+  operations_.reserve(sends.size() + receives.size());  // UCX keeps pointers to the operations
   for (const Message& message : receives) begin(message, true);
   for (const Message& message : sends) begin(message, false);
   wait(stop);
@@ -200,7 +200,7 @@ void UcxWorker::on_received(void* /*request*/, ucs_status_t status, const ucp_ta
   received.worker->end(received, is_short ? UCS_ERR_MESSAGE_TRUNCATED : status);
 }
 
-/// Returns when all operations have ended, one cannot end any more, or `stop` is true.
+/// Waits until all operations have ended, one cannot end any more, or `stop` is true.
 void UcxWorker::wait(const std::atomic<bool>& stop) {
   auto busy = SteadyClock::now();
   while (left_ > 0 && !has_failed_ && !stop) {
@@ -226,7 +226,7 @@ void UcxWorker::sleep() {
 
 void UcxWorker::wake() noexcept { (void)ucp_.worker_signal(worker_); }
 
-/// An endpoint that failed says most, then a message that did, then one that has not ended.
+/// Blames the rank of a failed endpoint, else of a failed message, else of a message that has not ended.
 std::optional<int> UcxWorker::suspect() const {
   const auto rank_where = [&](auto&& is_so) -> std::optional<int> {
     const auto found = std::find_if(operations_.begin(), operations_.end(), is_so);
@@ -266,7 +266,7 @@ void UcxWorker::close(bool by_force) noexcept {
   ucp_.worker_destroy(std::exchange(worker_, nullptr));
 }
 
-/// Endpoints take moments to close: longer where a rank is stopped that has not read what was sent.
+/// Endpoints take moments to close: longer if a stopped rank has not read all messages.
 void UcxWorker::finish_closing(std::vector<void*>& requests) noexcept {
   const auto end = SteadyClock::now() + kCloseLimit;
   while ((!requests.empty() || left_ > 0) && SteadyClock::now() < end) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread at a time says to some ranks through UCX; private to this folder.
+// Messages to some ranks through UCX, by one thread at a time; private to this folder.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@
 
 namespace lockstep::comm {
 
-/// UCX as this process uses it: which devices and which transports.
+/// UCX's context in this process: the devices and transports that it uses.
 class UcxContext {
  public:
   struct Settings {
     std::string devices;  ///< "mlx5_0:1,eth0"; empty: all
-    int peers = 0;        ///< about so many ranks are connected at last
+    int peers = 0;        ///< approximate number of ranks that will be connected
   };
 
   /// Throws: ResourceError.
@@ -41,28 +41,28 @@ class UcxWorker {
  public:
   /// `rank`: this process's. Throws: ResourceError.
   UcxWorker(std::shared_ptr<UcxContext> context, int rank);
-  /// Sends what is still under way, for a short time.
+  /// Sends the remaining messages, for a short time.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
-  /// What others give to add().
+  /// The address that other ranks pass to add().
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] bool knows(int peer) const { return endpoints_.count(peer) != 0; }
-  /// Begins to connect. Throws: PeerError where UCX knows no way to that address.
+  /// Begins to connect. Throws: PeerError if UCX has no way to that address.
   void add(int peer, const std::string& address);
 
-  /// Sends and receives all, in both directions at once. Returns the rank on whose account that did not succeed; none:
-  /// it did. After a failure, or once `stop` is true, messages may still be under way: only drop() may follow.
+  /// Sends and receives all, in both directions at once. Returns the rank that caused a failure; none: it succeeded.
+  /// After a failure, or once `stop` is true, messages may still be under way: only drop() may follow.
   /// Blocks: until then.
   [[nodiscard]] std::optional<int> carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                          const std::atomic<bool>& stop);
-  /// Why it did not, in UCX's words; empty where it was stopped.
+  /// The reason of the failure, in UCX's words; empty if it was stopped.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
   /// Makes carry() look at `stop`.
   void wake() noexcept;
 
-  /// Ends everything at once: nothing reads or writes the messages' memory any more.
+  /// Ends everything at once: the messages' memory is no longer read or written.
   void drop() noexcept;
 
  private:
@@ -99,15 +99,15 @@ class UcxWorker {
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
   const InheritedSockets sockets_;
-  int new_connections_ = 0;  ///< so many exchanges may have made sockets
+  int new_connections_ = 0;  ///< the number of exchanges that may have made sockets
   ucp_worker_h worker_ = nullptr;
-  int events_ = -1;  ///< of UCX; readable where it has something to do
+  int events_ = -1;  ///< of UCX; readable if there is work to do
   std::string address_;
   std::map<int, Endpoint> endpoints_;
   std::vector<Operation> operations_;
   std::size_t left_ = 0;     ///< operations that have not ended
-  bool has_failed_ = false;  ///< an operation or an endpoint
-  std::string why_;          ///< the first of them did
+  bool has_failed_ = false;  ///< true if an operation or an endpoint has failed
+  std::string why_;          ///< the reason of the first failure
 };
 
 }  // namespace lockstep::comm
