@@ -76,7 +76,7 @@ struct CaptioningConfig final : TrainConfig {
   [[nodiscard]] bool has_features() const { return !sets.features.empty(); }
   /// True if some epochs may be self-critical.
   [[nodiscard]] bool is_self_critical() const { return self_critical.start == "first_epoch" || has_second_stage(); }
-  /// For a vocabulary of so many ids and, without a backbone, features of that width.
+  /// For a vocabulary of `ids` ids and, without a backbone, features of width `feature_width`.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
   /// The settings of data.test that the final test replaces; empty if there is no final test.

@@ -137,8 +137,7 @@ class OriginSettings {
 
   [[nodiscard]] bool is_x_lan() const { return keys_.model_type == "XLAN"; }
 
-  /// Notes the values of the file that this program handles differently: first those that change the result, then the
-  /// rest.
+  /// Notes the values that this program handles differently: first those that change the result, then the rest.
   void say_what_is_different() const {
     for (const Fixed& fixed : kFixed) {
       const bool counts = fixed.of == Fixed::kBoth || (fixed.of == Fixed::kXLan) == is_x_lan();

@@ -128,7 +128,7 @@ std::shared_ptr<const Vocabulary> CaptioningTask::vocabulary() const {
 
 void CaptioningTask::check_model_state(const StateDict& state) {
   const at::Tensor* bytes = tensor_of(state, kVocabulary);
-  if (bytes == nullptr) return;  // weights of another program: others decide what fits
+  if (bytes == nullptr) return;  // weights without a vocabulary: not checked here
   auto theirs =
       std::make_shared<const Vocabulary>(Vocabulary::from_text(text_of(*bytes), "the checkpoint's vocabulary"));
   if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) check_feature_width(width->item<std::int64_t>());

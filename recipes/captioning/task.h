@@ -47,8 +47,7 @@ class CaptioningTask final : public Task {
   /// "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// Only for the first stage, in which the model sees annotators' words: in the second, the host chooses the drawn
-  /// words.
+  /// Only for the first stage, with annotators' words: in the second, the host chooses the drawn words.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;

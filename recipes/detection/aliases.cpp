@@ -179,8 +179,7 @@ std::string levels_of(const std::string& value) {
   throw UsageError(fmt::format("HGNetv2.return_idx is {}; it must be [1, 2, 3] or [2, 3]", value));
 }
 
-// The sections of the network. Each row has a key of the origin and the setting here; always() is for keys whose value
-// follows from other keys.
+// The sections of the network. Each row has a key and its setting; always() is for keys that follow from others.
 
 std::vector<ConfigAlias> of_the_backbone() {
   const std::string backbone = "HGNetv2.";

@@ -46,8 +46,7 @@ struct DetectionConfig final : TrainConfig {
     std::string test_split;
     double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
     std::int64_t split_seed = 0;  ///< chooses these pictures
-    /// The data's own names of the classes, by label; settle() stores them here. Pascal VOC's labels follow a given
-    /// list.
+    /// The data's own names of the classes, by label, stored by settle(). Pascal VOC's labels follow a given list.
     std::vector<std::string> class_names;
     bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: they are the ids
     bool strict = true;  ///< false: entries with a bad picture or box are left out and counted
@@ -87,9 +86,8 @@ struct DetectionConfig final : TrainConfig {
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
 /// Translates keys of a D-FINE or DEIM file that only have a meaning together: operations on pictures, losses, the
-/// schedule in use, the backbone's name. Returns `tree` with these keys replaced by those of the recipe; every value
-/// keeps its file and line. A key of the recipe that the tree has already stays, unless it came from a file and the
-/// origin's key from the command line.
+/// schedule in use, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and
+/// line. A key of the recipe stays, unless it came from a file and the origin's key from the command line.
 /// Throws: UsageError naming file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 

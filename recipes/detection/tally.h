@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: COCO's numbers over all ranks, precision and recall, and pictures of the best and the worst
-// images.
+// The evaluation of a set: COCO's numbers over all ranks, precision and recall, pictures of the best and worst images.
 #pragma once
 
 #include <filesystem>

@@ -22,8 +22,7 @@ std::string lower_case(const std::string& value) {
 /// The depth in the origin's name is ignored: --layers sets it.
 std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
 
-/// The labels of a data set of the origin. Its other words only select the maps for the losses, which this recipe
-/// selects itself.
+/// The labels of the origin's data set. Its other words only select maps for losses; this recipe selects them itself.
 std::string labels_of_set(const std::string& value) {
   const std::string name = lower_case(value);
   if (name.find("scribble") != std::string::npos) return "scribbles";

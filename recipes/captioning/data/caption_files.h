@@ -22,9 +22,8 @@ struct CaptionTable {
 [[nodiscard]] std::string id_of_file(const std::string& file);
 
 /// One FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION per line; empty lines are skipped. A # that is not followed by
-/// digits alone is part of the file's name. Throws: DataError naming the line if it has no tab, nothing before the tab,
-/// no caption or bytes that are not UTF-8, if FILE#NUMBER occurs twice, or if two files have the same id; naming the
-/// file if it is empty.
+/// digits alone is part of the file's name. Throws: DataError naming the line if it lacks a tab, a file or a caption,
+/// is not UTF-8, repeats FILE#NUMBER, or has another file's id; naming the file if it is empty.
 [[nodiscard]] CaptionTable read_caption_text(const std::filesystem::path& file);
 /// The same for a file's bytes, like the others below: `file` is for messages.
 [[nodiscard]] CaptionTable parse_caption_text(std::string_view text, const std::filesystem::path& file);
@@ -51,8 +50,7 @@ struct IdList {
 /// Throws: DataError naming the first line that is not UTF-8.
 void require_utf8(std::string_view bytes, const std::filesystem::path& file);
 
-/// Refuses a text too long for a caption: its words would take gigabytes. `where` begins the message. Throws:
-/// DataError.
+/// Refuses a caption too long to be one: its words would take gigabytes. `where` begins the message. Throws: DataError.
 void require_short(std::string_view caption, const std::string& where);
 
 /// The text of a file, converted if its byte order mark is UTF-16's; other bytes are unchanged, for require_utf8().
@@ -67,7 +65,7 @@ void require_short(std::string_view caption, const std::string& where);
 /// DIRECTORY/NAME-IDENTIFIER-0.png. A sentence that is true of its picture is its caption. The same sentence was asked
 /// of up to four pictures, most of which look alike, so a split keeps the pictures of a sentence together: "test" has
 /// every fifth sentence by number, "train" the others. Pictures without a true sentence are left out and counted.
-/// Throws: DataError naming the line if it is no JSON or lacks a field; UsageError for another `split`.
+/// Throws: DataError naming the line if it is not JSON or lacks a field; UsageError for another `split`.
 [[nodiscard]] CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& split);
 
 }  // namespace lockstep::captioning

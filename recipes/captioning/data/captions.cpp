@@ -91,7 +91,7 @@ bool is_json(const fs::path& file) {
   return ending == ".json";
 }
 
-/// The file of captions that `path` denotes, and its folder.
+/// The file of captions that `path` denotes.
 fs::path find_caption_file(const fs::path& path) {
   if (!is_folder(path)) {
     if (is_there(path)) return path;

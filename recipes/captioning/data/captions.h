@@ -8,7 +8,7 @@
 
 namespace lockstep::captioning {
 
-/// A picture, or its features, and its captions.
+/// A picture (or its features) with its captions.
 struct CaptionedImage {
   std::string id;                     ///< COCO's number, or the file's name without folder and extension
   std::string file;                   ///< the picture or the .npz; empty for a scene that is drawn in memory
@@ -27,15 +27,14 @@ struct SetOptions {
   /// A file with the ids to use, in their order: one per line, or a JSON object from ids to paths of pictures or
   /// features, relative to `images` or `features`. Empty: all with captions.
   std::string ids = {};
-  std::string images = {};         ///< folder of pictures, relative to path's folder or absolute; empty: images/ or it
-  std::string features = {};       ///< folder of ID.npz with `feat` [L, D]: the set has features, no pictures
-  bool allow_outside = false;      ///< file names may lead out of these folders (name_inside())
-  std::int64_t feature_width = 0;  ///< required D of each; 0: that of the first
-  std::int64_t max_features = -1;  ///< at most so many rows are used, the first ones; -1: all
-  std::int64_t max_words = 16;     ///< a longer caption is cut; 1 .. 1000
+  std::string images = {};     ///< folder of pictures, relative to path's folder or absolute; empty: its images/, or it
+  std::string features = {};   ///< folder of ID.npz with `feat` [L, D]: the set has features, no pictures
+  bool allow_outside = false;  ///< file names may lead out of these folders (name_inside())
+  std::int64_t feature_width = 0;       ///< required D of each; 0: that of the first
+  std::int64_t max_features = -1;       ///< largest number of rows used, the first ones; -1: all
+  std::int64_t max_words = 16;          ///< a longer caption is cut; 1 .. 1000
   std::int64_t captions_per_image = 5;  ///< captions of a training sample; see CaptionDataset
-  std::int64_t height = 128;  ///< pixels that pictures are scaled to, 1 .. 8192, or that scenes are drawn with, 32 ..
-                              ///< 4096
+  std::int64_t height = 128;            ///< pixels of scaled pictures, 1 .. 8192, or of drawn scenes, 32 .. 4096
   std::int64_t width = 128;
   std::int64_t min_word_count = 1;  ///< for Vocabulary::of
 };

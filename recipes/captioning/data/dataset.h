@@ -32,7 +32,7 @@ struct ImageCaptions {
 /// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without repetition;
 /// if there are fewer than S, all are taken and some repeated. Pictures are scaled but not mirrored, as captions say
 /// left and right.
-/// Thread-safe: all but open. Cost: scenes stay in memory once drawn, if the whole set takes at most 512 MB.
+/// Thread-safe: all except open. Cost: scenes stay in memory once drawn, if the whole set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
   /// Throws: as read_captions; DataError naming the word if training captions have one that the vocabulary lacks and

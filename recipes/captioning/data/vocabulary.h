@@ -45,8 +45,7 @@ class Vocabulary {
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
   /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// The difference from another one, in words: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are
-  /// equal.
+  /// The difference from another one: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:

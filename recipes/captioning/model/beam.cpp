@@ -41,8 +41,7 @@ Beam empty_beam(const Speaker& speaker, const BeamOptions& options) {
           .ended = at::zeros({captions, options.beam}, ids.dtype(at::kBool))};
 }
 
-/// Sums of log-probabilities, at least in float32. At first all places hold the same caption, and only one of them
-/// counts.
+/// Sums of log-probabilities, at least in float32. At first all places hold the same caption; only one counts.
 at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   const at::Tensor sums = log_probs.scalar_type() == at::kDouble ? log_probs : log_probs.to(at::kFloat);
   const at::Tensor next = sums.view({beam.ended.size(0), beam.ended.size(1), -1});

@@ -39,8 +39,7 @@ class Counted {
   }
 
  private:
-  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for the number of those that
-  /// count.
+  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for the number that count.
   void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
     log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
     words_ = words.flatten().clamp_min(0);

@@ -12,8 +12,7 @@ namespace lockstep::captioning {
 /// The mean of cross entropy over the targets. With `smoothing`, the Kullback-Leibler divergence from a distribution
 /// that gives the target 1 - smoothing and every other word an equal part of the rest; it is 0 at its best.
 ///
-/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for those that do not count; to a float32
-///         scalar.
+/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for those left out; to a float32 scalar.
 /// On a device the host does not wait: rows that do not count are computed too, and left out of the mean.
 /// Throws: UsageError if no target counts; on a device the loss is then NaN.
 /// Source: Szegedy et al., Rethinking the Inception Architecture, 2016, section 7, as in the origin: the rest is spread

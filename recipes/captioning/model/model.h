@@ -47,8 +47,7 @@ struct BackboneOptions {
 struct XLinearOptions {
   std::int64_t word_dim = 0;      ///< width of the word embedding; 0: dim
   std::int64_t middle_dim = 0;    ///< per head, width of the input of attention's weights; 0: half of dim / heads
-  double word_dropout = -1;       ///< after the word embedding; below 0, here and in the five below:
-                                  ///< ModelOptions::dropout
+  double word_dropout = -1;       ///< after the word embedding; below 0, as in the next five: ModelOptions::dropout
   double feature_dropout = -1;    ///< after the embedding of features
   bool celu_of_words = false;     ///< CELU(1.3) after the word embedding
   double attention_dropout = -1;  ///< of the bilinear attention's result
@@ -64,17 +63,17 @@ struct ModelOptions {
   std::int64_t feature_width = 2048;  ///< D of [L, D] features; unused with a backbone
   std::int64_t dim = 512;
   std::int64_t heads = 8;
-  std::int64_t encoder_layers = 0;   ///< 0: 3 of a transformer, 4 of X-linear
-  std::int64_t decoder_layers = 0;   ///< 0: 3 of a transformer, 1 of X-linear
+  std::int64_t encoder_layers = 0;   ///< 0: 3 for a transformer, 4 for X-linear
+  std::int64_t decoder_layers = 0;   ///< 0: 3 for a transformer, 1 for X-linear
   std::int64_t feed_forward = 2048;  ///< transformer
   double dropout = 0.1;
   std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over all tokens
-  std::int64_t grid_height = 0;  ///< grid of features without a backbone, for windows; both 0: a square of L
+  std::int64_t grid_height = 0;  ///< grid of features without a backbone, for windows; both 0: a square
   std::int64_t grid_width = 0;
   XLinearOptions x_linear = {};
 };
 
-/// The encoded features of B pictures, and every part of the decoder that depends on nothing else.
+/// The encoded features of B pictures, and every part of the decoder that depends only on them.
 struct Memory {
   at::Tensor tokens;              ///< [B, L, dim]
   at::Tensor global;              ///< [B, dim]

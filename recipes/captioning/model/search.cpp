@@ -50,8 +50,7 @@ class EndOfAll {
   std::optional<c10::Event> copied_;
 };
 
-/// Appends one word after another until every caption has ended: `choose(log-probabilities, index of the word)` returns
-/// int64 [N].
+/// Appends words until every caption has ended: `choose(log-probabilities, index of the word)` returns int64 [N].
 template <class Choose>
 at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));

@@ -32,8 +32,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// x = LN(ReLU(W [x; global]) + x), then attention over the words so far, attention over the picture, and a
-/// feed-forward part.
+/// x = LN(ReLU(W [x; global]) + x), attention over the words so far, attention over the picture, and feed-forward.
 class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const ModelOptions& options);

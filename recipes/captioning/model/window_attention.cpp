@@ -107,7 +107,7 @@ void WindowAttention::look_up(const Cut& cut, const at::Device& device) {
   known_ = cut.grid;
 }
 
-/// The summand of the scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
+/// The term added to the scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
 at::Tensor WindowAttention::bias(const Cut& cut) {
   // An embedding, as its backward adds rows in a fixed order on every device.
   const at::Tensor of_pairs =
@@ -140,8 +140,7 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
-/// Puts windows back into rows, followed by the mean of the global token. Shapes: [B * windows, cells + 1, dim] to [B,
-/// L + 1, dim].
+/// Puts windows into rows, the mean global token last. Shapes: [B * windows, cells + 1, dim] to [B, L + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
   const std::vector<at::Tensor> parts =
       windows.view({batch, cut.windows.height, cut.windows.width, cut.cells() + 1, options_.dim})
@@ -164,9 +163,8 @@ at::Tensor WindowAttention::in_windows(const at::Tensor& projected, const Cut& c
   const std::int64_t heads = options_.heads;
   const std::vector<at::Tensor> all =
       gathered(projected, cut).view({3, batch * cut.count(), heads, cut.cells() + 1, -1}).unbind(0);
-  const nn::AttentionOptions attention_options{
-      .scale = query_scale(options_.dim, heads), .bias = bias(cut), .hidden = {}};
-  return scattered(nn::attention(all[0], all[1], all[2], attention_options), cut, batch);
+  const nn::AttentionOptions options{.scale = query_scale(options_.dim, heads), .bias = bias(cut), .hidden = {}};
+  return scattered(nn::attention(all[0], all[1], all[2], options), cut, batch);
 }
 
 }  // namespace lockstep::captioning

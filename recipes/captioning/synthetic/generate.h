@@ -24,8 +24,7 @@ struct GenerateOptions {
   std::uint64_t seed = 0;
   std::int64_t size = 128;  ///< pixels per side
   CaptionFormat format = CaptionFormat::kText;
-  std::int64_t threads = 0;  ///< 0: one per processor, or fewer if the machine limits them. The bytes do not depend on
-                             ///< it
+  std::int64_t threads = 0;  ///< 0: one per processor, or fewer if the machine limits them; the same bytes
 };
 
 /// Writes images/<index>.png and then the captions, kSceneCaptions for each. The same options give the same bytes. A

@@ -22,7 +22,7 @@ Enum any_of(std::size_t count, SampleRandom& random) {
 
 bool looks_like(const SceneShape& a, const SceneShape& b) { return a.kind == b.kind && a.color == b.color; }
 
-/// A shape that looks like none of `others`.
+/// A shape that looks different from all of `others`.
 SceneShape new_shape(const std::vector<SceneShape>& others, SampleRandom& random) {
   SceneShape shape;
   do {

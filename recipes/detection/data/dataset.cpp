@@ -135,8 +135,7 @@ class Survey {
   std::set<std::int64_t> learnt_;
 };
 
-/// Warns of classes that can never be found: the name may be misspelt, or be a parent of other classes that has no
-/// objects itself.
+/// Warns of classes without objects: the name may be misspelt, or be a parent of other classes.
 void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> words;

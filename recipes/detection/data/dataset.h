@@ -21,7 +21,7 @@ namespace lockstep::detection {
 /// HorizontalFlip runs in every epoch. Source: DEIM's policy and defaults.
 struct AugmentOptions {
   /// Epochs e0 <= e1 <= e2. Before e0: no strong operation. From e0 to e1: all of them, but ZoomOut and IoUCrop only on
-  /// pictures that are no mosaic. From e1 to e2: all except Mosaic and MixUp. From e2 on, when stage 2 begins: none.
+  /// pictures that are not mosaics. From e1 to e2: all except Mosaic and MixUp. From e2 on, when stage 2 begins: none.
   std::array<std::int64_t, 3> policy{4, 29, 50};
   double mosaic_prob = 0.5;
   double mixup_prob = 0.5;
@@ -43,7 +43,7 @@ struct AugmentOptions {
 };
 
 /// Sizes from about 3/4 to 5/4 of the base, which is listed `repeat` times.
-/// Throws: UsageError if a number is not positive or the base is no multiple of the divisor.
+/// Throws: UsageError if a number is not positive or the base is not a multiple of the divisor.
 /// Source: D-FINE's generate_scales(640, 3): 480 .. 608, 640 three times, 800 .. 672, with 32 as the divisor.
 [[nodiscard]] std::vector<std::int64_t> scales_of(std::int64_t base, std::int64_t repeat, std::int64_t divisor);
 
@@ -55,8 +55,7 @@ struct AugmentOptions {
 enum class SetPart { kAll, kTraining, kTest };
 
 struct DatasetOptions {
-  SourceOptions source;                                 ///< a path "scenes:200:7" means synthetic pictures
-                                                        ///< (scene_source.h)
+  SourceOptions source;                                 ///< "scenes:200:7" means synthetic pictures (scene_source.h)
   std::int64_t classes = 0;                             ///< labels must be below it; 0: as many as the source names
   std::int64_t side = 160;                              ///< pixels of the network's picture in evaluation, each way
   std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source` if it is open already; not yet split
@@ -66,11 +65,10 @@ struct DatasetOptions {
 };
 
 /// Opens all pictures of a set, unchanged and whatever `part` says.
-/// Throws: as open_source(); UsageError if scenes have no number.
+/// Throws: as open_source(); UsageError if scenes lack a number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
-/// The number of classes of a set: those that it names, otherwise its largest label plus 1. 0: it has no objects
-/// either.
+/// The number of classes of a set: those that it names, otherwise its largest label plus 1. 0: it has no objects.
 /// Throws: DataError if a picture cannot be read; it names the picture.
 [[nodiscard]] std::int64_t count_classes(const ImageSource& source);
 

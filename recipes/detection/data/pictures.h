@@ -58,9 +58,8 @@ struct DrawOptions {
 /// Throws: DataError if the picture cannot be decoded.
 [[nodiscard]] Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options = {});
 
-/// Writes worst.png and best.png into `folder`, each with a legend of the frames.
-/// Returns: the files; none if the gallery is empty.
-/// Throws: DataError naming a picture that cannot be decoded; IoError.
+/// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns: the files; none if the
+/// gallery is empty. Throws: DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_results(const Gallery& gallery, const ImageSource& source,
                                                               const std::filesystem::path& folder,
                                                               const DrawOptions& options = {});

@@ -21,8 +21,7 @@ struct Cost {
 
 /// Counts the cost of a picture of `side` x `side` pixels. The cost is a linear function of the number of positions, so
 /// two small pictures give that of a large one exactly. libtorch's random generator is left unchanged.
-/// Shapes: `side` is a multiple of 32.
-/// Throws: UsageError as Network.
+/// Shapes: `side` is a multiple of 32. Throws: UsageError as Network.
 [[nodiscard]] Cost cost_of(const Options& options, std::int64_t side);
 
 /// "10.2 M parameters, 12.5 GMACs and 25.1 GFLOPs at 640 x 640 pixels"

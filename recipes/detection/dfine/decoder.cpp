@@ -47,7 +47,7 @@ std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>> quality_estimator(const 
   return std::make_shared<Quality>(options.reg_max + 1, head);
 }
 
-/// Keeps the boxes that denoising starts from off 0 and 1, by way of a logit.
+/// Keeps the initial boxes of denoising off 0 and 1: to a logit and back.
 at::Tensor off_the_ends(const at::Tensor& boxes) { return at::sigmoid(inverse_sigmoid(boxes)); }
 
 ScaleSizes sizes_of(const Options& options) {
@@ -188,7 +188,7 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
     prepend(queries, there);
     mask = there.mask.to(memory.tokens.scalar_type());
   }
-  // The copy waits for the device, and is needed once.
+  // The copy waits for the device, so it is made only once.
   bins_ = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
   const Refined refined =
       refine(heads_, queries, memory,

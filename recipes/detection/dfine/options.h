@@ -50,7 +50,7 @@ struct Options {
   double expansion = 1;   ///< factor of the channels within a fusion block
   double depth_mult = 1;  ///< factor of the three re-parameterised convolutions of a fusion block
 
-  std::int64_t hidden = 256;  ///< the decoder's
+  std::int64_t hidden = 256;  ///< width of the decoder
   std::int64_t heads = 8;
   std::int64_t layers = 6;
   std::int64_t feedforward = 1024;

@@ -44,9 +44,8 @@ inline constexpr std::int64_t kThresholds = 10;      ///< thresholds of the over
 inline constexpr std::int64_t kAreas = 4;            ///< all, small (up to 32^2 pixels), medium, large (from 96^2)
 inline constexpr std::size_t kMostDetections = 100;  ///< detections per image and class; more are ignored
 
-/// The results of one image, sufficient for all numbers. Bit `area * kThresholds + threshold` of a detection's masks is
-/// set in `hits` for a hit and in `misses` for a false one; in neither if the detection is on a crowd or outside of the
-/// area range.
+/// The results of one image, enough for all numbers. Bit `area * kThresholds + threshold` is set in a detection's
+/// `hits` if it is a hit, in `misses` if it is false; in neither if it is on a crowd or outside of the area range.
 struct ImageResult {
   struct Found {
     double score = 0;

@@ -13,8 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Solves for rows <= columns. Rows enter one by one; each takes the cheapest chain of moves that ends at a free
-/// column.
+/// Solves for rows <= columns. Rows enter one by one; each takes the cheapest chain of moves to a free column.
 class Solver {
  public:
   Solver(std::vector<double> costs, std::int64_t rows, std::int64_t columns)
@@ -40,8 +39,7 @@ class Solver {
  private:
   static constexpr std::int64_t kNone = -1;
 
-  /// Searches the columns from `start` by Dijkstra's algorithm, and changes the prices on the way. Returns the free
-  /// column that it ends at.
+  /// Searches the columns from `start` by Dijkstra's algorithm, changing the prices; returns the free column found.
   std::size_t find_end(std::size_t start) {
     distance_.assign(columns_, kInfinity);
     reached_.assign(columns_, 0);

@@ -49,8 +49,7 @@ struct BinOptions {
 /// The two bins that each side of a box lies between.
 struct SideBins {
   at::Tensor left;         ///< int64 [M, 4]: the lower bin; the other is left + 1
-  at::Tensor left_share;   ///< float32 [M, 4]: the share of the lower bin; a distance beyond the bins goes wholly to
-                           ///< the outermost one
+  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins the outermost has all
   at::Tensor right_share;  ///< 1 - left_share
 };
 

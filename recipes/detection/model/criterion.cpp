@@ -29,8 +29,7 @@ struct Balance {
   double others = 0;
 };
 
-/// Sets of predictions of the same shape: first the decoder's layers, then the sets that have boxes without
-/// distributions.
+/// Sets of predictions of one shape: first the decoder's layers, then those with boxes but no distributions.
 struct Family {
   std::vector<std::string> suffixes;  ///< suffixes of the sets' terms
   at::Tensor logits;                  ///< [S, B, Q, C]
@@ -293,8 +292,7 @@ std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at
   };
   std::vector<at::Tensor> losses;
   if (quality.is_cpu()) {
-    // On a processor, pow() rounds differently at different places in its vectors. So each family begins a call of its
-    // own.
+    // On a processor, pow() rounds differently at different places in its vectors. So each family begins a call.
     for (std::size_t i = 0; i < families_.size(); ++i) {
       losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
     }
@@ -320,10 +318,9 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
   return fgl_loss(flat(corners).index_select(0, rows.corner), sides, iou.narrow(0, 0, rows.layers));
 }
 
-/// The loss of the decoder's layers except the last, which teaches the others. The weight of a matched prediction is
-/// its IoU, that of another one the last layer's confidence in it. The means over matched and over other predictions
-/// are weighted by the balance, or else by the square roots of their counts, so that the many others do not drown the
-/// few.
+/// The loss of the decoder's layers except the last, which teaches the others. A matched prediction's weight is its
+/// IoU, that of another the last layer's confidence in it. The balance weights the means over matched and over other
+/// predictions, or else the square roots of their counts do, so that the many others do not drown the few.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const std::int64_t pupils = corners.size(0) - 1;

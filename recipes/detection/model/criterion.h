@@ -26,13 +26,11 @@ struct CriterionOptions {
   std::string classification = "mal";  ///< vfl, mal
   double alpha = 0.75;                 ///< for vfl: the weight of negatives
   double gamma = 1.5;                  ///< 2 with vfl
-  bool union_matching = true;          ///< boxes learn from the pairs of all layers, each query from its most frequent
-                                       ///< object
+  bool union_matching = true;          ///< boxes learn from all layers' pairs, each query from its most frequent one
   double temperature = 5;              ///< temperature of ddf
 
   /// Computes as the published sources do, in the two places that this recipe changed: a predicted size below 0 counts
-  /// as 0 when boxes are compared, and the counts of the queries weight the matched and the other slots in the ddf of
-  /// denoising.
+  /// as 0 in comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
   bool as_published = false;
 
   MatcherOptions matcher;

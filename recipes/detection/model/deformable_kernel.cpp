@@ -180,11 +180,11 @@ void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;
     const std::int64_t first = pair * shape.points;
-    const SampleGradients gradients{
+    const SampleGradients part{
         .values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first};
     const float* grad = grad_out + pair * shape.depth;
-    if (shape.depth == 32) see_backward<32 / kLanes>(shape, inputs_of(shape, in, pair), grad, gradients);
-    if (shape.depth != 32) see_backward<0>(shape, inputs_of(shape, in, pair), grad, gradients);
+    if (shape.depth == 32) see_backward<32 / kLanes>(shape, inputs_of(shape, in, pair), grad, part);
+    if (shape.depth != 32) see_backward<0>(shape, inputs_of(shape, in, pair), grad, part);
   }
 }
 

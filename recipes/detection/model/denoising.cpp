@@ -19,8 +19,7 @@ namespace {
 
 /// Added to a score, it makes the share 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// The random numbers of a slot: four sizes and four signs of a box's move, one to decide if the label changes, and one
-/// for the new label.
+/// The random numbers of a slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
 
 /// The slots of one image.

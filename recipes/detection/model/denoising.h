@@ -14,7 +14,7 @@ namespace lockstep::detection {
 
 /// D slots for each image, whatever it holds. Unlike in the origin, each image is packed by itself. Of its n objects at
 /// most D/2 are taken (if there are more, a random run of neighbours), in D / (2n) groups; each group holds all objects
-/// and as many negative boxes, which are moved farther and are no object. The remaining slots are padding.
+/// and as many negative boxes, which are moved farther and match no object. The remaining slots are padding.
 struct Denoising {
   at::Tensor labels;  ///< int64 [B, D]: sometimes wrong on purpose; `classes` for padding
   at::Tensor boxes;   ///< float32 [B, D, 4]: moved, as centre and size

@@ -33,8 +33,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Fuses two scales, side by side, into one: squeezes them, applies 3x3 convolutions, and combines the results of all
-/// of these.
+/// Fuses two scales, side by side, into one: squeezes them, then combines the results of several 3x3 convolutions.
 class FusionBlock final : public torch::nn::Module {
  public:
   explicit FusionBlock(const ModelOptions& options);

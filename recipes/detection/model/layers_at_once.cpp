@@ -49,7 +49,7 @@ variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
 class CastAll : public torch::autograd::Function<CastAll> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& weights, at::ScalarType type) {
-    // To autograd the parts are no views; none of them is written to.
+    // To autograd the parts are not views; none of them is written to.
     const at::AutoDispatchBelowADInplaceOrView below;
     const variable_list kept = weights.vec();
     context->save_for_backward(kept);

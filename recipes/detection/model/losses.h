@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single losses, before weights and sums: one number for each prediction. Targets have no gradient.
+// The individual losses, before weights and sums: one number for each prediction. Targets have no gradient.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,14 +15,11 @@ struct ClassLossOptions {
   double gamma = 1.5;
 };
 
-/// `quality` holds the IoU of a matched prediction at its object's class, and 0 everywhere else.
-/// VFL: cross-entropy with the quality as target; the weight is the quality at an object's class, otherwise alpha
-/// p^gamma.
-/// MAL: cross-entropy with quality^gamma as target; the weight is 1 at an object's class, otherwise p^gamma. `positive`
-/// is 1 at an object's class, so that an IoU of 0 counts.
-/// Shapes: all [..., C], and so is the result.
-/// Source: Zhang et al., VarifocalNet, 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence,
-///         2025.
+/// `quality` holds the IoU of a matched prediction at its object's class, and 0 everywhere else. VFL: cross-entropy
+/// with the quality as target; the weight is the quality at an object's class, otherwise alpha p^gamma. MAL:
+/// cross-entropy with quality^gamma as target; the weight is 1 at an object's class, otherwise p^gamma. `positive` is 1
+/// at an object's class, so that an IoU of 0 counts. Shapes: all [..., C], and the result. Source: Zhang et al.,
+/// VarifocalNet, 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence, 2025.
 [[nodiscard]] at::Tensor class_loss(const at::Tensor& logits, const at::Tensor& quality, const at::Tensor& positive,
                                     const ClassLossOptions& options);
 

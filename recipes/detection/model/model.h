@@ -79,14 +79,13 @@ struct ModelOptions {
 /// and, if there are targets and denoising slots, the same with Q = D
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
 /// - "dn_index" int64 [B, D], on the CPU: the object that a slot is to restore, -1 for negative boxes and padding
-/// - "dn_weight" float32 [B, D], on the CPU: the weight of the slot in the losses, 1 / groups of the image; 0 for
-///   padding
+/// - "dn_weight" float32 [B, D], on the CPU: the slot's weight in the losses, 1 / groups of the image; 0 for padding
 class DetectionNetwork : public torch::nn::Module {
  public:
-  /// `targets` may be null; evaluation ignores it. Denoising draws from libtorch's CPU generator, equally many numbers
-  /// whatever the targets hold.
-  /// Throws: UsageError for pictures whose sides are no multiple of the coarsest stride, or that have fewer positions
-  ///         than there are queries.
+  /// `targets` may be null; evaluation ignores it. Denoising draws equally many numbers from libtorch's CPU generator
+  /// for any targets.
+  /// Throws: UsageError for pictures whose sides are not multiples of the coarsest stride, or too small for the
+  /// queries.
   virtual Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) = 0;
 };
 
@@ -116,9 +115,8 @@ struct Found {
   at::Tensor boxes;   ///< float32 [K, 4]: centre and size in 0..1
 };
 
-/// Returns, for each image, the `count` most certain pairs of query and class; a query may occur with several classes.
-/// Boxes are not suppressed: the queries are trained so that only one answers for an object. Equal scores: by query and
-/// class.
+/// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. Boxes
+/// are not suppressed: training makes one query answer for an object. Equal scores: by query and class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
 /// The same for all images at once, as D-FINE deploys it: labels [N, K], boxes [N, K, 4] as corners in pixels, scores

@@ -38,17 +38,15 @@ struct Place {
 /// The beginnings of all families, and last the end.
 [[nodiscard]] std::vector<Place> places_of(const std::vector<FamilyPairs>& families);
 
-/// M pairs of a prediction and its object: first the K pairs of layers that learn from the last one, then the last
-/// layers' (J so far), then those of sets without distributions, and at the end those that only classes learn from,
-/// whose weight is 0.
+/// M pairs of a prediction and its object: first the K of layers that learn from the last one, then the last layers' (J
+/// so far), those of sets without distributions, and at the end, with weight 0, those only for classes.
 struct Rows {
   at::Tensor box;           ///< int64 [M]: index of the box among those of all families
   at::Tensor object;        ///< float32 [M, 4]: the object's box
   at::Tensor logit;         ///< int64 [M]: index of the logit; one past the last if classes do not learn from the pair
   at::Tensor corner;        ///< int64 [J]: index of the distribution
   at::Tensor ref;           ///< int64 [J]: index of the reference box
-  at::Tensor sum;           ///< int64 [2 M + J]: the sum that each row's L1 goes to, then its overlap's, then its
-                            ///< distribution's
+  at::Tensor sum;           ///< int64 [2 M + J]: the sums for each row's L1, then its overlap, then its distribution
   at::Tensor weight;        ///< float32 [2 M + J]
   std::int64_t pupils = 0;  ///< K
   std::int64_t layers = 0;  ///< J

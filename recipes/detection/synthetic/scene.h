@@ -31,9 +31,8 @@ struct Scene {
 
 /// The difficulty of a set of scenes.
 enum class SceneObjects {
-  /// One scene in ten is empty; the others hold 5 to 30 objects, each covering 0.1 to 20 % of the scene and at least 26
-  /// pixels. About 30 % of the objects lie partly under another one, and are at least half visible. One scene in six
-  /// has a crowd.
+  /// One scene in ten is empty; the others hold 5 to 30 objects of 0.1 to 20 % of the scene and at least 26 pixels.
+  /// About 30 % of them lie partly under another one, at least half visible. One scene in six has a crowd.
   kMany,
   /// One to three circles, triangles and crosses, each covering 5 to 15 % of the scene, apart from each other and in
   /// one colour: a network learns them in a minute.
@@ -46,8 +45,7 @@ enum class SceneObjects {
 /// The names of the kinds in such scenes, by ShapeKind.
 [[nodiscard]] std::span<const std::string_view> kinds_in(SceneObjects objects) noexcept;
 
-/// Draws a scene. Kinds, colours, sizes, angles and places are independent of each other; all randomness comes from
-/// `random`.
+/// Draws a scene. Kinds, colours, sizes, angles and places are independent; all randomness comes from `random`.
 [[nodiscard]] Scene make_scene(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random);
 
 }  // namespace lockstep::detection

@@ -37,8 +37,7 @@ struct SetOptions {
   /// ImageSets: every picture of the folder, or of the folder <split> in it. Empty: train for training, otherwise val.
   std::string split = {};
   Supervision supervision = Supervision::kFull;  ///< of training sets
-  std::string masks = {};                        ///< another folder, relative to `path` or absolute; the same for those
-                                                 ///< below
+  std::string masks = {};                        ///< another folder, relative to `path` or absolute; the same below
   MaskValues mask_values = plain_mask_values();  ///< values of full masks, except for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};

@@ -23,7 +23,7 @@ enum class MapMeaning {
 /// Throws: DataError naming the file if it is missing, damaged, no PNG or a colour picture; IoError.
 [[nodiscard]] NumberMap read_numbers(const std::filesystem::path& file);
 
-/// The same as a map of one channel; it holds classes if the meaning is one of classes.
+/// The same as a map of one channel; it holds class ids unless the meaning is kWeights.
 /// Throws: also DataError naming the file if a map of classes or weights has 16 bits.
 [[nodiscard]] Image read_map(const std::filesystem::path& file, MapMeaning meaning);
 

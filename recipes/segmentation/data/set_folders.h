@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs pictures with their maps: the layouts of a segmentation set, as lists of paths. Reads no picture. No torch
-// header.
+// Pairs pictures with maps: the layouts of a segmentation set, as lists of paths. Reads no picture. No torch header.
 #pragma once
 
 #include <filesystem>

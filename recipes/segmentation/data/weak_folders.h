@@ -21,8 +21,7 @@ struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
   std::int64_t labelled = 0;               ///< not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< by class: pixels of the class in map and mask; only pixels that both
-                                           ///< label
+  std::array<std::int64_t, 256> both{};    ///< by class: pixels of it in map and mask, of those that both label
   std::array<std::int64_t, 256> either{};  ///< by class: pixels of the class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
   /// The mean over the classes that occur, without `ignored`. 0 if there are none.
@@ -33,17 +32,15 @@ struct MapCounts {
 };
 
 struct ScribbleFolderOptions {
-  std::filesystem::path masks;  ///< PNGs of class ids; in a folder named `instances` each number is an object of class
-                                ///< 1
+  std::filesystem::path masks;  ///< PNGs of class ids; in a folder `instances` each number is an object of class 1
   std::filesystem::path out;    ///< empty or absent
   std::uint64_t seed = 0;
   ScribbleOptions scribbles = {};
   std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it. The same below
 };
-/// Writes a map of scribbles for each mask, with its name. The randomness of a file depends on its place among the
-/// sorted names.
+/// Writes a map of scribbles for each mask, with its name; its randomness depends on its place among the sorted names.
 /// Throws: UsageError if `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. The
-///         same for the others.
+///         others throw the same.
 [[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,
                                         const common::IndexProgress& progress = nullptr);
 
@@ -83,11 +80,10 @@ struct WeakSet {
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
 /// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
-/// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or a single
-/// one named train. Lists of ImageSets with no pictures beyond train and val, or without any mask, are left out with a
-/// note.
+/// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
+/// train. Lists of ImageSets without pictures beyond train and val, or without any mask, are left out with a note.
 /// Throws: also UsageError if pictures of two folders have the same name; DataError if a name has two files, or some
-///         pictures of a list have no mask.
+/// pictures of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

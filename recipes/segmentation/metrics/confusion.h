@@ -10,8 +10,7 @@
 
 namespace lockstep::segmentation {
 
-/// Counts pixels by true and predicted class. As these are whole numbers, sums do not depend on the distribution of the
-/// samples over ranks.
+/// Counts pixels by true and predicted class, in whole numbers: sums do not depend on the samples' order over ranks.
 class Confusion {
  public:
   explicit Confusion(std::int64_t classes)
@@ -36,7 +35,7 @@ class Confusion {
   [[nodiscard]] double mean_iou() const;
 
   [[nodiscard]] std::string bytes() const;
-  /// Throws: InternalError if the bytes are not those of so many classes.
+  /// Throws: InternalError if the number of bytes does not fit `classes`.
   [[nodiscard]] static Confusion from_bytes(std::string_view bytes, std::int64_t classes);
   /// The number of bytes in bytes().
   [[nodiscard]] static std::size_t byte_count(std::int64_t classes) noexcept {

@@ -56,9 +56,8 @@ class Gallery {
 };
 
 /// Writes worst.png and best.png: each picture three times, plain, with its mask (maps[0] of the source) and with the
-/// prediction, and a legend of its classes, by `class_names`.
-/// Returns: the files; none if the gallery is empty.
-/// Throws: DataError naming a picture that cannot be decoded; IoError.
+/// prediction, and a legend of its classes, by `class_names`. Returns: the files; none if the gallery is empty. Throws:
+/// DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const Gallery& gallery, const ImageSource& source,
                                                                const std::filesystem::path& folder,
                                                                const std::vector<std::string>& class_names = {});

@@ -49,8 +49,7 @@ class Pyramid final : public torch::nn::Module {
  public:
   explicit Pyramid(const ASPPOptions& options);
   /// Shapes: [B, in, h, w] to [B, out_channels(), h, w].
-  /// Throws: UsageError for a batch of one picture in training: the batch norm of the mean would have one value per
-  ///         channel.
+  /// Throws: UsageError for a batch of one picture in training: its mean has no deviation for batch norm.
   at::Tensor forward(const at::Tensor& x);
   [[nodiscard]] std::int64_t out_channels() const noexcept { return out_channels_; }
 
@@ -87,9 +86,8 @@ struct DecoderOptions {
   double dropout = 0.5;  ///< after the pyramid's projection
 };
 
-/// DeepLabv3+: concatenates the pyramid at 256 channels, enlarged to the size of layer1, with 48 channels made from
-/// layer1, then applies two 3x3 convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous
-/// Separable Convolution, 2018.
+/// DeepLabv3+: the pyramid at 256 channels, enlarged to the size of layer1, beside 48 channels of that, then two 3x3
+/// convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous Separable Convolution, 2018.
 class DecoderHead final : public Head {
  public:
   explicit DecoderHead(const DecoderOptions& options);

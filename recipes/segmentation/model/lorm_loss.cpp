@@ -28,9 +28,8 @@ using torch::autograd::variable_list;
 
 constexpr double kSmallestNorm = 1e-12;
 
-/// The number of foreground places that are processed together, by the picture's places: a block of the attention is 8
-/// MiB. With fewer rows, the sums over blocks and the edges of products would cost more than the memory saves (3481
-/// places: 602 rows).
+/// The number of foreground places processed together, by the picture's places: a block of the attention is 8 MiB.
+/// Smaller blocks cost more in sums and edges of products than the memory is worth (3481 places: 602 rows).
 std::int64_t block_of(std::int64_t places) {
   constexpr std::int64_t kElements = 1 << 21;
   return std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(places, 1), 64, 1024);

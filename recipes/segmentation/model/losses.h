@@ -37,7 +37,7 @@ struct LossOptions {
 /// row by row. On other devices and for float64, plain_losses() does.
 ///
 /// Shapes: outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
-/// Throws: DataError for a label that is no class, on a CPU; UsageError for shapes that do not fit and for second
+/// Throws: DataError for a label that is not a class, on a CPU; UsageError for shapes that do not fit and for second
 ///         derivatives.
 [[nodiscard]] std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                            const LossOptions& options);

@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::CappedTag<float, 16>;
 constexpr std::int64_t kPixels = 16;
 
-/// A multiple of kPixels.
+/// Rounds up to a multiple of kPixels.
 HWY_INLINE std::int64_t padded(std::int64_t width) { return (width + kPixels - 1) / kPixels * kPixels; }
 
 /// The memory of a band: rows of [classes][padded width], and [classes][kPixels] for the current pixels.
@@ -45,7 +45,7 @@ struct Workspace {
   std::vector<float> lower;
   std::vector<float> upper_grad;
   std::vector<float> lower_grad;
-  std::vector<float> logits;  ///< less the largest one
+  std::vector<float> logits;  ///< minus the largest one
   std::vector<float> exponentials;
 };
 

@@ -29,7 +29,7 @@ struct LossShape {
   const Enlarged* columns = nullptr;
   float smoothing = 0;  ///< smoothing of the pseudo-labels
 
-  /// The rows of the logits in which a band's pixels begin.
+  /// The number of rows of the logits in which a band's pixels begin.
   static constexpr std::int64_t kBandRows = 8;
   [[nodiscard]] std::int64_t bands() const { return (height + kBandRows - 1) / kBandRows; }
 };

@@ -29,10 +29,9 @@ struct WindowOptions {
 /// The network: pictures [B, 3, h, w] to logits [B, C, h', w'] of any resolution.
 using LogitsOf = std::function<at::Tensor(const at::Tensor& pictures)>;
 
-/// Shares of the classes for every pixel: the mean over scales of the mean over windows of softmax. They depend on the
-/// picture alone, not on the rest of its batch.
-/// Shapes: picture [3, H, W], normalised as in training, to [C, H, W] in float32.
-/// Throws: UsageError as window_starts(), and for scales that are not positive.
+/// Shares of the classes for every pixel: the mean over scales of the mean over windows of softmax. Only the picture
+/// counts, not its batch. Shapes: picture [3, H, W], normalised as in training, to [C, H, W] in float32. Throws:
+/// UsageError as window_starts(), and for scales that are not positive.
 /// Source: the multi-scale tests of DeepLab and PSPNet.
 [[nodiscard]] at::Tensor class_shares(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options);
 

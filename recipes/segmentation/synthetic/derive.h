@@ -24,14 +24,13 @@ struct FloodOptions {
 /// Floods the picture from its scribbles, the cheapest pixel first; a pixel has the class of the flood that reaches it
 /// first. Uses only the picture and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide;
 /// without any scribble, it is everywhere.
-/// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError if they do not.
+/// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError for other shapes.
 /// Source: Meyer's watershed with markers; the costs add up on the way as in Bai and Sapiro's geodesic matting.
 [[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options = {});
 
 struct CoarseOptions {
   std::int64_t cell = 8;     ///< pixels: a cell has one class
-  double shift = 0.25;       ///< share of a cell by which a smooth random field moves borders, at most, in either
-                             ///< direction
+  double shift = 0.25;       ///< share of a cell: a smooth random field moves borders by at most this
   double least_share = 0.6;  ///< share of a cell: if no class has this much, the cell is kUnlabelled
 };
 
@@ -63,8 +62,7 @@ struct WeakLabels {
   Image class_distances;
 };
 
-/// Makes all weak labels of one picture, as a function of the arguments alone; `index` is the picture's index in its
-/// set.
+/// Makes all weak labels of one picture from the arguments alone; `index` is the picture's index in its set.
 /// Throws: UsageError if an option is out of range, or picture and mask differ in size.
 [[nodiscard]] WeakLabels derive_weak_labels(const Image& picture, const NumberMap& mask, Numbers meaning,
                                             const WeakOptions& options, std::int64_t index);

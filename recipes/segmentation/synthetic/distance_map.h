@@ -25,12 +25,11 @@ inline constexpr std::int64_t kNoSource = std::numeric_limits<std::int64_t>::max
 [[nodiscard]] std::vector<std::int64_t> squared_distances(const Image& sources);
 
 /// 1 for a pixel of a map with a neighbour (left, right, above, below) of another value, kUnlabelled included;
-/// otherwise 0. The edge of the picture is no contour.
+/// otherwise 0. The edge of the picture is not a contour.
 [[nodiscard]] Image contours_of(const Image& labels);
 
-/// 255 - min(sqrt(lambda d^2), 255), with the minimum truncated to a whole number; d is the distance to the nearest
-/// pixel that is not kUnlabelled. Scribbles on the background count like all others. 0 everywhere if nothing is
-/// labelled.
+/// 255 - min(sqrt(lambda d^2), 255), the minimum truncated to a whole number; d is the distance to the nearest pixel
+/// that is not kUnlabelled. Scribbles on the background count as well. 0 everywhere if nothing is labelled.
 /// Throws: UsageError if lambda is not positive.
 [[nodiscard]] Image scribble_distance_map(const Image& scribbles, double lambda = kScribbleLambda);
 

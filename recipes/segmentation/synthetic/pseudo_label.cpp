@@ -18,8 +18,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// Three channels, scaled to the contrast of the whole picture: 0 is the darkest, 1 the brightest, without 1 % at each
-/// end.
+/// Three channels, scaled to the contrast of the whole picture: 0 is darkest, 1 brightest, without 1 % at each end.
 class Contrast {
  public:
   explicit Contrast(const Image& picture) : size_(picture.size) {
@@ -54,7 +53,7 @@ class Contrast {
   }
 
  private:
-  /// The value that a number `wanted` of the pixels lie below.
+  /// The smallest value with at least `wanted` pixels at or below it.
   static double share_value(const std::array<std::int64_t, 256>& counts, double wanted) {
     double below = 0;
     for (std::size_t value = 0; value < counts.size(); ++value) {
@@ -114,7 +113,7 @@ class Strangeness {
     return much;
   }
 
-  static constexpr std::size_t kColours = 64;  // at most so many colours per class
+  static constexpr std::size_t kColours = 64;  // largest number of colours per class
   static constexpr float kUnknown = 1e-4F;     // a colour far from all classes is strange to none
   float scale_;
   std::array<std::vector<float>, 256> strange_;

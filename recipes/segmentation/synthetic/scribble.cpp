@@ -28,8 +28,7 @@ void each_neighbour(Pixel at, ImageSize size, const Visit& visit) {
   if (at + size.width < size.width * size.height) visit(at + size.width);
 }
 
-/// The squared distance of each pixel to the nearest border pixel of its own region; the picture's edge is a border
-/// too.
+/// The squared distance of each pixel to its own region's nearest border pixel; the picture's edge is a border too.
 std::vector<std::int64_t> depths_of(const NumberMap& numbers) {
   Image border{numbers.size, 1, std::vector<std::uint8_t>(numbers.values.size())};
   const ImageSize size = numbers.size;
