@@ -172,7 +172,7 @@ TEST(SegmentationCommand, PicturesAndMasksOfOnesOwnNeedNoLists) {
       lockstep({"train", "segmentation:small", "-u", "data.train=mine", "data.test=other", "data.val_fraction=0.25"},
                home.path());
   EXPECT_EQ(both.code, 64);
-  EXPECT_THAT(both.err, HasSubstr("one of them says what the test set is"));
+  EXPECT_THAT(both.err, HasSubstr("each of them sets the test set"));
 }
 
 TEST(SegmentationCommand, AnUnknownClassIdIsAnErrorOfTheDataThatNamesTheFile) {

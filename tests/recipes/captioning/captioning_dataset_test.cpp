@@ -517,8 +517,7 @@ TEST(Vocabulary, RefusesFilesThatAreNone) {
   EXPECT_EQ(fault_of_text(""), "vocabulary words.txt is empty\n  next  write one word a line");
   EXPECT_EQ(fault_of_text("a\n\nb\n"),
             "vocabulary words.txt: line 2 is blank\n  next  a vocabulary has one word a line, and each word once");
-  EXPECT_THAT(fault_of_text("a\nb\na\n"),
-              HasSubstr("vocabulary words.txt: line 3 is 'a', which stands in line 1 already"));
+  EXPECT_THAT(fault_of_text("a\nb\na\n"), HasSubstr("vocabulary words.txt: line 3 is 'a', which is line 1 already"));
   EXPECT_THAT(fault_of_text("a\r\r\nb\n"), HasSubstr("line 1 is 'a?': more than one word"));
   EXPECT_THAT(fault_of_text("a\nbig dog\n"), HasSubstr("line 2 is 'big dog': more than one word"));
   EXPECT_EQ(fault_of_text("a\nb\xff\n"), "vocabulary words.txt: line 2 is no UTF-8");
@@ -529,7 +528,8 @@ TEST(Vocabulary, RefusesFilesThatAreNone) {
 TEST(Vocabulary, ShowsNoMoreOfABadFileThanALine) {
   const std::string line(1'000'000, 'x');
   EXPECT_THAT(fault_of_text(line + " " + line), HasSubstr("line 1 is '" + line.substr(0, 40) + "...': more than one"));
-  EXPECT_THAT(fault_of_text(line + "\n" + line), HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which stands"));
+  EXPECT_THAT(fault_of_text(line + "\n" + line),
+              HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which is line 1"));
   EXPECT_THAT(fault_of_text("a\x1b[2J b"), HasSubstr("line 1 is 'a?[2J b': more than one word"));
 }
 

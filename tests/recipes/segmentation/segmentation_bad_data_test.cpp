@@ -185,7 +185,7 @@ TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
 
 TEST_F(BadSets, AMaskOfOneValueHasNothingToLearn) {
   write_masks(gray_map(0));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to tell apart")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to distinguish")));
 }
 
 TEST_F(BadSets, AClassThatNoPixelIsOfIsNamedWithTheValues) {
