@@ -66,7 +66,7 @@ void tell_of_ranks(const AgentOptions& options) {
 }
 
 // An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Ranks that it starts
-// would meet those of another round. Returns the end to report where none was started.
+// would meet those of another round. Returns the end to report if no rank was started.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   const auto end_by = [&](const Error& problem) {
     const Round& round = spec.round;
@@ -191,7 +191,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After node 0 was lost: where it may come back, this agent waits for its store.
+  // After the loss of node 0: if node 0 may come back, this agent waits for its store.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;

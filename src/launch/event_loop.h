@@ -15,7 +15,7 @@ namespace lockstep::launch {
 /// Made anew for each turn. Owned by one thread.
 class EventLoop {
  public:
-  /// `act` is called in the order of these calls where `fd` is ready; one below 0 never is.
+  /// `act` is called in the order of these calls when `fd` is ready; an `fd` below 0 never is.
   void add(int fd, short events, std::function<void()> act) {
     entries_.push_back({fd, events, 0});
     acts_.push_back(std::move(act));

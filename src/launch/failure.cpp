@@ -226,7 +226,7 @@ void print_local(const RoundFacts& facts, const WorkerEnd& end) {
            text.substr(head));
 }
 
-// A launcher that another one started leaves the cause where that one looks for it, as torchrun does.
+// A launcher that another one started leaves the cause at the place that the other reads, as torchrun does.
 void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
   const auto target = env::get("TORCHELASTIC_ERROR_FILE");
   std::error_code problem;

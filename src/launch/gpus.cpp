@@ -79,7 +79,7 @@ class Nvml {
 
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
-  /// The function's result; not kSuccess either where the library has no such function.
+  /// The function's result; not kSuccess either if the library has no such function.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(handle_.get(), name));

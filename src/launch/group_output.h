@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of a group write: into their logs, and line by line onto the agent's console.
+// The output of a group's workers: it goes into their logs, and line by line onto the agent's console.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ class GroupOutput {
   /// `first_rank`: the rank of local rank 0. Lifetime: `options` outlives it.
   GroupOutput(const AgentOptions& options, int first_rank);
 
-  /// Rank 0 gets a terminal where the agent has one, so that it draws its progress bar.
+  /// Rank 0 gets a terminal if the agent has one, so that it draws its progress bar.
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
-  /// Columns of "[0]: ", which stands before every line of rank 0, the one rank that has a terminal.
+  /// Columns of "[0]: ", the prefix of every line of rank 0, the one rank that has a terminal.
   [[nodiscard]] int prefix_columns() const;
 
   [[nodiscard]] Console& console() { return console_; }
   [[nodiscard]] const Console& console() const { return console_; }
 
-  /// Takes what `worker` has written to `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
+  /// Takes output of `worker` from `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
   /// Takes the rest of both streams and closes them. Nothing writes to them any more.
   void close(Worker& worker, RankLog& log);

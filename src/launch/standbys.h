@@ -34,18 +34,18 @@ struct RunningRank {
 /// has said its process id in the store, and that process executes `path`.
 [[nodiscard]] bool can_stand_by(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path);
 
-/// One standby for each rank of the node, started some seconds after the ranks. Where ranks never start again, or one
+/// One standby for each rank of the node, started some seconds after the ranks. If ranks never start again, or one
 /// cannot be started, there are none. Owned by the agent's thread.
 class Standbys {
  public:
   explicit Standbys(const AgentOptions& options);
 
   void begin_round(TimePoint now);
-  /// When they should be started, or it should be tried again; max(): never.
+  /// The time to start them, or to try again; max(): never.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// Starts them if `is_possible`, by a spec for each local rank; else waits twice as long. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);
-  /// Gives up the standby of a local rank; empty where there is none that lives.
+  /// Gives up the standby of a local rank; empty if there is none that lives.
   [[nodiscard]] std::optional<Standby> take(int local_rank);
 
  private:

@@ -23,7 +23,7 @@ struct StubPlan {
   int errors = -1;
   int standby = -1;      ///< becomes the worker's 3, from which a standby reads; -1: the worker is none
   int control = -1;      ///< socket to the agent: StubReport out, StubOrder in
-  int agent_pidfd = -1;  ///< -1 where the kernel has none
+  int agent_pidfd = -1;  ///< -1 if the kernel has none
   pid_t agent = 0;
   int leftover_grace_ms = 0;  ///< for processes that a worker left behind when it ended by itself
 };
@@ -41,8 +41,8 @@ struct StubReport {
   std::int32_t signal_sent = 0;  ///< the last signal that the stub had sent to the worker before it ended; 0: none
 };
 
-/// Agent to stub: sends `signal` to the worker and SIGKILL to whatever is left of its tree after `grace_ms`; where that
-/// is below 0, the signal is not to end anything.
+/// Agent to stub: sends `signal` to the worker and SIGKILL to the rest of its tree after `grace_ms`; if that is below
+/// 0, the signal is not to end anything.
 struct StubOrder {
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;

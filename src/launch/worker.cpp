@@ -23,7 +23,7 @@
 namespace lockstep::launch {
 namespace {
 
-// For a standby to read a part of its environment, where the pipe does not hold it.
+// The time in which a standby reads a part of its environment, if the pipe cannot hold all of it.
 constexpr int kTakeTime = 500;  // ms
 // A stub that has closed its socket is leaving, unless it is broken.
 constexpr auto kPatience = std::chrono::seconds(15);
@@ -130,7 +130,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
 Worker::~Worker() {
   if (is_gone()) return;
   order(SIGKILL, std::chrono::milliseconds(0));
-  control_.reset();  // tells the stub too
+  control_.reset();  // informs the stub too
   reap(kPatience);
 }
 

@@ -17,7 +17,7 @@ struct ProcessCount {
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
 };
 
-/// What a machine has for ranks.
+/// A machine's resources for ranks.
 struct RankPlaces {
   int gpus = 0;                  ///< GPUs that are visible
   cuda::Obstacle obstacle = {};  ///< why ranks cannot compute on them
@@ -36,14 +36,15 @@ struct RankPlaces {
 /// Throws: UsageError for any other text, and for "gpu" if ranks can use no GPU.
 [[nodiscard]] ProcessCount choose_process_count(const std::string& text, const RankPlaces& places);
 
-/// Returns how many ranks train where the user does not say: one for each GPU, else one. It is a pure function.
+/// Returns the number of training ranks if the user does not give one: one for each GPU, else one. It is a pure
+/// function.
 [[nodiscard]] ProcessCount choose_training_count(const RankPlaces& places);
 
-/// Returns `count` where each process has one of so many replicas; else as many processes as there are replicas. 0: the
+/// Returns `count` if `replicas` gives each process at least one; else as many processes as there are replicas. 0: the
 /// replicas follow the processes. It is a pure function.
 [[nodiscard]] ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas);
 
-/// Returns what this machine has.
+/// Returns this machine's resources.
 [[nodiscard]] RankPlaces find_places();
 
 /// Returns choose_process_count() on this machine.

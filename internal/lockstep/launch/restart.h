@@ -18,7 +18,7 @@ struct RestartFacts {
   int max_restarts = 0;          ///< restarts that are allowed
 };
 
-/// What happens after a failure.
+/// The decision after a failure.
 struct RestartDecision {
   bool restart = false;  ///< the ranks are started again
   std::string reason;    ///< one clause for the log

@@ -40,7 +40,7 @@ std::string kind_of_disk(long magic) {
   return "";
 }
 
-/// A file without a name; where the file system has none, one whose name is removed at once.
+/// A file without a name; if the file system cannot make one, a file whose name is removed at once.
 UniqueFd open_nameless(const std::filesystem::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;

@@ -42,7 +42,7 @@ double link_seconds(LinkTime begin) {
 /// The other host has said that it cannot connect.
 struct GivenUp {};
 
-/// What one host says to another.
+/// The messages from one host to another.
 class Dialogue {
  public:
   Dialogue(wire::Circle& circle, int peer) : circle_(circle), peer_(peer), bytes_(kPieceBytes) {}

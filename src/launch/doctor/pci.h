@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of the PCI bus between GPUs and network cards.
+// The kernel's view of the PCI bus between GPUs and network cards.
 #pragma once
 
 #include <filesystem>

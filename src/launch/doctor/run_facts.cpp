@@ -114,7 +114,7 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// The folder of the attempts; empty where there is none.
+/// The folder of the attempts; empty if there is none.
 fs::path logs_of(const fs::path& path) {
   if (is_there(path / "logs")) return path / "logs";
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;

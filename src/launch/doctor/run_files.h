@@ -29,14 +29,14 @@ void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt
 /// Reads the last 256 KiB: only the end counts.
 [[nodiscard]] std::optional<view::RunLog> read_log(const std::filesystem::path& file, Notes& notes);
 
-/// Returns the newest committed checkpoint of a run folder; empty where there is none. A folder without a manifest is
-/// noted.
+/// Returns the newest committed checkpoint of a run folder; empty if there is none. A folder without a manifest becomes
+/// a note.
 [[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
 
 /// Returns the names of the checkpoints that the guard has put aside, "step-00000006.suspect", in order.
 [[nodiscard]] std::vector<std::string> suspect_checkpoints(const std::filesystem::path& run);
 
-/// Returns whether config.yml names one of the recipes that `lockstep train` has; a program may have others.
+/// Returns true if config.yml names one of the recipes of `lockstep train`; a program may have others.
 [[nodiscard]] bool names_recipe(const std::filesystem::path& settings);
 
 }  // namespace lockstep::launch

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Nobody can make it smaller, so that reading it is safe whatever the rank does.
+// No process can make it smaller, so that reading it is safe whatever the rank does.
 flight::Ring* map(int memory) {
   if (memory < 0 || ::ftruncate(memory, sizeof(flight::Ring)) != 0 ||
       ::fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {

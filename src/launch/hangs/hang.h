@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank the others waited for: the evidence of this node's ranks, and the record for the coordinator.
+// Finds the rank that the others waited for: the evidence of this node's ranks, and the record for the coordinator.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,8 @@ struct WatchedRank {
   std::filesystem::path stack_file = {};
 };
 
-/// Call it when a rank has given up waiting, before anything is stopped. `waiter`: the record of a rank of another
-/// node, where such a one gave up. None: nobody waited for a rank of this node.
+/// Call it when a rank has given up waiting, before anything is stopped. `waiter`: the record of the rank of another
+/// node that gave up, if one did. None: no rank waited for a rank of this node.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 

@@ -24,7 +24,7 @@ namespace lockstep::launch {
 class HangWatch {
  public:
   using MakeLink = std::function<std::unique_ptr<LongWorkLink>(const char* topic)>;
-  /// `make_link` makes a link to other nodes; null where there are none.
+  /// `make_link` makes a link to other nodes; null if there are none.
   explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
   /// When to look next.
@@ -51,8 +51,8 @@ class HangWatch {
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
   TimePoint watched_since_{};
-  std::int64_t stall_ns_ = 0;     // since when the wait lasts that was told last
-  std::int64_t say_next_ns_ = 0;  // when to tell of it again
+  std::int64_t stall_ns_ = 0;  // the start of the wait that was reported last
+  std::int64_t say_next_ns_ = 0;  // when to report it again
 };
 
 }  // namespace lockstep::launch

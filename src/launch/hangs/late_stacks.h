@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a rank that is late, in lines for a report: from outside where the system permits it, else from the
-// rank itself.
+// The stacks of a rank that is late, in lines for a report: from outside if the system permits it, else from the rank
+// itself.
 #pragma once
 
 #include <sys/types.h>
@@ -20,13 +20,13 @@ struct LateProcess {
   std::filesystem::path stack_file = {};  ///< where the rank writes its own
 };
 
-/// What a process has written of one of its threads.
+/// A process's own report on one of its threads.
 struct SelfReport {
   std::vector<StackFrame> frames = {};
   std::string problem = {};  ///< why there are none
 };
 
-/// Where stacks come from. Tests put their own in.
+/// The sources of stacks. Tests put their own in.
 struct StackSources {
   std::function<ProcessStacks(pid_t)> outside;
   std::function<SelfReport(const LateProcess&)> inside;
@@ -35,7 +35,7 @@ struct StackSources {
 /// ptrace, and the signal of lockstep/base/fault.h. Together they take 2 s at most.
 [[nodiscard]] StackSources system_sources();
 
-/// Returns the report's lines; where there are no stacks, one line that says why.
+/// Returns the report's lines; without stacks, one line with the reason.
 [[nodiscard]] std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& sources);
 
 /// LOCKSTEP_STACKS=off switches them off.

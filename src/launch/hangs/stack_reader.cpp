@@ -31,7 +31,7 @@ namespace {
 /// Owned by the thread that made it: the kernel takes no other's word.
 class TracedThread {
  public:
-  /// Blocks until it stands, until `deadline` at most.
+  /// Blocks until it is stopped, until `deadline` at most.
   TracedThread(pid_t thread, TimePoint deadline);
   /// Lets it go on. A thread that was stopped before stays so, and a signal that came meanwhile is delivered.
   ~TracedThread();
@@ -51,7 +51,7 @@ class TracedThread {
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
 
-// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us where we are killed in between.
+// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us if we are killed in between.
 TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     refusal_ = errno == ESRCH ? 0 : errno;
@@ -86,7 +86,7 @@ constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
 
-/// What the reading thread and the one that waits for it share. It outlives both.
+/// The state that the reading thread shares with the one that waits for it. It outlives both.
 struct Reading {
   std::mutex mutex;
   std::condition_variable has_ended;
@@ -119,7 +119,7 @@ class Unwinder {
     return attached == 0 ? 0 : attached > 0 ? attached : EIO;
   }
 
-  /// The thread stands still.
+  /// The thread must be stopped.
   std::vector<StackFrame> frames_of(pid_t thread) {
     frames_.clear();
     ::dwfl_getthread_frames(dwfl_.get(), thread, &Unwinder::on_frame, this);
@@ -251,7 +251,7 @@ void run_reading(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint d
   try {
     read_all(reading, pid, deadline);
   } catch (const std::exception&) {
-    // What was read before stands.
+    // The stacks that were read before remain.
   }
   const std::lock_guard lock(reading->mutex);
   reading->is_done = true;

@@ -28,13 +28,13 @@ bool is_of_pool(const StackFrame& frame) {
   return begins_with_one_of(frame.module, kPools);
 }
 
-// Where a wait ends in any program, which tells nothing of this one.
+// The innermost frames of any wait, which say nothing about this one.
 bool is_of_runtime(const StackFrame& frame) {
   constexpr std::array<std::string_view, 5> kRuntime = {"libc.so", "libpthread.so", "libstdc++", "ld-linux", "[vdso"};
   return begins_with_one_of(frame.module, kRuntime) || is_of_pool(frame);
 }
 
-// What stands between the program's own frames.
+// Frames between the program's own.
 bool is_noise(const StackFrame& frame) {
   constexpr std::array<std::string_view, 8> kNoise = {
       "std::function<",         "lockstep_watch_call", "lockstep::fault::detail", "std::__invoke",
@@ -99,7 +99,7 @@ int order_of(const Group& group) {
   return group.is_inside ? 1 : 2;
 }
 
-// Whole pages of templates tell nothing; a string is the most frequent.
+// Whole pages of templates carry no information; a string is the most frequent.
 std::string shortened(std::string function) {
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";

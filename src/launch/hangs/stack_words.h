@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which threads of a late rank are told of, and how. Pure. A process with libtorch has dozens of threads, most of
-// which wait for work, and a report has to fit on a screen.
+// Chooses the threads of a late rank for a report, and words them. Pure. A process with libtorch has dozens of threads,
+// most of which wait for work, and a report has to fit on a screen.
 #pragma once
 
 #include <cstddef>

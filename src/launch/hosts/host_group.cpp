@@ -27,9 +27,9 @@
 namespace lockstep::launch {
 namespace {
 
-// For the launchers to tell each other how the run ended.
+// The time in which the launchers exchange how the run ended.
 constexpr auto kLeaveTime = std::chrono::seconds(20);
-// What the launchers that met each other need to find out who failed, and to end by themselves.
+// The time in which launchers that met each other find out which of them failed, and end by themselves.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
 TimePoint awake_now() { return AwakeClock::instance().now(); }
@@ -127,7 +127,7 @@ int HostGroup::run() {
   }
   console_.drain();
   const int code = exit_code();
-  // The launchers that were left have told who is to blame, unless they never met.
+  // The launchers that were left have named the one to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
@@ -189,7 +189,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
-  if (wait_status == 0 || kill_at_) return;  // it is done, or was told to end
+  if (wait_status == 0 || kill_at_) return;  // it is done, or was asked to end
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];

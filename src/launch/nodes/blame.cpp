@@ -32,7 +32,7 @@ FailureRecord record(int rank, const std::string& host, const std::string& text)
           .time_ns = wall_time_ns()};
 }
 
-// What other ranks say when one is gone: it names a victim, or nobody. Or else what they were told.
+// Errors of ranks that lost another one: they name a victim or no rank, or repeat a report.
 bool has_no_cause(FailureKind kind) {
   return kind == FailureKind::kTimeout || kind == FailureKind::kPeer || kind == FailureKind::kLost;
 }

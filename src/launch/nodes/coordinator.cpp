@@ -112,7 +112,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Its thread looks at AwakeClock while it waits, so that the clock falls behind where the process is stopped alone.
+// Its thread looks at AwakeClock while it waits, so that the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -120,7 +120,8 @@ void Coordinator::see_stops() {
   if (stopped > kAwakeLook) observe_stop(state_, std::chrono::floor<std::chrono::milliseconds>(stopped), awake);
 }
 
-// What only the store knows: the ranks' claim once they have ended, and their checkpoints while a node waits.
+// Reads the facts that only the store has: the ranks' claim once they have ended, and their checkpoints while a node
+// waits.
 void Coordinator::observe() {
   for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == spec_.serving_id;
   {

@@ -37,7 +37,7 @@ class Coordinator {
   /// Blocks until every other node has left, or `patience` is over.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Nobody decides any more where the thread had to give up, of memory that ran out: then this throws what it caught.
+  /// Throws what the coordinator's thread caught, if it gave up for lack of memory and no longer decides anything.
   void rethrow_failure();
 
  private:

@@ -187,7 +187,7 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
-// A host that computed wrong numbers stays out, also where something starts its agent again.
+// A host that computed wrong numbers stays out, even if something starts its agent again.
 std::optional<Decision> refuse_excluded(const GroupState& state) {
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
     for (const ExcludedNode& excluded : state.excluded) {
@@ -262,7 +262,7 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
           .cause = cause};
 }
 
-// Of the ends of all nodes: the one of the rank that is to blame; nullptr where no rank failed by itself.
+// Of the ends of all nodes: the one of the rank that is to blame; nullptr if no rank failed by itself.
 const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
   Nodes failed;
   std::vector<Suspect> suspects;
@@ -308,7 +308,7 @@ Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
-// Where every failure names another rank, and a node's ranks have all ended without one, they left too early.
+// If every failure names another rank, and a node's ranks have all ended without one, they left too early.
 std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
@@ -369,7 +369,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
 }
 
-// A node that was told to leave, as before it is preempted: the others may go on without it.
+// A node that was asked to leave, as before it is preempted: the others may go on without it.
 std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
   int number = state.left_by_signal;
   bool ends_all = false;
@@ -511,7 +511,7 @@ void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
   state.left_by_signal = 0;
   state.restarts += decision.is_restart ? 1 : 0;
   if (decision.excluded) state.excluded.push_back(*decision.excluded);
-  // A node that was told to leave has said what it had to.
+  // A node that was asked to leave has sent all that it had to send.
   std::erase_if(state.nodes,
                 [](const GroupNode& node) { return node.phase == Phase::kEnded && node.end.interrupted_by != 0; });
   for (GroupNode& node : state.nodes) node.phase = Phase::kWaiting;

@@ -38,7 +38,7 @@ struct GroupNode {
   int node_rank = -1;       ///< in the present round
   int first_rank = 0;
   NodeEnd end = {};       ///< kEnded
-  std::string held = {};  ///< kWaiting: why, as it was told
+  std::string held = {};  ///< kWaiting: the reason, as it was reported
 };
 
 /// A node whose rank computed wrong numbers.
@@ -60,7 +60,7 @@ struct GroupState {
   int round = -1;          ///< the newest one; -1: none yet
   int restarts = 0;        ///< how many of --max-restarts are used up
   int max_world_size = 0;  ///< ranks that the job may have at most; its first round decides
-  /// Of the run, where the program says so. Each rank needs one, so nodes beyond them wait as spares.
+  /// Of the run, if the program reports them. Each rank needs one, so nodes beyond them wait as spares.
   std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
@@ -71,10 +71,10 @@ struct GroupState {
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the node that was lost first
   int lost_ranks = 0;                             ///< how many it has
-  std::optional<NodeName> left = {};              ///< that node, where it has closed the connection
-  std::optional<FailureRecord> claim = {};        ///< what the ranks say failed first
+  std::optional<NodeName> left = {};              ///< that node, if it has closed the connection
+  std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
   int left_by_signal = 0;                         ///< the signal that ended a node's agent
-  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, where the program counts them
+  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, if the program counts them
   std::optional<std::int64_t> saves_before = {};  ///< as they were when a node came to join
 
   // Of the process that decides.

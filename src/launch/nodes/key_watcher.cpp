@@ -70,7 +70,7 @@ void QueueReader::read(const std::string& queue) {
       notify(event_);
     }
   } catch (const std::exception&) {
-    // The store is gone, which its heartbeat tells, or the destructor shut it down.
+    // The store is gone, which its heartbeat reports, or the destructor shut it down.
   }
 }
 

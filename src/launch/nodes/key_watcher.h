@@ -22,7 +22,7 @@ inline constexpr auto kReachAgain = std::chrono::seconds(20);
 /// Waits for a key in a thread of its own.
 class KeyWatcher {
  public:
-  /// Throws: PeerError where the store at that address lacks the key `known`: it is another than the one that had it.
+  /// Throws: PeerError if the store at that address lacks the key `known`, so that it is a different store.
   KeyWatcher(const StoreAddress& address, std::string key, const std::string& known);
   ~KeyWatcher();
   KeyWatcher(const KeyWatcher&) = delete;
@@ -47,9 +47,9 @@ class QueueReader {
 
   /// Readable while take() has something to return, and from wake() on.
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
-  /// Wakes who waits for fd(). Thread-safe: yes.
+  /// Wakes the thread that waits for fd(). Thread-safe: yes.
   void wake();
-  /// Returns the next entry; empty where none is there yet.
+  /// Returns the next entry; empty if there is none yet.
   [[nodiscard]] std::optional<std::string> take();
 
  private:

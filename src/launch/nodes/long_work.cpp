@@ -70,7 +70,7 @@ void LongWorkLink::loop() {
     try {
       talk(publish);
     } catch (const std::exception&) {
-      // The store is gone, which its heartbeat tells.
+      // The store is gone, which its heartbeat reports.
     }
     lock.lock();
     changed_.wait_for(lock, kBeat, [this] { return is_closed_; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes tell each other through the store that one of their ranks does long work, for which the others' ranks wait.
+// Nodes inform each other through the store that one of their ranks does long work, for which the others' ranks wait.
 #pragma once
 
 #include <condition_variable>

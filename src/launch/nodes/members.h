@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of a group have a place and work in a round, and which ones wait. Pure.
+// Divides the nodes of a group into those that have a place and work in a round, and those that wait. Pure.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ using Nodes = std::vector<const GroupNode*>;
 [[nodiscard]] int ranks_of(const Nodes& nodes);
 
 /// Returns the nodes of the next round among those that wait, in the order of their ranks: no more than --nnodes and,
-/// in a range, than the run's replicas allow. Where the replicas are too few for the least number of nodes, as many as
-/// --nnodes allows: the ranks then say what is wrong.
+/// in a range, than the run's replicas allow. If the replicas are too few for the least number of nodes, as many as
+/// --nnodes allows: the ranks then report the fault.
 [[nodiscard]] Nodes members_of_next_round(const GroupState& state, const GroupOptions& options);
 
 /// Returns the nodes of a range that wait, and for which the round that runs has a place and work.

@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A line longer than this is shown in pieces: nobody reads it, and it must not fill the memory.
+// A line longer than this is shown in pieces: it is not for a reader, and it must not fill the memory.
 constexpr std::size_t kLongestPartial = 64U << 10U;
 constexpr std::string_view kClearLine = "\r\033[K";
 
@@ -85,7 +85,7 @@ bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   return is_hidden || goes_on;
 }
 
-// Not yet printed for another rank. What one rank says twice is shown twice.
+// Not yet printed for another rank. A line that one rank prints twice is shown twice.
 bool LineMux::is_new_error(int rank, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw) return false;
   constexpr std::size_t kMany = 1000;

@@ -18,7 +18,7 @@ struct MuxOptions {
   ConsoleStyle style = ConsoleStyle::kPrefix;
   bool is_terminal[2] = {false, false};  ///< stdout, stderr
   std::size_t width = 80;                ///< columns of the terminal
-  /// What stands before a rank's lines; empty: "[<rank>]: ".
+  /// The prefix of a rank's lines; empty: "[<rank>]: ".
   std::function<std::string(int rank)> prefix_of = {};
 };
 
@@ -40,7 +40,7 @@ class LineMux {
  private:
   using Source = std::pair<int, int>;  // rank, stream
 
-  // The text that stands in the terminal's last line, without a newline.
+  // The text in the terminal's last line, without a newline.
   struct Live {
     Source source{-1, 0};
     std::string text;
@@ -68,7 +68,7 @@ class LineMux {
   Live live_;
 };
 
-/// What a terminal shows of a line that carriage returns overwrote: the last piece that is not empty.
+/// The part of a line that a terminal shows after carriage returns overwrote it: the last piece that is not empty.
 [[nodiscard]] std::string_view last_piece(std::string_view line);
 
 /// `line` without the colours of a rank that had a terminal.

@@ -59,7 +59,7 @@ class RankLog {
   bool has_failed_ = false;
 };
 
-/// The last lines of a file, without carriage-return overwriting and colours; empty where there is none.
+/// The last lines of a file, without carriage-return overwriting and colours; empty if there is none.
 [[nodiscard]] std::vector<std::string> last_lines(const std::filesystem::path& file, std::size_t count);
 
 }  // namespace lockstep::launch

@@ -45,14 +45,14 @@ struct Operation {
   int bucket = -1;
   std::int64_t called = 0;
   std::int64_t end = 0;
-  std::int64_t waited = 0;  ///< 0: nobody has
+  std::int64_t waited = 0;  ///< 0: no thread has waited
 };
 
-/// What a ring has of the group that reduces the gradients, and of the main thread's sections.
+/// The ring's events of the group that reduces the gradients, and of the main thread's sections.
 struct Record {
   std::vector<Operation> operations = {};  ///< by their number
   std::vector<const flight::Event*> sections = {};
-  std::vector<const flight::Event*> queue = {};  ///< those of the sections that say how long the thread had no core
+  std::vector<const flight::Event*> queue = {};  ///< those of the sections that record how long the thread had no core
   std::int64_t first = 0;                        ///< when the oldest operation was called
 };
 
