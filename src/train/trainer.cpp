@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run from its set-up to its end, and what is said where it fails. The set-up stands in setup/, the order of steps in
-// loop/, what is shown and written in report/ (docs/design/run.md).
+// A run from its set-up to its end, and the report of a failure. setup/ has the set-up, loop/ the order of steps,
+// report/ the output (docs/design/run.md).
 #include "lockstep/train/trainer.h"
 
 #include <fmt/format.h>
@@ -220,7 +220,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Every rank has this error, so that they can tell each other whose loss it was, and of which samples.
+/// Every rank has this error, so they can exchange whose loss it was, and of which samples.
 std::string Trainer::Impl::where_bad(const train::NonFiniteLoss& fault) {
   const train::TakenBatches& taken = run_.learner->steps().taken();
   const std::int64_t ago = computed_step() - fault.step();
@@ -265,7 +265,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // where it ends with an error, the step is that of the error
+  fault::note_step(-1);  // if it ends with an error, the step is that of the error
   return result;
 }
 

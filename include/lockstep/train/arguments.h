@@ -18,7 +18,7 @@ struct ArgumentOptions {
   bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error
 };
 
-/// What parse_arguments() has found.
+/// The result of parse_arguments().
 struct ParsedArguments {
   bool help = false;                   ///< --help was given and is printed: the program has nothing more to do
   std::vector<std::string> rest = {};  ///< arguments that it did not know, in their order
@@ -41,8 +41,8 @@ struct ParsedArguments {
 /// (--backend, --wire, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name
 /// these options.
 ///
-/// Throws:  UsageError naming the unknown argument and the nearest name; DataError where a file is missing.
-/// Example: lockstep::TrainConfig config;  // what the program wants unless it is told otherwise
+/// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
+/// Example: lockstep::TrainConfig config;  // the program's own defaults
 ///          lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points"};
 ///          if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;
 [[nodiscard]] ParsedArguments parse_arguments(int argc, const char* const* argv, TrainConfig& config,

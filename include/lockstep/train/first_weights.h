@@ -19,9 +19,9 @@ struct FirstWeights {
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
 /// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
-/// Throws: DataError where nothing matches; unless that is allowed, where less than half of the model's elements do, or
-///         where parameters of the model stay at random while the file has entries that the model lacks; where the file
-///         has no weights, or the task refuses them.
+/// Throws: DataError if nothing matches; unless that is allowed, if less than half of the model's elements do, or if
+///         parameters of the model stay at random while the file has entries that the model lacks; if the file has no
+///         weights, or the task refuses them.
 void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);
 
 }  // namespace lockstep

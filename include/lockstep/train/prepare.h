@@ -25,7 +25,7 @@ void use_channels_last(torch::nn::Module& net);
 void move_to(Batch& batch, const c10::Device& device);
 
 /// Returns images with the strides of channels-last, so that the first layer already computes in that layout. Images of
-/// one channel have the same memory in both layouts; the strides tell libtorch which one is meant.
+/// one channel have the same memory in both layouts; libtorch learns the layout from the strides.
 /// Shapes: NCHW; any other tensor is returned unchanged.
 [[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
 

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// What a timed step does besides computing.
+/// The options of a StepTimer.
 struct StepTimerOptions {
   bool load = true;  ///< false: every step takes the first batch again, and loading takes no part
 };

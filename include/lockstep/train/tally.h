@@ -35,7 +35,7 @@ class Tally {
   [[nodiscard]] virtual std::string bytes() const = 0;
 
   /// Returns the metrics of all ranks' parts; the progress lines show the first one. It is called once, before the
-  /// functions below. Throws: DataError where no sample was added anywhere.
+  /// functions below. Throws: DataError if no rank added a sample.
   [[nodiscard]] virtual std::vector<Metric> metrics(const std::vector<std::string>& parts) = 0;
 
   /// Returns more text for the end of an evaluation; may be empty.

@@ -18,7 +18,7 @@ namespace lockstep {
 struct TrainConfig {
   virtual ~TrainConfig() = default;
 
-  // ---- what the result depends on ----
+  // ---- the settings that the result depends on ----
   std::int64_t seed = 0;  ///< of weights, order of samples, augmentations and dropout
   std::int64_t replicas =
       0;                     ///< data-parallel width; 0: the checkpoint's, else the largest world. At least the present
@@ -35,14 +35,14 @@ struct TrainConfig {
   struct GradScaler {
     std::string enabled = "auto";         ///< auto (with fp16 only), true, false
     double init_scale = 65536;            ///< the first scale
-    double growth_factor = 2.0;           ///< what the scale is multiplied by after growth_interval good steps
-    double backoff_factor = 0.5;          ///< what the scale is multiplied by at a step whose gradients are not finite
+    double growth_factor = 2.0;           ///< the factor on the scale after growth_interval good steps
+    double backoff_factor = 0.5;          ///< the factor on the scale at a step whose gradients are not finite
     std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
   } grad_scaler;                          ///< as lockstep::GradScalerOptions
   std::string tf32 = "default";  ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false (for
                                  ///< all)
   std::int64_t threads = 0;      ///< threads of libtorch per replica; 0: the checkpoint's number, else 1
-  bool drop_last = false;        ///< leaves out the last batch of an epoch where it is not full
+  bool drop_last = false;        ///< leaves out the last batch of an epoch if it is not full
   std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or is skipped (left out, noted and
                                       ///< counted)
   bool sync_batchnorm = false;        ///< lockstep::nn::BatchNorm takes its statistics over the batches of all replicas
@@ -144,19 +144,19 @@ struct TrainConfig {
   /// Returns what describe() adds, for reading. Lifetime: this object outlives the result.
   [[nodiscard]] ConfigFields rows() const;
 
-  /// Returns true where the loss is scaled: grad_scaler.enabled, with `auto` decided.
+  /// Returns true if the loss is scaled: grad_scaler.enabled, with `auto` decided.
   [[nodiscard]] bool scales_loss() const {
     return grad_scaler.enabled == "auto" ? amp == "fp16" : grad_scaler.enabled == "true";
   }
 
-  /// Returns true where a second stage may begin before the run ends.
+  /// Returns true if a second stage may begin before the run ends.
   [[nodiscard]] bool has_second_stage() const {
     return stages.stop_epoch > 0 && (stages.stop_epoch < epochs || stages.patience > 0);
   }
 
-  /// Returns what evaluations read: data.test, unless a recipe takes it from elsewhere; empty: there are none.
+  /// Returns the data of evaluations: data.test, unless a recipe has them elsewhere; empty: there are none.
   [[nodiscard]] virtual const std::string& test_data() const { return data.test; }
-  /// Returns true where the run evaluates.
+  /// Returns true if the run evaluates.
   [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
 
   /// Returns settings, a.b=c each, with which `lockstep train` evaluates the best weights once more when the training

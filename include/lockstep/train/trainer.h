@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-/// Where a run lives, how it begins, and who watches it.
+/// The folder of a run, how the run begins, and its sinks.
 struct TrainerOptions {
   std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
   std::filesystem::path run_dir;  ///< empty: `runs/<recipe>-<time>`, or the run that `resume` names
@@ -35,8 +35,8 @@ struct TrainerOptions {
   /// samples, steps and learning rate stay, and the result has other bits (docs/guide/resume.md). false: an error.
   bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
-  /// Where all ranks save the run, at one step, when its folder is removed or its disk refuses writes; the run then
-  /// ends with that IoError. Empty: it ends without saving.
+  /// The folder in which all ranks save the run, at one step, when its own folder is removed or its disk refuses
+  /// writes; the run then ends with that IoError. Empty: it ends without saving.
   std::filesystem::path rescue;
   bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
   bool has_options = false;  ///< messages name --resume, --set and so on, which parse_arguments() sets; false: they

@@ -83,11 +83,11 @@ std::string text_of_loss(const HostsOptions& options, const HostLauncher& launch
         "host {} cannot start {} (exit code {})\n  next    install the same Lockstep there, in the same folder", host,
         launcher.words[0], code);
   }
-  const std::string how =
+  const std::string end =
       code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
       "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
-      how, options.ssh[0], launcher.host.name);
+      end, options.ssh[0], launcher.host.name);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EpochLoop: the order of things in a run. Steps, evaluations and saves come here one after the other; how each is done
-//            stands in Learner, EvaluationPoints and SavePoints, and what is decided in decisions.h and stages.h.
+// EpochLoop: the order of a run's steps, evaluations and saves. Learner, EvaluationPoints and SavePoints do them;
+// decisions.h and stages.h decide.
 #pragma once
 
 #include <cstdint>

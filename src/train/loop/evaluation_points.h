@@ -21,15 +21,15 @@ class EvaluationPoints {
   /// `run` is the state of the run; an earlier part of the run may have reached the target.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
-  /// Returns true where the end of `epoch` is evaluated.
+  /// Returns true if the end of `epoch` is evaluated.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
   /// Evaluates, reports the result, and notes it in `run`. `loss` is the epoch's.
   /// Returns: the names that the step has earned. Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
-  /// Evaluates without a word and without a trace in the run: a process that found the run complete has made no
-  /// evaluation. It does nothing where there was one, or where the run has none. Collective: yes.
+  /// Evaluates without output and without a trace in the run: a process that found the run complete has made no
+  /// evaluation. It does nothing if there was one, or if the run has none. Collective: yes.
   void make_up();
 
   /// Returns the metrics of the last evaluation; empty before the first.

@@ -17,7 +17,7 @@ namespace lockstep::train {
 [[nodiscard]] bool asks_for_requeue(StopReason reason);
 
 /// Runs `scontrol requeue JOB`.
-/// Blocks: until scontrol has answered. Returns: true where Slurm accepted it; otherwise a warning says why.
+/// Blocks: until scontrol has answered. Returns: true if Slurm accepted it; otherwise a warning says why.
 [[nodiscard]] bool requeue(const std::string& job);
 
 }  // namespace lockstep::train

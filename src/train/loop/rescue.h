@@ -13,8 +13,8 @@ namespace lockstep::train {
 /// Collective: yes. Throws: UsageError where it lies in the run folder, IoError.
 void require_rescue(const Job& job, const std::filesystem::path& folder, const std::filesystem::path& run_dir);
 
-/// Saves the present run in `folder`/checkpoints where rank 0's disk has failed, and ends it with that error; else it
-/// does nothing.
+/// Saves the present run in `folder`/checkpoints if rank 0's disk has failed, and ends it with that error; else it does
+/// nothing.
 /// Collective: yes. Blocks: until the data are on the disk.
 /// Throws: on every rank, IoError with the cause and, as its hint, how to resume from the rescue.
 void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const std::filesystem::path& folder);

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// What a run is decided to be. Fields are the same on every rank unless they say otherwise.
+/// The decisions about a run. Fields are the same on every rank unless they say otherwise.
 struct RunPlan {
   const TrainConfig& config;  ///< replicas, threads and batch_size are decided numbers
   std::string recipe;

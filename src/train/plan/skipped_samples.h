@@ -50,9 +50,9 @@ class SkippedSamples {
   /// Returns the same for the same samples, however they were added.
   [[nodiscard]] std::vector<ConfigMap> to_maps() const;
 
-  /// Throws: DataError where an index is not in the set, or fewer samples than `least` are left of it.
+  /// Throws: DataError if an index is not in the set, or fewer samples than `least` are left of it.
   void require_enough(std::int64_t set_size, std::int64_t least) const;
-  /// Puts another sample in the place of each that is left out: one that is not, drawn by seed, epoch and index.
+  /// Replaces each sample that is left out by one that is not, drawn by seed, epoch and index.
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:

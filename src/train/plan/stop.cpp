@@ -21,7 +21,7 @@ std::atomic<std::int64_t> first_stop = 0;
 std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
 
-/// The handlers that were set before for kSignals, where Lockstep replaced them.
+/// The earlier handlers of kSignals, if Lockstep replaced them.
 std::array<struct sigaction, 3> before;
 std::array<bool, 3> taken;
 

@@ -28,7 +28,7 @@ std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std
 
 std::string speed_text(double bytes_per_s) { return memory_text(static_cast<std::int64_t>(bytes_per_s)) + "/s"; }
 
-/// None where all ranks are on one host.
+/// None if all ranks are on one host.
 std::optional<view::NetworkSum> network_of(const EpochResult& event) {
   return event.step_report ? view::network_of(*event.step_report) : std::nullopt;
 }
@@ -147,7 +147,7 @@ void ConsoleSink::print_findings() {
 void ConsoleSink::print_report(const RunEnd& event) {
   if (!event.step_report) return;
   view::StepReport report = *event.step_report;
-  // What only the last epoch shows has not been said yet.
+  // The findings of the last epoch alone have not been printed yet.
   for (view::Finding& each : view::new_findings(new_, report.findings)) report.findings.push_back(std::move(each));
   print("\n" + view::report_text(report));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person at the terminal sees: banner, bar, table of epochs, summary.
+// The output for a person at the terminal: banner, bar, table of epochs, summary.
 #pragma once
 
 #include <filesystem>

@@ -42,7 +42,7 @@ class FolderSink final : public RunSink {
 };
 
 /// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` is null
-/// where there is none. Returns: the files.
+/// if there is none. Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 
 }  // namespace lockstep::train

@@ -19,7 +19,7 @@ namespace lockstep::train {
 /// destroyed.
 class MetricsServer {
  public:
-  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError where the address is taken or is
+  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the address is taken or is
   /// none of this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
@@ -33,8 +33,8 @@ class MetricsServer {
 /// Serves the figures while the run goes on, on rank 0. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
-  /// `address` is as the setting metrics_address. Throws: UsageError where it is no address. on_start() throws where
-  /// it cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
+  /// `address` is as the setting metrics_address. Throws: UsageError if it is no address. on_start() throws if it
+  /// cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
   explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
       : address_(parse_address(address)), clock_(clock) {}
 

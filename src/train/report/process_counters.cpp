@@ -83,7 +83,7 @@ ProcessCounters read_counters() {
   rusage own{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   (void)::getrusage(RUSAGE_THREAD, &own);
-  // A container may hide it. What is mapped into memory is counted only where it came from the disk.
+  // A container may hide it. Reads through mapped memory count only if they came from the disk.
   const std::string io = text_of("/proc/self/io");
   return {.cpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * kNsToSeconds,
           .read_bytes = std::max(number_of(io, "rchar:").value_or(0), number_of(io, "read_bytes:").value_or(0)),

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// What the sinks need. Lifetime: it outlives them.
+/// The objects that the sinks use. Lifetime: it outlives them.
 struct SinkOwners {
   const Job& job;
   DiskTrouble& trouble;  ///< keeps disk errors of the own sinks while the run trains

@@ -39,15 +39,16 @@ struct RunPlace {
   bool resume = false;
 };
 
-/// Throws: UsageError for `resume: auto` without a run folder, DataError where the checkpoint is missing.
+/// Throws: UsageError for `resume: auto` without a run folder, DataError if the checkpoint is missing.
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
-/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, where the run folder has none yet).
+/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has none yet).
 /// With `require_finite` a run folder means its newest checkpoint whose values are finite; others are skipped with a
 /// warning.
-/// Throws: DataError where there are checkpoints and none verifies, or is finite, and where the given path's is not
-///         finite; UsageError where the run folder holds a later checkpoint than the given path, since one folder must
-///         not hold two continuations.
+/// Throws: DataError if there are checkpoints and none verifies, or is finite, and if the given path's is not finite;
+///         UsageError if the run folder holds a later checkpoint than the given path, since one folder must not hold
+///         two
+///         continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
@@ -60,7 +61,7 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// Returns the samples that the checkpoint's run leaves out, also where it does so from a later step on: by the
+/// Returns the samples that the checkpoint's run leaves out, even if it does so only from a later step on: by the
 /// checkpoint's settings, and by those of the run folder that it lies in.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
 /// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.

@@ -47,14 +47,14 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// Returns that of the run that resumes; 0: there is none, and it will be found.
+/// Takes the batch size of the run that resumes; 0: there is none, and it will be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
   log::note("batch_size is auto: {}, as the run began with", known);
 }
 
-/// Returns batch_size where it is given as a total.
+/// Sets batch_size if it is given as a total.
 void take_total_batch(TrainConfig& config) {
   if (config.total_batch_size == 0 || config.replicas == 0) return;
   const std::int64_t parts = config.replicas * config.accumulate_steps;
@@ -184,7 +184,7 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// Compares the settings with those of the checkpoint, and tells the other ranks its position and its decided settings.
+/// Compares the settings with those of the checkpoint, and puts its position and its decided settings into `told`.
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& told) {
   const RunState run = run_state_of(checkpoint.state("run"));
   const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
@@ -202,7 +202,7 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   told["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
-/// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.
+/// Does rank 0's part: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict told;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks must know before data are read: where the run stands, how wide it is, where it is written.
+// The facts that the ranks need before they read data: the run's position, width and folder.
 #pragma once
 
 #include <optional>
@@ -28,9 +28,8 @@ struct Start {
 /// and it starts them again with fewer.
 struct TooManyRanks {};
 
-/// Opens the run folder on rank 0, finds the checkpoint and tells all ranks; sets config.replicas,
-/// config.threads, config.data.skipped_samples, a config.batch_size that is auto where the run has one, and
-/// job.replicas().
+/// Opens the run folder on rank 0, finds the checkpoint and informs all ranks; sets config.replicas, config.threads,
+/// config.data.skipped_samples, a config.batch_size that is auto if the run has one, and job.replicas().
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no

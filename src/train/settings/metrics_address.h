@@ -13,7 +13,7 @@ struct ServerAddress {
 };
 
 /// Returns the address in "9100", "host:9100" or "[::1]:9100"; a bare port is one of loopback.
-/// Throws: UsageError where it is none of these.
+/// Throws: UsageError if it is none of these.
 [[nodiscard]] ServerAddress parse_address(const std::string& text);
 
 }  // namespace lockstep::train

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Throws: UsageError where the second stage would begin before any evaluation, or where settings of stages are set
-///         without a second stage.
+/// Throws: UsageError if the second stage would begin before any evaluation, or if settings of stages are set without
+///         a second stage.
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
   if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {

@@ -42,7 +42,7 @@ namespace {
 
 // Settings that name a metric, judged before an epoch is spent on a word that is misspelt.
 
-/// Evaluates one sample of `test_set` where stop_at.metric or schedule.metric names a metric; it does nothing without a
+/// Evaluates one sample of `test_set` if stop_at.metric or schedule.metric names a metric; it does nothing without a
 /// set.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,

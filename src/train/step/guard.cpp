@@ -186,7 +186,9 @@ void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& r
   const bool asked = two ? job_.rank() == roles_.carrier || job_.rank() == roles_.checker : job_.rank() == roles_.third;
   const auto own = static_cast<std::int64_t>(asked ? recompute(roles_.replica, reductions) : 0);
   const auto again = all_gather_object(job_.group(), own);
-  const auto at = [](const std::vector<std::int64_t>& of, int rank) { return of[static_cast<std::size_t>(rank)]; };
+  const auto at = [](const std::vector<std::int64_t>& values, int rank) {
+    return values[static_cast<std::size_t>(rank)];
+  };
   const std::int64_t carrier = at(first, roles_.carrier);
   const std::int64_t checker = at(first, roles_.checker);
   const bool for_checker = two ? at(again, roles_.carrier) == checker : at(again, roles_.third) == checker;

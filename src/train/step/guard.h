@@ -31,12 +31,12 @@ class Miscomputed : public CorruptionError {
   std::int64_t proved_;
 };
 
-/// Who takes part in a guarded step.
+/// The ranks that take part in a guarded step.
 struct GuardRoles {
   int replica = 0;  ///< the one that is computed again
   int carrier = 0;  ///< its rank
-  int checker = 0;  ///< the rank that computes it again: on another host where there is one
-  int third = -1;   ///< the rank that is asked where the two differ; -1: there are only two
+  int checker = 0;  ///< the rank that computes it again: on another host if there is one
+  int third = -1;   ///< the rank that is asked if the two differ; -1: there are only two
 };
 
 /// Returns the roles of the `turn`-th guarded step. Every replica has its turn, and so has every checker. `hosts` names
@@ -49,13 +49,13 @@ class Guard {
   /// Computes a replica's part of the step again: with its number, and what its collectives gave. Returns the digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
-  /// What every rank must have alike beside the weights: the optimizer's state, the moving average.
+  /// The tensors that every rank must have alike beside the weights: the optimizer's state, the moving average.
   using State = std::function<NamedTensors()>;
 
-  /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
+  /// `parameters` are watched from now on. A guard that cannot serve says why. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
-  /// Returns the last step that was proved; none where it cannot serve.
+  /// Returns the last step that was proved; none if it cannot serve.
   [[nodiscard]] std::optional<std::int64_t> proved() const {
     return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
   }
@@ -79,7 +79,7 @@ class Guard {
 
  private:
   void add_gradient(const at::Tensor& gradient, const std::string& name);
-  /// Returns the `own` of every rank. Throws: Miscomputed where weights or state differ.
+  /// Returns the `own` of every rank. Throws: Miscomputed if weights or state differ.
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
   [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
   void require_equal(const std::vector<std::int64_t>& all, const char* what);

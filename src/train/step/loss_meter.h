@@ -47,8 +47,8 @@ class NonFiniteLoss : public DataError {
 /// A step's loss, combined over all replicas. It also says, at no extra cost, whether any rank wishes to leave.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;                      ///< not finite only where the step was left out
-  std::vector<double> terms = {};       ///< the parts of the loss, where there are several
+  double loss = 0;                      ///< not finite only if the step was left out
+  std::vector<double> terms = {};       ///< the parts of the loss, if there are several
   StopReason stop = StopReason::kNone;  ///< why a rank wished to leave at that step; the same on every rank
 };
 
@@ -61,13 +61,13 @@ class LossMeter {
   /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's wish, and starts to
   /// combine them. It finishes the previous step and returns it.
   /// Collective: yes.
-  /// Blocks: only where the previous step is not combined yet; never for the step that a GPU is computing, where the
-  ///         group carries GPU tensors itself.
-  /// Throws: NonFiniteLoss, on every rank, where the combined loss of the previous step is not finite.
+  /// Blocks: only if the previous step is not combined yet; never for the step that a GPU is computing, if the group
+  ///         carries GPU tensors itself.
+  /// Throws: NonFiniteLoss, on every rank, if the combined loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
                                  StopReason wish = StopReason::kNone);
 
-  /// Returns the names of the parts of the loss, for errors.
+  /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
   /// Notes that every rank left out the step under way: its loss may be not finite, and then it counts in no mean.

@@ -32,9 +32,9 @@ class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true where something will be flipped in `what`, once this step or later.
+  /// Returns true if something will be flipped in `what`, at this step or later.
   [[nodiscard]] bool awaits(const char* what) const { return order_ && order_->what == what; }
-  /// Flips a bit of one of `tensors`, on the CPU, where it is the order's turn.
+  /// Flips a bit of one of `tensors`, on the CPU, if it is the order's turn.
   void strike(const char* what, const std::vector<at::Tensor>& tensors);
   void strike(const char* what, const NamedTensors& tensors);
 

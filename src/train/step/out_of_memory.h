@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw where memory runs out.
+/// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw when memory runs out.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
 
 /// A tensor and its bytes: {"fc.weight (gradient)", 4096}.

@@ -52,7 +52,7 @@ bool is_loading(const trace::Event& event) noexcept { return event.name == "the 
 
 std::atomic<std::int64_t> clocks_made{0};
 
-/// What a thread is to the clock that it met last. A clock's number is never used again, unlike its address.
+/// A thread's place in the clock that it met last. A clock's number is never used again, unlike its address.
 struct ThreadPlace {
   std::int64_t clock = -1;
   std::size_t lane = 0;
@@ -82,7 +82,7 @@ void StepClock::add_thread(std::vector<int>& threads) noexcept {
   }
 }
 
-/// Returns the lane of the calling thread; nullptr where it is none of those that take turns.
+/// Returns the lane of the calling thread; nullptr if it is none of those that take turns.
 StepClock::Lane* StepClock::own_lane() noexcept {
   if (trains_for.clock == id_) return &lanes_[trains_for.lane];
   Lane& lane = lanes_[running_];

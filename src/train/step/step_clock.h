@@ -63,7 +63,7 @@ class StepClock final : public trace::Sink {
   static constexpr std::size_t kStretches = 16;
   static constexpr std::int64_t kFirstStretch = 8;  // steps; twice as many whenever all stretches are full
 
-  /// What a replica's thread is doing.
+  /// The state of a replica's thread.
   struct Lane {
     std::array<view::StepPart, kDepth> parts{};
     std::size_t depth = 0;
@@ -93,7 +93,7 @@ class StepClock final : public trace::Sink {
   bool in_step_ = false;
   std::vector<view::Stretch> stretches_;
   std::int64_t stretch_steps_ = kFirstStretch;
-  std::int64_t stretch_compute_ = 0;  ///< what compute_ was when the last stretch began
+  std::int64_t stretch_compute_ = 0;  ///< the value of compute_ at the beginning of the last stretch
   std::int64_t stretch_cpu_ = 0;
 
   std::atomic<std::int64_t> loading_{0};

@@ -33,24 +33,24 @@ void take_least(ProcessGroup& group, const at::Tensor& values) {
   try {
     group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
   } catch (const std::exception&) {
-    check_group(group);  // what failed on the GPU is the reason
+    check_group(group);  // the failure on the GPU is the root cause
     throw;
   }
 }
 
-/// The number of no key is 0, that of a key never is.
+/// The number of no key is 0; that of a key never is.
 std::int64_t number_of(const std::optional<std::string>& key) {
   return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
 }
 
 /// Returns true if every rank has the same key. Collective: yes. Throws: as Work::wait; a failure of a GPU comes first.
 bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
-  const std::int64_t mine = number_of(key);
-  const at::Tensor least = at::full({2}, mine, at::kLong);
+  const std::int64_t number = number_of(key);
+  const at::Tensor least = at::full({2}, number, at::kLong);
   auto* values = least.data_ptr<std::int64_t>();
-  values[1] = ~mine;
+  values[1] = ~number;
   take_least(group, least);
-  return key && values[0] == mine && values[1] == ~mine;
+  return key && values[0] == number && values[1] == ~number;
 }
 
 /// Returns true if `here` is true on every rank, in the same way.
@@ -60,7 +60,8 @@ bool all_are(ProcessGroup& group, bool here) {
   return *all.data_ptr<std::int64_t>() == 1;
 }
 
-/// What recordings of all ranks have in common: shape, dtype, memory order and kind of device of a tensor.
+/// The properties that the recordings of all ranks have in common: shape, dtype, memory order and kind of device of a
+/// tensor.
 std::string layout_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} [{}] [{}] {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
@@ -79,8 +80,8 @@ UsageError unrecordable(const std::string& why) {
                     "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
 }
 
-void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
-  if (mine.defined()) mine.copy_(theirs, /*non_blocking=*/true);
+void copy_into(const at::Tensor& target, const at::Tensor& source) {
+  if (target.defined()) target.copy_(source, /*non_blocking=*/true);
 }
 
 }  // namespace
@@ -161,7 +162,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// No rank records where one cannot.
+/// If one rank cannot record, none does.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
   if (options_.job ? all_are(options_.job->group(), none) : none) return;

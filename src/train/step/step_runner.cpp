@@ -66,7 +66,7 @@ NamedTensors floating_tensors(const StateDict& state) {
   return found;
 }
 
-/// It is null where no step is recorded.
+/// Null if no step is recorded.
 std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job, const Task& task) {
   const GraphPlace place = graph_place(job, task);
   std::string obstacle = graph_obstacle(config, place);
@@ -74,7 +74,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
     if (auto graph = tensor::make_device_graph()) return graph;
     obstacle = cuda::library().obstacle.what;
   }
-  // What `auto` leaves out in silence is nothing that the user could change.
+  // `auto` is silent about obstacles that the user could not remove.
   const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);
   const bool is_news = config.cuda_graph == "true" || (config.cuda_graph == "auto" && could_be);
   if (is_news && job.is_main()) log::note("steps run without a CUDA graph: {}", obstacle);

@@ -13,10 +13,10 @@
 namespace lockstep::train {
 namespace {
 
-std::vector<std::string> missing(const std::vector<std::string>& from, const std::vector<std::string>& of) {
+std::vector<std::string> missing(const std::vector<std::string>& present, const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
-  for (const std::string& name : of) {
-    if (std::find(from.begin(), from.end(), name) == from.end()) names.push_back(name);
+  for (const std::string& name : wanted) {
+    if (std::find(present.begin(), present.end(), name) == present.end()) names.push_back(name);
   }
   return names;
 }

@@ -12,13 +12,13 @@
 
 namespace lockstep::train {
 
-/// Returns the sum of the parts. Throws: UsageError where there is none.
+/// Returns the sum of the parts. Throws: UsageError if there is none.
 [[nodiscard]] at::Tensor total_loss(const std::vector<LossTerm>& terms);
 
-/// Returns [loss], or [loss, part, part, ...] where there are several parts; without the autograd graph.
+/// Returns [loss], or [loss, part, part, ...] if there are several parts; without the autograd graph.
 [[nodiscard]] at::Tensor loss_row(const at::Tensor& total, const std::vector<LossTerm>& terms);
 
-/// Returns the names of the parts where there are several: those of the other columns of loss_row().
+/// Returns the names of the parts if there are several: those of the other columns of loss_row().
 [[nodiscard]] std::vector<std::string> loss_names(const std::vector<LossTerm>& terms);
 
 /// Checks the names: ranks whose rows differ in length would wait for each other for ever.
