@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 
 class CallerStreams {
  public:
-  /// Takes the calling thread's current stream of each GPU; none where libtorch has no CUDA.
+  /// Takes the calling thread's current stream of each GPU; none if libtorch has no CUDA.
   CallerStreams();
   /// Makes them the calling thread's.
   void enter() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DistributedDataParallel does around the Reducer: agreement at construction, checks and buffers before forward.
+// DistributedDataParallel around its Reducer: agreement at construction, checks and buffers before forward.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/distributed_data_parallel.h"

@@ -44,9 +44,9 @@ Join::~Join() {
   for (Joinable* one : joinables_) one->set_join({});
 }
 
-std::vector<Join::Message> Join::exchange(const Message& mine) {
+std::vector<Join::Message> Join::exchange(const Message& own) {
   std::vector<at::Tensor> gathered;
-  group_.all_gather(at::tensor({mine.joinable, mine.action}), gathered).wait();
+  group_.all_gather(at::tensor({own.joinable, own.action}), gathered).wait();
   std::vector<Message> all;
   for (const at::Tensor& one : gathered) {
     all.push_back({one.data_ptr<std::int64_t>()[0], one.data_ptr<std::int64_t>()[1]});

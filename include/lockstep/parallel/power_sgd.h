@@ -20,15 +20,14 @@ namespace lockstep {
 struct PowerSgdOptions {
   std::int64_t rank = 1;           ///< rank of the approximation: a lower one is cheaper and coarser
   std::int64_t start_iter = 1000;  ///< synced backwards that are reduced in full before compression begins
-  /// A gradient of n x m is compressed where (n + m) * rank * min_compression_rate < n * m.
+  /// A gradient of n x m is compressed if (n + m) * rank * min_compression_rate < n * m.
   double min_compression_rate = 2;
   bool use_error_feedback = true;        ///< adds what compression loses to the replica's next gradient
   bool warm_start = true;                ///< begins with the last step's Q instead of a random one
   double orthogonalization_epsilon = 0;  ///< added to the norms of columns; without it columns of zeros stay zeros
   std::uint64_t seed = 0;                ///< seed of the random Q
-  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. What
-  /// compression loses is kept without it, so that it stays right where the scale changes. None: the loss is not
-  /// scaled.
+  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
+  /// error is kept without it, so that it stays right when the scale changes. None: the loss is not scaled.
   std::function<double()> loss_scale = nullptr;
 };
 

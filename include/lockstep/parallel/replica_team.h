@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReplicaTeam: several replicas of a run on one rank, as threads that take turns. What a replica computes does not
-// depend on which others share its process.
+// ReplicaTeam: several replicas of a run on one rank, as threads that take turns. A replica's results do not depend on
+// the others in its process.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -37,7 +37,7 @@ class Replica {
   /// Collective: yes, over the replicas; it passes the turn to the next replica of this rank.
   /// Blocks: yes.
   /// Shapes: the same on every replica; on the CPU.
-  /// Throws: UsageError where another replica of this rank ended without it; as ProcessGroup::all_reduce.
+  /// Throws: UsageError if another replica of this rank ended without it; as ProcessGroup::all_reduce.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
  private:
@@ -72,7 +72,7 @@ struct ReplicaTeamOptions {
 /// Lifetime: the group outlives it.  Thread-safe: no.
 class ReplicaTeam {
  public:
-  /// Throws: UsageError where there are fewer replicas than ranks.
+  /// Throws: UsageError if there are fewer replicas than ranks.
   ReplicaTeam(ProcessGroup& group, const ReplicaTeamOptions& options);
   ~ReplicaTeam();
   ReplicaTeam(const ReplicaTeam&) = delete;

@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// What a ZeroRedundancyOptimizer spreads over the ranks.
+/// The tensors that a ZeroRedundancyOptimizer shards over the ranks besides its own state.
 struct ZeroOptions {
   /// The model, a DistributedDataParallel, leaves on each rank only the mean of its part of the gradients; a step sends
   /// a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.

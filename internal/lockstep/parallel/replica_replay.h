@@ -26,8 +26,8 @@ class ReductionRecorder {
   std::string bytes_;
 };
 
-/// Runs `body` in this thread as if it were replica `index` of `team`, in which all_reduce() gives what was recorded.
-/// Throws: what `body` throws; InternalError where it asks for more than was recorded.
+/// Runs `body` in this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: what
+/// `body` throws; InternalError if it asks for more than was recorded.
 void replay_replica(ReplicaTeam& team, int index, std::string_view recorded, const std::function<void()>& body);
 
 }  // namespace lockstep::parallel

@@ -56,13 +56,13 @@ at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kD
 /// Returns: a truth value on their device.
 at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
 
-/// Keeps `fresh` where `keeps` is true. A device is not asked whether it is: it keeps `otherwise` there, what was kept
-/// before or, of nothing, what is as good.
+/// Keeps `fresh` if `keeps` is true, which the caller has checked on the CPU. The host does not read a GPU's `keeps`:
+/// if that is false, the earlier value remains, or `otherwise` if there is none.
 void keep(at::Tensor& kept, const at::Tensor& fresh, const at::Tensor& keeps, const at::Tensor& otherwise) {
   kept = keeps.is_cpu() ? fresh : at::where(keeps, fresh, kept.defined() ? kept : otherwise);
 }
 
-/// Divides a column by its length plus `epsilon`, where that is not 0. On a device the host does not wait for it.
+/// Divides a column by its length plus `epsilon`, if that is not 0. On a GPU the host does not wait for it.
 void to_unit_length(const at::Tensor& column, double epsilon) {
   if (column.is_cpu()) {
     const double norm = column.norm().item<double>() + epsilon;
@@ -95,7 +95,7 @@ struct PowerSgd::Step {
   ReplicaSum plain_sum = {};
   ReplicaSum p_sum = {};
   ReplicaSum q_sum = {};
-  at::Tensor keeps = {};  ///< whether its state is kept: not where a gradient was not finite
+  at::Tensor keeps = {};  ///< true if its state is kept: all gradients were finite
 
   [[nodiscard]] int locals() const { return bucket->block().size(); }
   [[nodiscard]] const tensor::FlatSlot& slot(std::size_t parameter) const { return bucket->parameters()[parameter]; }
@@ -173,7 +173,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
   return stage;
 }
 
-/// Returns the matrices, with the loss of the last step added.
+/// Makes the matrices, with the compression error of the last step added, and the first Q of each.
 void PowerSgd::prepare(Step& step) {
   for (int local = 0; local < step.locals(); ++local) {
     auto& matrices = step.matrices_NM.emplace_back();

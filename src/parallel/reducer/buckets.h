@@ -58,9 +58,9 @@ struct FoldStep {
 /// One flat buffer and the parameters whose gradients lie in it; or one parameter with sparse gradients and no buffer.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
-  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 where the parameters are narrower
+  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 if the parameters are narrower
   at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
-  at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
+  at::Tensor narrow = {};     ///< the result in the parameters' own type, if the buffer has another
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
   std::shared_ptr<const std::vector<NormMember>> places = {};  ///< places of the members' gradients in the result
@@ -80,7 +80,7 @@ class Buckets {
           ProcessGroup& group);
 
   [[nodiscard]] const std::vector<Bucket>& all() const { return buckets_; }
-  /// Returns the parameter's gradient after wait(); undefined where it is sparse.
+  /// Returns the parameter's gradient after wait(); undefined if it is sparse.
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
   /// Returns the mean of a parameter with sparse gradients.
   [[nodiscard]] SparseMean& sparse(std::size_t parameter) { return *buckets_[bucket_of_[parameter]].sparse; }

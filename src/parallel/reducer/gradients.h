@@ -51,7 +51,7 @@ class Gradients {
   struct Unused {
     std::size_t index;
     at::Tensor grad;   ///< the grad() that it had
-    at::Tensor value;  ///< a copy of it, where its memory is the bucket's
+    at::Tensor value;  ///< a copy of it, if its memory is the bucket's
   };
 
   void bring(std::size_t index, int local);
@@ -63,7 +63,7 @@ class Gradients {
   DdpOptions options_;
   ReplicaLayout layout_;
   Buckets buckets_;
-  std::shared_ptr<NormSums> norm_sums_;  ///< set where reductions sum the norm
+  std::shared_ptr<NormSums> norm_sums_;  ///< set if reductions sum the norm
   bool counts_ = false;                  ///< for the step under way, or the last one
   std::vector<bool> kept_;               ///< by parameter: grad() is not the last step's result
   std::vector<Unused> unused_;           ///< the unused parameters of the backward under way

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm without a pass of its own: blocks of a bucket are summed where and when its reduction ends.
+// The gradient norm without a separate pass: the end of a bucket's reduction sums its blocks.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

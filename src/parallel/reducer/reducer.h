@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DistributedDataParallel has behind it: gradients that are reduced while backward still computes others.
+// The core of DistributedDataParallel: gradients are reduced while backward still computes others.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -58,7 +58,7 @@ class AutogradHooks {
 /// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call them between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Throws: UsageError where there are fewer replicas than ranks.
+  /// Throws: UsageError if there are fewer replicas than ranks.
   Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;

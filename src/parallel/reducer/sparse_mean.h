@@ -39,7 +39,7 @@ class SparseMean {
   [[nodiscard]] HookStage start(ProcessGroup& group);
   /// Returns the mean after the stage: sparse and coalesced, the same on every rank.
   [[nodiscard]] const at::Tensor& result() const { return result_; }
-  /// Sets the divisor, where ranks have run out of data; otherwise it is the number of replicas.
+  /// Sets the divisor, if ranks have run out of data; otherwise it is the number of replicas.
   void set_divisor(int divisor) { divisor_ = divisor; }
 
  private:

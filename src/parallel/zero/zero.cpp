@@ -222,7 +222,7 @@ StatePart ZeroRedundancyOptimizer::Impl::state_part() const {
   return own;
 }
 
-/// Throws DataError where a tensor does not have its parameter's shape.
+/// Throws: DataError if a tensor does not have its parameter's shape.
 StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) const {
   StateDict own = state;
   for (auto& [entry, value] : own) {
