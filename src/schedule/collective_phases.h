@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backends of comm do for a collective, as messages: docs/design/network.md and shm.md have the algorithms.
+// The messages of a collective in the backends of comm: docs/design/network.md and shm.md have the algorithms.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::schedule {
 
-/// Who takes part in a phase.
+/// The ranks that take part in a phase.
 enum class Among {
   kAll,            ///< every rank sends a message to every other
   kLeaders,        ///< every machine's first rank sends one to every other machine's

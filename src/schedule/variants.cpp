@@ -60,9 +60,9 @@ std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
   return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
 
-/// Whether a measured bucket stays together where buckets of `wanted` bytes are planned. What it holds beyond its limit
-/// belongs to one parameter, which no plan divides. Where about as much is wanted as was measured, or more, it was
-/// closed where a wanted one can be. A single bucket was never closed, and tells nothing.
+/// True if a measured bucket stays together in a plan of buckets of `wanted` bytes. The bytes beyond its limit belong
+/// to one parameter, which no plan divides. If about as much is wanted as was measured, or more, its end is also a
+/// possible end of a planned one. A single bucket was never closed, so it shows no limit.
 bool stays_whole(const std::vector<std::int64_t>& buckets, std::size_t index, std::int64_t wanted) {
   if (index == 0 && buckets.size() > 1 && buckets[0] > 2 * kFirstBytes) return true;
   const std::int64_t limit = measured_limit(buckets);
@@ -104,7 +104,7 @@ void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   step.calls = std::move(calls);
 }
 
-/// What PowerSGD sends of each bucket: parameters in reverse order of registration fill them.
+/// The bytes that PowerSGD sends for each bucket: parameters in reverse order of registration fill them.
 std::vector<PowerSgdBytes> bytes_by_bucket(const Workload& workload, std::int64_t rank) {
   std::vector<PowerSgdBytes> sent;
   auto shape = workload.shapes.rbegin();

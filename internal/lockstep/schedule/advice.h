@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says: the curve over the ranks, what holds a step up, and what would pay. All of it is simulated. Pure.
+// The advice of a plan: the curve over the ranks, the bottleneck of a step, and changes that would pay. All of it is
+// simulated. Pure.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct Alternative {
   double gain = 0;    ///< (step before - step with it) / step before; below 0: it is slower
 };
 
-/// What a plan is asked.
+/// The question to a plan.
 struct PlanRequest {
   Cluster cluster = {};                           ///< the machines that are planned for
   SimulationOptions simulation = {};              ///< how it is simulated
@@ -35,7 +36,7 @@ struct PlanRequest {
   int most_ranks = 1024;                          ///< at the end of the curve
 };
 
-/// What a plan answers.
+/// A plan's answer.
 struct Plan {
   PlanPoint asked;                        ///< for the machines that were asked for
   std::vector<PlanPoint> curve;           ///< by ranks: 1, 2, 4, ... of one machine, then whole machines

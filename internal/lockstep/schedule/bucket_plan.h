@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which gradients share a bucket: a pure function, the same on every rank.
+// Assigns gradients to buckets: a pure function, the same on every rank.
 #pragma once
 
 #include <cstddef>

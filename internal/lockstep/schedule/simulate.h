@@ -29,7 +29,7 @@ struct Prediction {
 
 /// Simulates `workload`'s steps on `cluster`. The same arguments give the same result.
 /// Cost: grows with ranks, collectives and steps, each once.
-/// Throws: UsageError where there is no step, or no rank.
+/// Throws: UsageError if there is no step or no rank.
 [[nodiscard]] Prediction simulate(const Workload& workload, const Cluster& cluster,
                                   const SimulationOptions& options = {});
 
