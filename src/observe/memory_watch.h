@@ -45,7 +45,7 @@ using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// In another thread than that of the construction, the watch stays in place and calls nobody.
+  /// In another thread than that of the construction, the watch stays in place and calls no listener.
   void stop() noexcept;
 
  private:

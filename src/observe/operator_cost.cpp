@@ -211,7 +211,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-/// What an operator reads: copy_ only its second input.
+/// The bytes of an operator's inputs: for copy_ only of the second one.
 std::int64_t bytes_read(std::string_view name, Inputs inputs) {
   std::int64_t sum = 0;
   for (const c10::IValue& input : inputs.slice(name == "aten::copy_" && !inputs.empty() ? 1 : 0)) {

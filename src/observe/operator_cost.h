@@ -13,7 +13,7 @@
 
 namespace lockstep::observe {
 
-/// Whether this is the autograd engine around a backward node.
+/// Returns true for the autograd engine around a backward node.
 [[nodiscard]] bool is_engine(std::string_view name);
 
 /// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" of a node's C++ type, "autograd engine", or
@@ -25,7 +25,7 @@ namespace lockstep::observe {
 
 struct OperatorCost {
   double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition
-  std::int64_t bytes = 0;  ///< of the inputs, where an operator does little but move them
+  std::int64_t bytes = 0;  ///< of the inputs, if an operator does little but move them
 };
 
 /// Both are 0 of an operator that is not known. A convolution counts as the direct sum, whichever way it is computed.

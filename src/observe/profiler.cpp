@@ -95,7 +95,7 @@ constexpr std::int64_t kDeviceSize = 8192;  // of matrices that fill a GPU
 
 std::string type_name(at::ScalarType type) { return type == at::kBFloat16 ? "bfloat16" : "float32"; }
 
-/// Where products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
+/// If products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
 view::MachineRates measure_machine(at::ScalarType type, c10::Device device) {
   view::MachineRates rates{.copied_bytes_per_s = copied_bytes_per_s(kCopiedBytes, kCopies)};
   for (const at::ScalarType each : {at::kFloat, type}) {

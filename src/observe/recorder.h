@@ -21,7 +21,7 @@
 
 namespace lockstep::observe {
 
-/// What is recorded beside the calls.
+/// The choice of records beside the calls.
 struct Recorded {
   bool inputs = false;  ///< the calls' inputs, and of backward nodes what made them
   bool memory = true;   ///< libtorch has room for one listener only: not while Kineto records
