@@ -33,7 +33,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// "[::1]:80" -> "::1", "localhost:80" -> "localhost"; empty where what follows is no port.
+// "[::1]:80" -> "::1", "localhost:80" -> "localhost"; empty if no port follows.
 std::string name_of(std::string_view header) {
   std::string_view rest;
   std::string_view name;

@@ -10,13 +10,13 @@
 
 namespace lockstep::dashboard {
 
-/// What follows the last line end is kept until the rest of the line comes. A file that has become shorter, as when a
-/// run resumes from an earlier step, or that is another one, is read from its start.
+/// Text after the last line end is kept until the rest of the line comes. A file that has become shorter, as when a run
+/// resumes from an earlier step, or that is another one, is read from its start.
 class LineReader {
  public:
   explicit LineReader(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// What a call has read.
+  /// The result of a call.
   struct Progress {
     bool restarted = false;    ///< forget the lines so far: the file is read from its start
     std::uint64_t read = 0;    ///< bytes of this call

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of a process and of this machine.
+// The facts of /proc about a process and about this machine.
 #pragma once
 
 #include <cstdint>

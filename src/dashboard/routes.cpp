@@ -142,7 +142,7 @@ const std::map<std::string, Answer, std::less<>>& run_answers() {
   return answers;
 }
 
-/// What `lockstep checkpoint verify` says: lockstep-worker can read one.
+/// The output of `lockstep checkpoint verify`: lockstep-worker can read a checkpoint.
 Json verify_checkpoint(const std::filesystem::path& checkpoint) {
   const auto program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker").string();
   try {

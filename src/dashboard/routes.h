@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server answers to each request.
+// The server's answer to each request.
 #pragma once
 
 #include <atomic>

@@ -35,7 +35,7 @@ class RunFolder {
   /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, when
   /// its network was exported, its digests, and the last step that the guard has proved.
   [[nodiscard]] nlohmann::json state();
-  /// Returns compare_chains() of this run and another; null where one of them has no digests.
+  /// Returns compare_chains() of this run and another; null if one of them has no digests.
   [[nodiscard]] nlohmann::json compare(RunFolder& other);
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
   [[nodiscard]] nlohmann::json timeline(double seconds);
