@@ -24,7 +24,7 @@ struct WorkerEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  int signal_sent = 0;  ///< the agent's last signal to it before that; 0: it ended by itself
+  int signal_sent = 0;   ///< the agent's last signal to it before that; 0: it ended by itself
   std::string why = {};  ///< the reason that the system knows
 };
 

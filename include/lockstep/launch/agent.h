@@ -82,7 +82,7 @@ struct AgentOptions {
   // Output and logs.
   std::filesystem::path log_dir = {};            ///< empty: a temporary folder, removed when the run succeeds
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
-  ConsoleChoice shown = {};  ///< the part of the ranks' output that is shown
+  ConsoleChoice shown = {};                      ///< the part of the ranks' output that is shown
   /// false: if the first failure is another node's, only that node's agent reports it, on the same console.
   bool tells_of_other_nodes = true;
   bool keeps_logs = true;  ///< false: log_dir is empty, and the temporary folder is removed after a failure, too

@@ -35,7 +35,7 @@ struct GpuState {
 struct GpuReport {
   std::vector<GpuState> gpus = {};  ///< by index
   std::string driver = {};          ///< the driver's version
-  std::string problem = {};  ///< why no GPU is listed; empty if some are
+  std::string problem = {};         ///< why no GPU is listed; empty if some are
 };
 
 /// Reads all GPUs of the host through `library`, which it loads. It does not throw if there is no GPU or no driver.

@@ -17,11 +17,11 @@ struct TrainOption {
   std::string_view name;           ///< "--run-dir"
   std::string_view also = {};      ///< another name; empty: it has none
   char letter = '\0';              ///< 'r' of -r; 0: none
-  std::string_view value = {};  ///< the kind of its value, such as "FOLDER"; empty: it is a switch
+  std::string_view value = {};     ///< the kind of its value, such as "FOLDER"; empty: it is a switch
   std::string_view fallback = {};  ///< the default, in words; empty: none is shown
   std::string_view help = {};      ///< one sentence
-  std::string_view setting = {};  ///< the setting for which it is another name, as "tensorboard"; of a switch with its
-                                  ///< value, as "tensorboard=none"; empty: none
+  std::string_view setting = {};   ///< the setting for which it is another name, as "tensorboard"; of a switch with its
+                                   ///< value, as "tensorboard=none"; empty: none
   std::string_view group = {};     ///< its heading in the help; empty: that of all others
   bool in_programs = false;        ///< programs of users have it too
 };

@@ -51,7 +51,7 @@ class HangWatch {
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
   TimePoint watched_since_{};
-  std::int64_t stall_ns_ = 0;  // the start of the wait that was reported last
+  std::int64_t stall_ns_ = 0;     // the start of the wait that was reported last
   std::int64_t say_next_ns_ = 0;  // when to report it again
 };
 
