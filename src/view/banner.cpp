@@ -33,7 +33,7 @@ std::string place_of(const BannerDevice& first, const BannerDevice& last, bool w
   return with_host ? place + " on " + first.host : place;
 }
 
-/// One line a device, where there are not too many; only the first bears the label.
+/// One line a device, if there are not too many; only the first bears the label.
 void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
   const auto same_host = [&](const BannerDevice& device) { return device.host == devices.front().host; };
   const bool with_host = !std::all_of(devices.begin(), devices.end(), same_host);

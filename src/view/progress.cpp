@@ -120,7 +120,7 @@ ProgressBar::ProgressBar(ProgressOptions options, const Clock& clock) : options_
     options_.write = [](std::string_view text) {
       while (!text.empty()) {
         const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-        if (written <= 0) return;  // nobody reads: no reason to end the training
+        if (written <= 0) return;  // the output is closed: no reason to end the training
         text.remove_prefix(static_cast<std::size_t>(written));
       }
     };
@@ -156,7 +156,7 @@ void ProgressBar::message(std::string_view line) {
 }
 
 void ProgressBar::clear() {
-  // A log that ends in the middle reads as if the loop had. Where it has no line at all, the loop was short.
+  // A log that ends in the middle reads as if the loop had. If it has no line at all, the loop was short.
   const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
   if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();

@@ -42,7 +42,7 @@ struct Histogram {
 /// One setting of a run, as TensorBoard's page HPARAMS lists it.
 using HyperParameters = std::vector<std::pair<std::string, std::variant<double, bool, std::string>>>;
 
-/// Where a file begins, and how often it is written.
+/// The beginning of a file, and how often it is written.
 struct EventFileOptions {
   /// The run goes on after this step: TensorBoard then forgets the later points of older files in the folder, which the
   /// run will write again. 0: it forgets all of them.
@@ -52,13 +52,15 @@ struct EventFileOptions {
   const Clock* clock = nullptr;      ///< none: the machine's
 };
 
-/// Writes one event file, which nobody else has. Points are gathered and written by the call that finds the last write
-/// older than `write_every`; no thread, no fsync. A kill loses the gathered points and tears at most the last record.
+/// Writes one event file, which no other writer has. Points are gathered and written by the call that finds the last
+/// write older than `write_every`; no thread, no fsync. A kill loses the gathered points and tears at most the last
+/// record.
 ///
 /// Cost:        some 100 ns a point, and a write of some microseconds a second.
 /// Thread-safe: no.
-/// Throws:      IoError from every function where the disk refuses. It then takes no more events, since nobody could
-///              read those behind a torn record.
+/// Throws:      IoError from every function if the disk refuses. It then takes no more events, since no reader could
+/// read
+///              those behind a torn record.
 class EventFile {
  public:
   /// Makes `folder`, and in it a file whose name comes after those of the event files that are there.
@@ -71,7 +73,7 @@ class EventFile {
   void scalars(std::int64_t step, const Scalars& points);
   /// Adds the distribution of values at a step.
   void histogram(std::int64_t step, std::string_view tag, const Histogram& histogram);
-  /// `encoded` is a PNG or JPEG file. What is neither is left out. Returns whether it was one.
+  /// Adds `encoded`, a PNG or JPEG file, and leaves out anything else. Returns true if it was one of these.
   bool image(std::int64_t step, std::string_view tag, std::string_view encoded);
   /// `markdown` is shown as such; indent a text by four spaces to show it as it is.
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);

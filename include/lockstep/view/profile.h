@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile recorded on one rank, and the tables of it as pure functions: by operator, by part of a step and by
-// layer. observe::Profiler records; trace_file.h writes the same as a file for Perfetto.
+// The record of a profile on one rank, and its tables as pure functions: by operator, by part of a step and by layer.
+// observe::Profiler records; trace_file.h writes the same as a file for Perfetto.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::view {
 
-/// What a call is.
+/// The kind of a call.
 enum class CallKind {
   kOperator,      ///< of libtorch, or a fused layer of Lockstep
   kBackwardNode,  ///< a node of the autograd graph that computes gradients
@@ -21,17 +21,17 @@ enum class CallKind {
   kCollective,    ///< a collective of Lockstep
 };
 
-/// What an operator was called with, where inputs are recorded.
+/// An argument of an operator, if inputs are recorded.
 struct CallInput {
   std::string type = {};                 ///< of a tensor's elements: "float32"; "numbers" of whole numbers, as strides
   std::vector<std::int64_t> sizes = {};  ///< the tensor's sizes, or the numbers
-  bool channels_last = false;            ///< of a tensor of images: whether its channels lie side by side
+  bool channels_last = false;            ///< of a tensor of images: its channels lie side by side
 };
 
 /// One call, from its begin to its end. Times are nanoseconds of the rank's monotonic clock.
 struct ProfiledCall {
   std::string name;                     ///< "aten::mm", "forward", "all_reduce"
-  CallKind kind = CallKind::kOperator;  ///< what it is
+  CallKind kind = CallKind::kOperator;  ///< its kind
   int thread = 0;                       ///< its place in Profile::threads
   std::int64_t begin_ns = 0;            ///< when it began
   std::int64_t end_ns = 0;              ///< when it ended
@@ -42,9 +42,9 @@ struct ProfiledCall {
   int group = 0;               ///< of a collective
   int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
   int buckets = 0;             ///< how many buckets there are
-  std::vector<CallInput> inputs = {};  ///< of an operator, where they are recorded: one for each argument
-  std::int64_t made_ns = 0;  ///< of a backward node, where inputs are recorded: when the outermost operator that made
-                             ///< it began; 0: unknown
+  std::vector<CallInput> inputs = {};  ///< of an operator, if they are recorded: one for each argument
+  std::int64_t made_ns = 0;  ///< of a backward node, if inputs are recorded: when the outermost operator that made it
+                             ///< began; 0: unknown
 };
 
 /// A thread that made calls.
@@ -92,7 +92,7 @@ struct OperatorRow {
   std::int64_t calls = 0;     ///< how often it was called
   std::int64_t self_ns = 0;   ///< without the operators that it called
   std::int64_t total_ns = 0;  ///< of recursive calls only the outermost
-  std::int64_t bytes = 0;     ///< what its calls moved, where that is known
+  std::int64_t bytes = 0;     ///< bytes that its calls moved, if that is known
   double flops = 0;           ///< floating-point operations of its calls
 };
 
@@ -106,7 +106,7 @@ struct PartRow {
   std::int64_t ns = 0;    ///< its time
 };
 
-/// Returns data, copy, forward, backward, exposed communication, optimizer and other, then evaluation and saving where
+/// Returns data, copy, forward, backward, exposed communication, optimizer and other, then evaluation and saving if
 /// they took time. They add up to the profile's time: each moment belongs to the innermost part that it is in.
 [[nodiscard]] std::vector<PartRow> part_table(const Profile& profile);
 
@@ -118,8 +118,8 @@ struct LayerRow {
   double flops = 0;              ///< floating-point operations of both
 };
 
-/// Returns the modules with weights in the order of their first call. Where a layer has no weights, as a pooling, its
-/// calls stand in the table of operators only.
+/// Returns the modules with weights in the order of their first call. The calls of a layer without weights, such as a
+/// pooling, are in the table of operators only.
 [[nodiscard]] std::vector<LayerRow> layer_table(const Profile& profile);
 
 /// Tensors of one origin.
@@ -148,7 +148,7 @@ struct DeviceRow {
   std::int64_t ns = 0;     ///< all of them together
 };
 
-/// What a GPU did in the steps.
+/// The use of a GPU in the steps.
 struct DeviceUse {
   std::int64_t busy_ns = 0;      ///< the time in which at least one call ran
   std::int64_t gaps = 0;         ///< pauses between calls

@@ -65,7 +65,7 @@ struct CpuInfo {
 /// Reads the processor of this machine.
 [[nodiscard]] CpuInfo cpu_info();
 
-/// Returns the model name in the text of /proc/cpuinfo; "CPU" where there is none (as on Arm).
+/// Returns the model name in the text of /proc/cpuinfo; "CPU" if there is none (as on Arm).
 [[nodiscard]] std::string parse_cpu_name(const std::string& cpuinfo);
 
 }  // namespace lockstep::view

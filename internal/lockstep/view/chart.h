@@ -16,7 +16,7 @@ namespace lockstep::view {
 struct ChartSeries {
   std::string name;  ///< the run
   Curve points;      ///< as they were logged
-  Curve smooth;      ///< as they are drawn; the same as `points` where nothing is smoothed
+  Curve smooth;      ///< as they are drawn; the same as `points` if nothing is smoothed
 };
 
 /// Curves of one figure over the steps, one for each run that has it.
@@ -26,9 +26,9 @@ struct Chart {
   std::vector<ChartSeries> series;  ///< one for each run
 };
 
-/// Returns the charts of `runs` in the order in which people look: loss, metrics, learning rate, images/s. What no run
-/// has is left out. `weight` smooths the loss and the speed (see smoothed()).
-/// Throws: DataError where there is nothing to draw.
+/// Returns the charts of `runs` in the order of a reader's interest: loss, metrics, learning rate, images/s. Figures
+/// that no run has are left out. `weight` smooths the loss and the speed (see smoothed()).
+/// Throws: DataError if there is nothing to draw.
 [[nodiscard]] std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight);
 
 /// A range of numbers and its ticks, which are 1, 2 or 5 times a power of ten apart.
@@ -45,7 +45,7 @@ struct Axis {
 /// Returns an axis from `low` to `high` themselves; its ticks are whole numbers.
 [[nodiscard]] Axis step_axis(std::int64_t low, std::int64_t high, int most);
 
-/// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05"; as many digits as tell neighbours apart.
+/// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05", with enough digits to distinguish neighbours.
 [[nodiscard]] std::string tick_label(double value, double distance);
 
 /// The extent of all series of a chart.

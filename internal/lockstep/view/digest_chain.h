@@ -49,16 +49,16 @@ struct DigestBegin {
 class DigestChain {
  public:
   /// Parses a file. Records are used up to the first one that is torn or damaged, as a kill leaves it.
-  /// Throws: DataError, which begins with `name`, where the header is none or of another version.
+  /// Throws: DataError, which begins with `name`, if the header is none or of another version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
-  /// Adds the records in `bytes`, which come behind whole_bytes() of the file, up to the first that is torn.
+  /// Adds the records in `bytes`, which follow whole_bytes() of the file, up to the first that is torn.
   void read_on(std::string_view bytes);
-  /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError where there is none.
+  /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError if there is none.
   [[nodiscard]] static DigestChain load(const std::filesystem::path& path);
 
   [[nodiscard]] const DigestBegin& begin() const { return begin_; }
   [[nodiscard]] const std::vector<DigestRecord>& records() const { return records_; }
-  /// Returns the bytes of a file with these records; what comes behind them is damaged.
+  /// Returns the bytes of a file with these records; later bytes are damaged.
   [[nodiscard]] std::size_t whole_bytes() const;
 
   /// Returns the record of `step`; null: there is none.

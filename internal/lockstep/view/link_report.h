@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured between the hosts of a job, as a table with hints. Pure.
+// The measurements between the hosts of a job, as a table with hints. Pure.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct LinkHost {
   std::string address;  ///< at which the other ranks reach it
 };
 
-/// What was measured over one wire. A figure below 0 was not measured.
+/// The speed of one wire. A figure below 0 was not measured.
 struct LinkSpeed {
   double round_trip_us = -1;  ///< median of small messages
   double bytes_per_s = -1;    ///< in the slower direction
@@ -32,7 +32,7 @@ struct Link {
   std::string problem = {};   ///< why it could not be measured
 };
 
-/// What the hosts of a job have measured between each other.
+/// The links between the hosts of a job, as measured.
 struct LinkFacts {
   std::vector<LinkHost> hosts;  ///< by their first rank
   std::vector<Link> links;      ///< one for each two hosts

@@ -12,7 +12,7 @@
 
 namespace lockstep::view {
 
-/// What is known of a run by now; an unknown figure is left out.
+/// The figures of a run so far; an unknown figure is left out.
 struct RunFigures {
   std::string recipe;                                        ///< name of the recipe
   std::string run;                                           ///< the name of its folder

@@ -65,7 +65,7 @@ struct ProgressOptions {
 /// A progress bar, or progress lines. Thread-safe: no; one loop owns it.
 class ProgressBar {
  public:
-  /// Returns options that are live where stderr is a terminal, with its width, and silent where LOCKSTEP_QUIET is set.
+  /// Returns options that are live if stderr is a terminal, with its width, and silent if LOCKSTEP_QUIET is set.
   [[nodiscard]] static ProgressOptions for_stderr();
 
   ProgressBar(ProgressOptions options, const Clock& clock);

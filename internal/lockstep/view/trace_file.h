@@ -21,7 +21,7 @@ namespace lockstep::view {
 /// The name of a rank's file in RUN_DIR/trace: "rank-0.json".
 [[nodiscard]] std::string trace_file_name(int rank);
 
-/// What merge_traces() has joined.
+/// The result of merge_traces().
 struct MergedTrace {
   int ranks = 0;        ///< number of ranks
   int hosts = 0;        ///< number of hosts

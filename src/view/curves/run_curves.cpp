@@ -95,7 +95,7 @@ class LogLines {
         use(std::string_view(text_).substr(begin, end - begin));
       }
       text_.erase(0, begin);
-      if (text_.size() > kLongestLine) text_ = " ";  // what is left of it is no JSON object
+      if (text_.size() > kLongestLine) text_ = " ";  // the rest of it is no JSON object
     }
   }
 

@@ -194,7 +194,7 @@ void describe_other(KernelRow& row, const ProfiledCall& outer) {
   row.forward.bytes = bytes_of(input->type) * count_of(*input) * written;
 }
 
-/// What the outermost operator reads.
+/// The bytes that the outermost operator reads.
 double bytes_read(const ProfiledCall& outer, const std::string& type) {
   double bytes = 0;
   for (const CallInput& input : outer.inputs) {
@@ -225,7 +225,7 @@ std::string instructions_of(const KernelRow& row, const KernelMachine& machine) 
   return "";
 }
 
-/// libtorch has BLAS multiply float32, and oneDNN bfloat16 where the processor has AVX-512; else it does so itself.
+/// libtorch lets BLAS multiply float32, and oneDNN bfloat16 if the processor has AVX-512; else it multiplies itself.
 void choose_product(KernelRow& row, const KernelMachine& machine) {
   const bool is_16_bit = row.type == "bfloat16" || row.type == "float16";
   row.maker = !is_16_bit ? KernelMaker::kBlas : machine.avx512 ? KernelMaker::kOneDnn : KernelMaker::kAten;

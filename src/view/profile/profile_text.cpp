@@ -237,7 +237,7 @@ std::string profile_text(const Profile& profile, const MachineRates& rates, std:
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
          layers_text(profile, words, most_rows) + memory_text(profile) + device_text(profile, rates, most_rows) + "\n";
   if (rates.copied_bytes_per_s > 0) {
-    out += fmt::format("GB/s: bytes that an operator read, where it only moves memory; memcpy copies {:.2f} GB/s\n",
+    out += fmt::format("GB/s: bytes read by an operator that only moves memory; memcpy copies {:.2f} GB/s\n",
                        rates.copied_bytes_per_s / 1e9);
   }
   return out + flops_text(profile, rates);

@@ -32,7 +32,7 @@ double spare_cores(const Ranks& ranks, const RankFigures& rank) {
 
 namespace {
 
-/// The cost of a step of `rank` in stretch `i`, as a ratio to the others' median; 0 where somebody lacks it.
+/// The cost of a step of `rank` in stretch `i`, as a ratio to the others' median; 0 if a rank lacks the stretch.
 double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
                 const std::function<double(const Stretch&)>& cost) {
   const Stretch& own = ranks[static_cast<std::size_t>(rank)].stretches[i];

@@ -10,10 +10,10 @@
 namespace lockstep::view {
 namespace {
 
-/// All wait for the rank that waits for data longest; where all load as slowly, that is one by chance.
+/// All wait for the rank that waits for data longest; if all load as slowly, that is one by chance.
 const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
 
-/// What the batch of a step costs the workers, on a core or blocked.
+/// The workers' time for the batch of a step, on a core or blocked.
 double loading_cost(const RankFigures& rank) {
   return rank.steps > 0 ? (rank.workers.busy - rank.workers.delayed) / static_cast<double>(rank.steps) : 0;
 }

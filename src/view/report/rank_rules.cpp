@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds all ranks up: a core that one of them shares, more work, tiny buckets, memory that runs out.
+// Causes that slow all ranks: a core that one of them shares, more work, tiny buckets, memory that runs out.
 #include <fmt/format.h>
 
 #include <algorithm>

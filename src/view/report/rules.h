@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of the step report: each looks for one cause in the figures and returns it, or none. Pure.
 //
-// A rule has to be right rather than quick: it compares ranks with each other where it can, so that load that hits all
-// alike says nothing.
+// A rule has to be right rather than quick: it compares ranks with each other if it can, so that load that hits all
+// alike is no finding.
 #pragma once
 
 #include <functional>
@@ -50,7 +50,7 @@ inline constexpr double kWorthEvening = 0.08;
 // Below this size a bucket's fixed costs are seen beside its bytes (docs/design/ddp.md).
 inline constexpr double kTinyBucket = 2.0 * (1 << 20);
 inline constexpr std::int64_t kManyBuckets = 8;
-// The remedy is one setting, which somebody has changed: it is worth less waiting than the others.
+// The remedy is one setting, which has been changed: it is worth less waiting than the others.
 inline constexpr double kWorthLargerBuckets = 0.08;
 inline constexpr std::int64_t kDefaultBucketMb = 25;
 
@@ -88,8 +88,8 @@ using RankValue = std::function<double(const RankFigures&)>;
 [[nodiscard]] bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio,
                              const std::function<double(const Stretch&)>& cost);
 
-/// Returns the first step from which on `rank` has been slower than the others; none where it always was, or the
-/// stretches do not tell.
+/// Returns the first step from which on `rank` has been slower than the others; none if it always was, or the stretches
+/// do not show it.
 [[nodiscard]] std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
                                                        const std::function<double(const Stretch&)>& cost);
 

@@ -53,7 +53,7 @@ void add_plugin(Writer& value, std::string_view name, std::string_view content) 
   if (!content.empty()) plugin.add_bytes(2, content.data(), content.size());
 }
 
-/// A Summary with one value of the plug-in hparams: all of it stands in the metadata.
+/// A Summary with one value of the plug-in hparams, all of it in the metadata.
 std::string hparams_bytes(std::string_view tag, int field, std::string_view content) {
   std::string data;
   Writer(data).add_message(static_cast<protozero::pbf_tag_type>(field), content.data(), content.size());

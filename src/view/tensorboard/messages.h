@@ -38,7 +38,7 @@ struct ImageKind {
   std::int32_t width = 0;
   std::int32_t height = 0;
 };
-/// Returns the size that a PNG or JPEG file states in its head; none where it is neither.
+/// Returns the size in the head of a PNG or JPEG file; none if it is neither.
 [[nodiscard]] std::optional<ImageKind> image_kind(std::string_view encoded);
 [[nodiscard]] std::string image_bytes(std::string_view tag, const ImageKind& kind, std::string_view encoded);
 
