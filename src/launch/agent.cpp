@@ -49,7 +49,7 @@ void check(const AgentOptions& options) {
                      "node ranks go from 0 to nnodes - 1");
   }
   if (options.nodes > 1 && options.master_port == 0) {
-    throw UsageError("several nodes need a port where they meet", "give the same --master-port on every node");
+    throw UsageError("several nodes need a common port", "give the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
     throw UsageError(fmt::format("a run over {} nodes needs a secret, and none is given", options.nodes),
@@ -218,7 +218,7 @@ class Agent {
     if (membership_) membership_->leave(number, options_.shutdown_timeout + kLeaveTime);
     if (attempt_ < 0) logs_.remove();
     if (result_.interrupted_by != 0) {
-      keep_verdict({.reason = fmt::format("the launcher was told to stop ({})", signal_name(number)),
+      keep_verdict({.reason = fmt::format("the launcher was asked to stop ({})", signal_name(number)),
                     .is_graceful = true,
                     .code = 128 + number});
       tell_of_logs();
@@ -302,7 +302,7 @@ bool can_listen(const std::string& host, std::uint16_t port) { return is_free(ho
 std::uint16_t free_port(const std::string& host) { return find_free_port(host); }
 
 std::string threads_note(int processes) {
-  return fmt::format("OMP_NUM_THREADS=1 for each of {} ranks: set it where a rank should use more threads", processes);
+  return fmt::format("OMP_NUM_THREADS=1 for each of {} ranks: set it if a rank should use more threads", processes);
 }
 
 int run_agent(const AgentOptions& options) {

@@ -131,7 +131,7 @@ constexpr std::array kOptions = {
                 .letter = 'd',
                 .value = "auto|cpu|cuda",
                 .fallback = "auto",
-                .help = "where each rank computes",
+                .help = "the device of each rank",
                 .group = kRanksGroup,
                 .in_programs = true},
     TrainOption{

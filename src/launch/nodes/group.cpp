@@ -224,7 +224,7 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
 
 Decision end_by_signal(const GroupState& state, int number) {
   return {.kind = Decision::Kind::kEnd,
-          .reason = "the job was told to stop",
+          .reason = "the job was asked to stop",
           .ids = all_ids(state),
           .code = 128 + number,
           .is_graceful = true};
@@ -380,7 +380,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   }
   if (number == 0) return std::nullopt;
   if (options.is_range() && number == SIGTERM && !ends_all) {
-    return again(state, "a node was told to leave (SIGTERM); the others go on", std::nullopt, false);
+    return again(state, "a node was asked to leave (SIGTERM); the others go on", std::nullopt, false);
   }
   return end_by_signal(state, number);
 }
@@ -419,7 +419,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
 // The reason to stop a round in which ranks still run; none: it goes on.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
-  if (state.left_by_signal != 0) return stop(state, "a node was told to leave", std::nullopt);
+  if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
   for (const GroupNode& node : state.nodes) {
     const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;
     if (has_failed && !node.end.is_consequence && !node.end.left_by_request) {

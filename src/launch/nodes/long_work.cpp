@@ -18,7 +18,7 @@ constexpr auto kFresh = std::chrono::milliseconds(1500);
 
 LongWorkLink::LongWorkLink(const StoreAddress& address, std::string key)
     : key_(std::move(key)), store_(connect_store(address, kReachAgain)) {
-  thread_ = start_thread("that tells of long work", [this] { loop(); });
+  thread_ = start_thread("that reports long work", [this] { loop(); });
 }
 
 LongWorkLink::~LongWorkLink() {

@@ -54,7 +54,7 @@ void require_same_names(const std::vector<std::string>& before, const std::vecto
   if (!gone.empty()) what = fmt::format("this one lacks {}", text::join(gone));
   if (!come.empty()) what = fmt::format("this one has also {}", text::join(come));
   throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", what),
-                   "loss_terms() has to give the same names for every batch, with a value of 0 where there is nothing");
+                   "loss_terms() has to give the same names for every batch, with 0 for a part without a value");
 }
 
 }  // namespace lockstep::train
