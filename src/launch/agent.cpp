@@ -33,7 +33,7 @@ namespace {
 
 using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
 
-// For the other nodes to read how the job ended, from the store that this agent serves.
+// The time in which the other nodes read from this agent's store how the job ended.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -138,7 +138,7 @@ class Agent {
   }
 
   void say_waiting(double seconds) {
-    if (!held_.empty()) return;  // it was said, and may last as long as the job
+    if (!held_.empty()) return;  // it was reported, and may last as long as the job
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
@@ -160,7 +160,7 @@ class Agent {
     return told_by_ != 0;
   }
 
-  // A node other than that of rank 0 may show nothing else from its start to its end.
+  // Otherwise a node without rank 0 may print nothing from its start to its end.
   void tell_of_round(const Round& round) const {
     const Place& place = round.place;
     if (place.nodes == 1) return;

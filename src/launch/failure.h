@@ -65,7 +65,7 @@ struct WorkerEnd {
 [[nodiscard]] std::string format_report(const WorkerEnd& end, const FailureRecord& said,
                                         const std::vector<std::string>& last_lines, const std::string& lines_of);
 
-/// One round of this node, and what came of it. Lifetime: what it refers to outlives it.
+/// One round of this node, and its outcome. Lifetime: the objects that it refers to outlive it.
 struct RoundFacts {
   const Round& round;
   const WorkerGroupResult& result;
@@ -80,7 +80,7 @@ struct RoundFacts {
 /// "cannot execute './train' (Exec format error)".
 [[nodiscard]] std::string start_error_text(const RoundFacts& facts);
 
-/// Says why the ranks start again, before they do.
+/// Prints why the ranks start again, before they do.
 void warn_of_failure(const Order& order, const RoundFacts& facts);
 
 /// The first failure is a rank's of another node, whose agent has its output.
@@ -96,8 +96,7 @@ void warn_of_failure(const Order& order, const RoundFacts& facts);
 /// Prints such an error as a single process does, unless rank 0 has: its stderr is shown as it is.
 void print_error_of_start(const Order& order, const RoundFacts& facts);
 
-/// Prints who is to blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a
-/// restart.
+/// Prints the blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a restart.
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);
 /// `stacks`: of the rank that is late, a line each.
 void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks = {});
@@ -106,7 +105,7 @@ void print_lost(const FailureRecord& lost, const std::vector<std::string>& stack
 inline constexpr const char* kToldToLeave = "told";
 
 /// Returns the text of verdict.json, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host",
-/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only where there are some)}.
+/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only if there are some)}.
 /// Precondition: the order has a cause, or is graceful.
 [[nodiscard]] std::string verdict_json(const Order& order, const std::vector<std::string>& stacks = {});
 

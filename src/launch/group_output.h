@@ -28,7 +28,7 @@ class GroupOutput {
 
   /// Takes output of `worker` from `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
-  /// Takes the rest of both streams and closes them. Nothing writes to them any more.
+  /// Takes the rest of both streams, to which no process writes any more, and closes them.
   void close(Worker& worker, RankLog& log);
   /// Waits a moment for output: with two terminals, bytes written to the first may arrive after later bytes of the
   /// second, since the kernel passes each on in its own thread.
@@ -36,11 +36,11 @@ class GroupOutput {
   /// The agent's terminal has another size.
   void resize(const Worker& worker) const;
 
-  /// When a line that has not ended is shown as it is; max(): never.
+  /// When an unfinished line is shown as it is; max(): never.
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 
-  /// Counts what the workers have written. A reader of ours that does not read holds them up, which counts too.
+  /// Counts the workers' output. A reader of ours that does not read blocks the workers, which counts too.
   [[nodiscard]] std::uint64_t count() { return console_.is_full() ? ++count_ : count_; }
 
  private:

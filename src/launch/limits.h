@@ -18,15 +18,15 @@ struct FileLimit {
   std::uint64_t hard = 0;
 };
 
-/// The soft limit to set: the hard one, though no more than 65,536 unless more are needed, because programs that close
-/// or count all possible descriptors are slow with a larger one. Never below what is set. Pure.
+/// The soft limit to set: the hard one, but no more than 65,536 unless more are needed, because programs that close or
+/// count all possible descriptors are slow with a larger one. Never below the present limit. Pure.
 /// Throws: ResourceError if the hard limit is below `needed`.
 [[nodiscard]] std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed);
 
 /// Raises this process's soft limit of open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 
-/// Runs `body`; a thread that cannot be started or memory that is not there becomes a ResourceError.
+/// Runs `body`; turns a failure to start a thread or to get memory into a ResourceError.
 int with_shortages_named(const std::function<int()>& body);
 
 }  // namespace lockstep::launch

@@ -16,7 +16,7 @@ namespace lockstep::launch {
 
 class MemoryKills {
  public:
-  /// Counts from now on. `root` is "/" but in tests.
+  /// Counts from now on. `root` is "/", except in tests.
   explicit MemoryKills(const std::filesystem::path& root = "/");
 
   /// Returns why a process that SIGKILL has ended was killed, with the next step; "" if memory was not the reason, or

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signals that an agent obeys, as a descriptor that its loop polls.
+// The signals that an agent obeys, through a descriptor for its loop.
 #pragma once
 
 #include <signal.h>

@@ -65,8 +65,8 @@ void pass_to_agent(int number) {
   errno = before;
 }
 
-// The agent takes its signals in this thread. Other threads, which a BLAS starts when it is loaded, would let the
-// process die of them: so they pass them on.
+// The agent takes its signals in this thread. In other threads, which a BLAS starts when it is loaded, a signal would
+// end the process, so those pass it on.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that have loaded the program's libraries and wait to take the place of ranks that have to start again
+// Processes that have loaded the program's libraries and wait to replace ranks that have to start again
 // (lockstep/base/standby.h).
 #pragma once
 
@@ -30,8 +30,8 @@ struct RunningRank {
   pid_t pid = 0;
 };
 
-/// The program of every rank is a Lockstep program, started without a script or another program around it: each rank
-/// has said its process id in the store, and that process executes `path`.
+/// True if the program of every rank is a Lockstep program, started without a script or another program around it: each
+/// rank has put its process id into the store, and that process executes `path`.
 [[nodiscard]] bool can_stand_by(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path);
 
 /// One standby for each rank of the node, started some seconds after the ranks. If ranks never start again, or one

@@ -53,8 +53,8 @@ void nap() noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-// Ignored stays ignored over exec, which is how nohup works. Not so what the agent ignores for itself, nor what a shell
-// sets for its background jobs: these signals are how we end the worker.
+// An ignored signal stays ignored over exec, as nohup needs it. Signals that the agent or a shell's background job
+// ignores are reset: with these we end the worker.
 bool stays_ignored(int number) noexcept {
   return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
 }
@@ -89,7 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // Beside the pidfd, for kernels without: sent too when only the thread that forked us ends, so it is checked.
+    // Beside the pidfd, for kernels without it: it also comes if only the thread that forked us ends, so it is checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process between the agent and a worker: session leader and subreaper of the worker's whole tree, so that it can
-// end every descendant, whatever it did to hide, and does so when the agent dies. Runs after a fork of a program that
-// may have threads: nothing here allocates, locks or throws.
+// The process between the agent and a worker: session leader and subreaper of the worker's whole tree. It can end every
+// descendant, even one that hides, and does so when the agent dies. Runs after a fork of a program that may have
+// threads: nothing here allocates, locks or throws.
 #pragma once
 
 #include <sys/types.h>

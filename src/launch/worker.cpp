@@ -39,7 +39,7 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// A terminal for the worker whose bytes reach us unchanged.
+// A terminal for the worker that does not change its bytes.
 Ends make_terminal(int ours, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -134,7 +134,7 @@ Worker::~Worker() {
   reap(kPatience);
 }
 
-// A stub that does not leave in time is killed, and one that the kernel holds is left to it: nothing waits for ever.
+// A stub that does not leave in time is killed; one that the kernel holds is abandoned: nothing waits for ever.
 void Worker::reap(std::chrono::milliseconds patience) const noexcept {
   const auto leaves_within = [this](std::chrono::milliseconds time) {
     for (auto waited = std::chrono::milliseconds(0);; waited += std::chrono::milliseconds(1)) {
@@ -154,7 +154,7 @@ std::optional<StubReport> Worker::read_report() {
   StubReport report;
   ssize_t got = 0;
   do {
-    // ECONNRESET comes once, before the reports that still lie there: the stub left with an order unread.
+    // ECONNRESET comes once, before the reports that are still there: the stub left with an order unread.
     got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got == static_cast<ssize_t>(sizeof report)) return report;

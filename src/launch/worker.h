@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process as the agent sees it: the sockets and pipes to its stub and to itself.
+// One worker process on the agent's side: the sockets and pipes to its stub and to itself.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -67,7 +67,7 @@ class Worker {
   int rank_;
   pid_t stub_ = -1;
   UniqueFd control_;
-  UniqueFd standby_;  // where a standby reads its environment
+  UniqueFd standby_;  // the pipe with a standby's environment
   UniqueFd streams_[2];
 };
 

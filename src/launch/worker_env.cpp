@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A worker that believed these would take itself for a task of srun or mpirun: all with the same rank.
+// With these a worker would take itself for a task of srun or mpirun: all with the same rank.
 constexpr std::array<std::string_view, 8> kSchedulerPrefixes = {
     "PMI_", "PMI2_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_MCA_", "MV2_COMM_WORLD", "MPI_LOCAL", "PALS_"};
 constexpr std::array<std::string_view, 12> kSchedulerNames = {

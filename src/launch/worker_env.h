@@ -19,7 +19,7 @@ struct EnvironmentSpec {
   std::uint16_t master_port = 0;
   StoreAddress store;
   std::string error_file;
-  std::string flight_ring;  ///< where the rank records what it does; empty: nowhere
+  std::string flight_ring;  ///< the path of the rank's flight ring; empty: it has none
   std::string role;
   std::string run_id;
   int restart_count = 0;

@@ -21,9 +21,9 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that says "a peer died" is not to blame; the culprit's own end shows within this time, or there is none here.
+// A rank that reports "a peer died" is not to blame; the culprit's own end shows within this time, or it is not here.
 constexpr auto kBlameTime = std::chrono::seconds(1);
-// A process that SIGKILL does not end hangs in the kernel (a dead network disk): we do not wait for ever.
+// A process that survives SIGKILL hangs in the kernel (a dead network disk): we do not wait for ever.
 constexpr auto kKillTime = std::chrono::seconds(15);
 // A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, they
 // cannot, and notice it in their next collective; one that is in none gets the signal twice.
@@ -72,7 +72,7 @@ WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, i
           .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
-// Before the others are stopped: their messages can then point to it.
+// Before the others are stopped, so that their messages can refer to it.
 void publish(Store& store, const FailureRecord& record) {
   try {
     store.compare_set(kFirstFailureKey, "", to_json(record));
@@ -184,7 +184,7 @@ WorkerGroupResult WorkerGroup::run() {
   try {
     if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
   } catch (const Error&) {
-    // The store of another node is gone: what this node saw must do.
+    // The store of another node is gone: this node's own facts have to do.
   }
   return result_;
 }
@@ -304,7 +304,7 @@ void WorkerGroup::on_orders() {
 void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
-  // Nothing of the tree is alive, so what lies in the pipes is all there will ever be.
+  // Nothing of the tree is alive, so the pipes already have the last bytes.
   output_.close(*member.worker, *member.log);
   if (!member.has_ended) on_end(member, SIGKILL, 0);  // something killed the stub, and the worker died with it
 }

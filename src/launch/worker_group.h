@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All workers of one attempt on this node: the loop that watches them, carries their output and stops them together.
+// All workers of one attempt on this node: the loop that watches them, passes on their output and stops them together.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +25,7 @@
 
 namespace lockstep::launch {
 
-/// A worker of a group with what is kept of it.
+/// A worker of a group with its log and its ring.
 struct WorkerMember {
   std::unique_ptr<Worker> worker;
   std::unique_ptr<RankLog> log;
@@ -96,7 +96,7 @@ class WorkerGroup {
   void on_control(WorkerMember& member);
   void on_report(WorkerMember& member, const StubReport& report);
   void on_end(WorkerMember& member, int status, int signal_sent);
-  /// Has every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
+  /// Makes every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
   void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
   void stop_failed_group();

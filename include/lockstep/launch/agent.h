@@ -53,24 +53,24 @@ struct AgentOptions {
   // The program.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
-  std::string why_processes = {};    ///< why so many, for a note once the program was found; empty: no note
+  std::string why_processes = {};    ///< why that many, for a note once the program was found; empty: no note
   int nodes = 1;                     ///< nodes of the job, or the most of a range
-  int min_nodes = 0;  ///< the least of a range; 0: nodes. Within a range nodes may be lost, leave and join
-  int node_rank = 0;  ///< -1, in a range: any; the agent that can listen at master_addr serves the store
-  std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for the workers; it wins over inherited
-                                                                      ///< variables
+  int min_nodes = 0;                 ///< the least of a range; 0: nodes. In a range nodes may be lost, leave and join
+  int node_rank = 0;                 ///< -1, in a range: any; the agent that can listen at master_addr serves the store
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, in place of
+                                                                      ///< inherited ones
 
-  // Where the nodes meet. One node: port 0 is any free port. Several: the store of node 0 listens there.
+  // The meeting point. One node: port 0 is any free port. Several: the store of node 0 listens there.
   std::string master_addr = "127.0.0.1";  ///< the host of node 0
   std::uint16_t master_port = 0;          ///< the port at which node 0's store listens; 0: any free port
   std::string token = {};   ///< several nodes need a secret to meet; empty: LOCKSTEP_TOKEN, which they then need
   std::string run_id = {};  ///< the run's name, not secret, the same on every node; empty: "none", or random on one
                             ///< node
-  std::string role = "default";     ///< the ranks see it as ROLE_NAME
+  std::string role = "default";     ///< ROLE_NAME of the ranks
   bool virtual_local_rank = false;  ///< each rank sees LOCAL_RANK 0 and one GPU, that of its real local rank
 
   // How failures end.
-  int max_restarts = 0;                        ///< how often a failed group is started again
+  int max_restarts = 0;                        ///< how often a failed group may start again
   std::chrono::milliseconds last_call{30000};  ///< how long a range that has its least number of nodes waits for more
   TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a node that joins is taken in
   /// If ranks may start again, as many more processes wait with their libraries loaded. Only for Lockstep programs.

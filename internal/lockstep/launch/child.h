@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs whose output is read, with a time limit.
+// Runs programs with a time limit and reads their output.
 #pragma once
 
 #include <sys/types.h>

@@ -28,14 +28,14 @@ struct ProcessReport {
   std::vector<std::string> stacks = {};  ///< a line each
 };
 
-/// Looks at a process and at those that it has started, eight at most. Blocks: for 1.5 s a process at most.
+/// Reads the state of a process and of its child processes, eight at most. Blocks: for 1.5 s a process at most.
 /// Throws: DataError if there is no such process.
 [[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
 /// The settings of read_machine().
 struct MachineOptions {
   bool measures_disk = true;  ///< writes 64 MB into the working directory and removes them
-  nccl::Search nccl = {};     ///< where ranks look for NCCL
+  nccl::Search nccl = {};     ///< the folders in which ranks look for NCCL
 };
 
 /// Collects the system's facts about this machine, without the all-reduce. Blocks: up to some five seconds, if the disk

@@ -51,7 +51,7 @@ struct GpuPeers {
       {};  ///< why they cannot reach each other's memory; empty: they can, or the driver does not say
 };
 
-/// Where the GPUs of this host are.
+/// The places of this host's GPUs.
 struct GpuPlaces {
   std::vector<std::string> addresses = {};  ///< on the PCI bus, by index: "0000:17:00.0"; empty: unknown
   std::vector<GpuPeers> pairs = {};         ///< each two

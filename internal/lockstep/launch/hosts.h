@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run over several hosts from one of them: a launcher on each, started through ssh. Free of libtorch.
+// A run over several hosts, started from one of them: a launcher on each, through ssh. Free of libtorch.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace lockstep {
 /// One host of a list.
 struct HostEntry {
   std::string name;  ///< as ssh takes it: `HOST` or `USER@HOST`
-  int slots = 0;     ///< ranks there; 0: not said
+  int slots = 0;     ///< ranks there; 0: not given
 };
 
 /// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks behind a colon if wanted. Throws: UsageError.
@@ -37,9 +37,10 @@ struct HostLauncher {
 /// The launchers that run_hosts() starts, and how the run ends.
 struct HostsOptions {
   std::vector<HostLauncher> launchers;  ///< one for each host
-  std::vector<std::string> ssh;         ///< the program that reaches a host, with its options; host and command follow
-  int min_hosts = 0;                    ///< fewer end the run
-  std::filesystem::path folder;         ///< where each launcher starts
+  std::vector<std::string> ssh;  ///< the program that reaches a host, with its options; host and command come after
+                                 ///< them
+  int min_hosts = 0;             ///< the run ends if fewer are left
+  std::filesystem::path folder;  ///< the working directory of each launcher
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< each launcher reads it after the token
   std::string token;                                                  ///< the first line that each launcher reads
   std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL

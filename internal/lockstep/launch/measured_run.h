@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a run as its flight rings have them, for `lockstep plan`.
+// The steps in the flight rings of a run, for `lockstep plan`.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// Returns the steps in the rings of one host's ranks: from the end of one synced backward to that of the next. Steps
 /// with other collectives than most, or with an evaluation or a save, are left out. It is a pure function.
-///  Throws: DataError if there is none, with the reason.
+/// Throws: DataError if there is none, with the reason.
 [[nodiscard]] schedule::Workload workload_of(const std::vector<flight::Snapshot>& ranks);
 
 /// Reads the rings of the newest attempt of a run folder, or of a folder of logs that `lockstep run` has named, and the

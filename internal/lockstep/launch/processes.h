@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of ranks of a node where the user does not set it.
+// The number of ranks of a node, if the user does not set it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// How many ranks to start here, and why.
+/// The number of ranks to start here, and the reason.
 struct ProcessCount {
   int count = 1;       ///< the number
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of a training, in one table: `lockstep train` reads it as the launcher and as a rank, and a program of a
-// user's own (lockstep/train/arguments.h) takes its part of it.
+// The options of a training, in one table: `lockstep train` reads it as the launcher and as a rank, and a user's own
+// program (lockstep/train/arguments.h) takes its part of it.
 #pragma once
 
 #include <span>
@@ -33,7 +33,7 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 /// Returns them all, in the order of the help.
 [[nodiscard]] std::span<const TrainOption> train_options();
 
-/// Returns the option that a word is, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
+/// Returns the option of a word, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
 /// Example: find_train_option("--run_dir=runs/a")->name is "--run-dir". find_train_option("-r") is --resume.
 [[nodiscard]] const TrainOption* find_train_option(std::string_view word);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of read_machine(): what the system says, and what has to be measured.
+// The parts of read_machine(): the system's facts, and measurements.
 #pragma once
 
 #include <chrono>

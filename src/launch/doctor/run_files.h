@@ -13,7 +13,7 @@
 
 namespace lockstep::launch {
 
-/// Where what could not be read is noted.
+/// A line for each file that could not be read.
 using Notes = std::vector<std::string>;
 
 /// Returns the numbered folders `prefix`N of `parent`, by number.
@@ -23,7 +23,8 @@ using Notes = std::vector<std::string>;
 /// Returns none if the file is missing or of another kind; `notes` gets a line about the latter.
 [[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
 
-/// Reads what a launcher says of an attempt; a file that is missing, or no such file, which is noted, changes nothing.
+/// Reads a launcher's record of an attempt; a file that is missing changes nothing, nor does another kind of file,
+/// which becomes a note.
 void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt, Notes& notes);
 
 /// Reads the last 256 KiB: only the end counts.

@@ -61,7 +61,7 @@ void FlightRing::keep() {
 }
 
 std::string FlightRing::path() const {
-  // In a /proc of another namespace of pids, getpid() is another process, whose file a rank would take for its ring.
+  // In a /proc of another namespace of pids, getpid() is another process, so a rank would open that one's file.
   std::error_code problem;
   const std::string self = fs::read_symlink("/proc/self", problem).string();
   return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";

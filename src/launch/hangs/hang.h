@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-/// A rank of this node, as its agent has it.
+/// A rank of this node, as its agent sees it.
 struct WatchedRank {
   int rank = 0;
   pid_t pid = 0;  ///< of the worker, which may be a script that started the rank
@@ -30,14 +30,15 @@ struct WatchedRank {
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 
-/// Call it when ranks say that a peer died, and none of this node did: a rank that was stopped, and that they could not
-/// reach.
+/// Call it when ranks report that a peer died, and none of this node did: finds a rank that was stopped, so that they
+/// could not reach it.
 [[nodiscard]] std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks);
 
-/// Call it when a rank says that a peer died: one whose program has ended without an error, while others waited for it.
+/// Call it when a rank reports that a peer died: finds one whose program has ended without an error while others
+/// waited.
 [[nodiscard]] std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks);
 
-/// Call it when a rank says that the calls differed: the rank that called another collective than the rest.
+/// Call it when a rank reports that the calls differed: finds the rank that called another collective than the rest.
 [[nodiscard]] std::optional<FailureRecord> find_odd(const std::vector<WatchedRank>& ranks);
 
 /// Returns the stacks of the rank that is late, if it lives, a line each. Call it before anything is stopped. It blocks
@@ -45,10 +46,10 @@ struct WatchedRank {
 [[nodiscard]] std::vector<std::string> stacks_of_late(const FailureRecord& found,
                                                       const std::vector<WatchedRank>& ranks);
 
-/// Returns what the ranks' rings, without their events, and their processes say now.
+/// Returns the present facts of the ranks' rings, without their events, and of their processes.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
-/// Warns of what was found, if anything was, and returns it: the job's last word.
+/// Warns of the finding, if there is one, and returns it: the job's last word.
 [[nodiscard]] std::optional<FailureRecord> told(std::optional<FailureRecord> found);
 
 }  // namespace lockstep::launch

@@ -31,8 +31,8 @@ class HangWatch {
   [[nodiscard]] TimePoint due() const { return due_; }
   /// The ranks are being stopped: it does not look again.
   void end() { due_ = TimePoint::max(); }
-  /// Returns what it has found of a rank that has been longer in a section than it may be. It takes some 10 us a rank.
-  /// `output` counts what the ranks have written.
+  /// Returns its finding about a rank that has been in a section for too long. It takes some 10 us a rank. `output`
+  /// grows with the ranks' output.
   [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
                                                   std::uint64_t output);
 

@@ -17,7 +17,7 @@ namespace lockstep::launch {
 struct LateProcess {
   pid_t pid = 0;
   char state = '?';                       ///< as /proc/PID/stat has it
-  std::filesystem::path stack_file = {};  ///< where the rank writes its own
+  std::filesystem::path stack_file = {};  ///< the file for the rank's own report
 };
 
 /// A process's own report on one of its threads.

@@ -21,7 +21,7 @@ struct ProcessEntry {
 /// namespace of pids (unshare --pid without --mount-proc): then no number of /proc means the same to kill().
 [[nodiscard]] pid_t number_in_proc() noexcept;
 
-/// A table of processes in memory of its own (mapped, not allocated: usable after a fork).
+/// A table of processes in its own memory (mapped, not allocated: usable after a fork).
 class ProcessTree {
  public:
   ProcessTree() noexcept;

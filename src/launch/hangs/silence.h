@@ -14,18 +14,18 @@
 
 namespace lockstep::launch {
 
-/// So long nothing happens before it is said.
+/// The silence after which it is reported.
 inline constexpr std::chrono::seconds kSaidAfter{60};
 
 /// The facts about the ranks that are visible from outside.
 struct NodeActivity {
-  std::uint64_t output = 0;  ///< counts the bytes that they have written
+  std::uint64_t output = 0;  ///< grows with their output
   std::size_t ranks = 0;     ///< those that live
   /// Returns the seconds of processor time of all their processes so far; called every five seconds of silence.
   std::function<double()> cpu_s = nullptr;
 };
 
-/// Notices that ranks neither write nor compute.
+/// Detects ranks that neither write nor compute.
 class SilenceWatch {
  public:
   /// Returns for how long they have been silent and idle; none if they are not. `now` leaves out the time in which the

@@ -28,7 +28,7 @@ namespace {
 
 // One thread of another process, held still while this lives.
 
-/// Owned by the thread that made it: the kernel takes no other's word.
+/// Owned by the thread that made it: the kernel takes no orders from another.
 class TracedThread {
  public:
   /// Blocks until it is stopped, until `deadline` at most.
@@ -68,7 +68,7 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
       if (stands_ && !is_ours) signal_ = WSTOPSIG(status);
       return;
     }
-    if (SystemClock::instance().now() >= deadline) return;  // let go of when the tracing thread ends
+    if (SystemClock::instance().now() >= deadline) return;  // it is released when the tracing thread ends
     std::this_thread::sleep_for(kHeldLook);
   }
 }
@@ -81,7 +81,8 @@ TracedThread::~TracedThread() {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
-// For a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a processor.
+// The limit for a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a
+// processor.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
@@ -100,7 +101,7 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // Files with debugging information may be asked of a server, and the symbols have the names.
+    // A search for files with debugging information may ask a server, and the symbols have the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
@@ -134,7 +135,7 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // Of a return address the call before it is looked up, since what follows may be another function's.
+  // For a return address it looks up the call before it, since the next instruction may belong to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);

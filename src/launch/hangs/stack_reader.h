@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the stacks of another process through ptrace, with elfutils' libdw. Each of its threads is stopped for a few
-// milliseconds; afterwards it runs on, or stays stopped where it was.
+// milliseconds; afterwards it runs on, or stays stopped if it was.
 #pragma once
 
 #include <sys/types.h>

@@ -22,7 +22,7 @@ struct StackLimits {
 /// wait in a pool.
 [[nodiscard]] std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits& limits = {});
 
-/// Reads what a rank wrote of itself (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", a line a frame.
+/// Reads a rank's own report (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", a line a frame.
 [[nodiscard]] std::vector<StackFrame> parse_frames(std::string_view text);
 
 /// "lockstep::Loader::next()" of the linker's name, or the name itself.

@@ -12,8 +12,8 @@ namespace lockstep::launch {
 /// The words in the form in which a shell reads them as they are.
 [[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
 
-/// The token, the environment, one NAME=VALUE a line, and an empty line: what obey_input() of the launcher reads first.
-/// Other users of a host can read a command line.
+/// The first input of the launcher, for obey_input(): the token, the environment, one NAME=VALUE a line, and an empty
+/// line. Other users of a host can read a command line.
 [[nodiscard]] std::string first_orders(const HostsOptions& options);
 
 /// The command for a shell on the host: it changes to the folder and becomes the launcher.

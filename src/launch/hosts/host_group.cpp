@@ -52,13 +52,13 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// A pipe has room for all that is said later: some bytes for each signal.
+// A pipe has room for all later orders: some bytes for each signal.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
 }
 
-// The launcher reads them later, so that they have to fit into the pipe.
+// The launcher reads them later, so they have to fit into the pipe.
 void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
@@ -197,7 +197,7 @@ void HostGroup::on_end(int host, int wait_status) {
   if (is_lost && !loss_) loss_ = text_of_loss(options_, launcher, wait_status);
   if (is_lost) log::warn("{}", text_of_loss(options_, launcher, wait_status));
   if (!is_lost && !first_failure_) first_failure_ = launch::exit_code(wait_status);
-  // One that failed before it met the others would leave them waiting for it.
+  // The others would wait for one that failed before it met them.
   const int all = static_cast<int>(members_.size());
   const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
   if (others_end && !end_at_)
@@ -209,7 +209,7 @@ void HostGroup::on_signals() {
     if (number == SIGWINCH) continue;
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
-    // The second time is meant.
+    // A second signal ends the grace.
     if (told_by_ != 0) kill_at_ = awake_now();
     if (told_by_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
     told_by_ = told_by_ == 0 ? number : told_by_;

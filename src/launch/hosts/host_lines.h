@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One console of the lines of many launchers. Bytes in, lines out: it writes nothing itself.
+// Merges the lines of many launchers into one console. Bytes in, lines out: it writes nothing itself.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class HostLines {
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
 
   void feed(int host, int stream, std::string_view bytes);
-  /// The stream ended: what it left without a newline is shown as a line.
+  /// The stream ended: the rest without a newline is shown as a line.
   void finish(int host, int stream);
 
  private:

@@ -12,12 +12,12 @@
 
 namespace lockstep::launch {
 
-/// The evidence for and against a rank, or the ranks of a node, that failed.
+/// The evidence for and against a rank that failed, or the ranks of a node.
 struct Suspect {
   int rank = -1;                ///< that failed; -1: unknown
   bool is_late = false;         ///< its launcher found that the others waited for it, whoever gave up first
   bool has_own_code = false;    ///< it ended with an error of its own, even if it was stopped while it unwound
-  bool is_consequence = false;  ///< another's end came first, as it says or as its launcher knows
+  bool is_consequence = false;  ///< another's end came first, as its error or its launcher says
   bool was_stopped = false;     ///< its launcher had sent it a signal
 };
 
@@ -27,7 +27,7 @@ struct Suspect {
 [[nodiscard]] std::optional<std::size_t> blame(const std::vector<Suspect>& suspects,
                                                const std::optional<FailureRecord>& claim);
 
-/// A node of a group, as messages name it.
+/// The name of a group's node, for messages.
 struct NodeName {
   int node_rank = 0;
   std::string host;
@@ -45,8 +45,7 @@ struct NodeName {
 /// The record of a node whose agent's connection to the store was "closed" or "silent" for `silence`.
 [[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
-/// The record of a node whose agent has lost the store by itself, and came back: `server`, which serves it, was out of
-/// its reach.
+/// The record of a node whose agent lost the store and came back: `server`, which serves it, was out of its reach.
 [[nodiscard]] FailureRecord out_of_reach(const NodeName& server, const NodeName& node);
 
 /// The record of a node that gave `server` up, whose launcher was stopped for `stopped`.

@@ -49,7 +49,7 @@ Order order_for(const std::string& id, Order order) {
 Coordinator::Coordinator(CoordinatorSpec spec)
     : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // before, nothing depended on it
+  state_.stopped_for = {};  // before this, nothing depended on it
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -90,7 +90,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes what came with it.
+// Waits for one event, and takes those that came with it.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -101,7 +101,7 @@ void Coordinator::take_events() {
   try {
     text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
   } catch (const TimeoutError&) {
-    return;  // time itself may change what is to be done
+    return;  // time alone may change the decision
   }
   see_stops();
   for (; text; text = store_->try_get(key())) {
@@ -163,7 +163,7 @@ void Coordinator::look(TimePoint at) {
 }
 
 void Coordinator::act(const Decision& decision, TimePoint at) {
-  // Those whom it concerns may not be there any more afterwards.
+  // The nodes that it concerns may be gone afterwards.
   const Decision whole = decision;
   carry_out(state_, whole, at);
   send(whole);

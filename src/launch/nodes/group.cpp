@@ -59,7 +59,7 @@ void join(GroupState& state, const Event& event, TimePoint now) {
   state.nodes.push_back({.info = event.node, .joined = now});
   state.last_join = now;
   if (state.is_running) return;
-  // A coordinator that was started again learns from the others how far the job has come.
+  // A coordinator that was started again learns the job's progress from the others.
   state.round = std::max(state.round, event.node.last_round);
   state.restarts = std::max(state.restarts, event.node.restarts);
   state.max_world_size = std::max(state.max_world_size, event.node.max_world_size);
@@ -77,7 +77,7 @@ const GroupNode* server_of_round(const GroupState& state) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-// Others hear nothing from a process that is stopped, and give it up.
+// The others get no sign of life from a process that is stopped, and give it up.
 bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
   return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
 }
@@ -104,7 +104,8 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
   remove(state, event.node.id);
 }
 
-// An agent that joins again with a memory of earlier rounds still runs: it had lost the store, and not the store it.
+// An agent that joins again with a memory of earlier rounds still runs: it lost the store, but the store did not lose
+// it.
 void see_who_came_back(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
     return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
@@ -176,7 +177,7 @@ std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOpti
   return std::nullopt;
 }
 
-// Those that were in the last round are expected back.
+// The nodes of the last round are expected back.
 bool all_known_are_back(const Nodes& waiting) {
   std::set<std::string> known;
   std::set<std::string> here;
@@ -291,7 +292,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
       .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
 }
 
-// All ranks leave at one step: after --max-time, or a signal that one of them got.
+// All ranks leave at one step: after --max-time, or a signal to one of them.
 Decision finish_as_told(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
@@ -325,7 +326,7 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
-// The words of a node about a rank of another one are its own: whoever reads them has to know whose.
+// A node's words about a rank of another node need its name.
 FailureRecord cause_of(const GroupNode& node) {
   FailureRecord cause = *node.end.cause;
   const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
@@ -335,7 +336,7 @@ FailureRecord cause_of(const GroupNode& node) {
   return cause;
 }
 
-// Its node, where the group can do without: it may change its size, and the node does not serve the store.
+// Its node, if the group can do without: it may change its size, and the node does not serve the store.
 std::optional<ExcludedNode> node_that_erred(const GroupState& state, const GroupOptions& options,
                                             const FailureRecord& cause) {
   if (!options.is_range() || cause.type != "CorruptionError" || cause.erred < 0) return std::nullopt;
@@ -399,7 +400,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
       return conclude_loss(state, options);
     }
-    // A rank of the lost node could still say why it failed: what ranks elsewhere say of it is no news.
+    // A rank of the lost node could still publish why it failed: reports of ranks elsewhere are no news.
     if (!claim && state.claim) return conclude_failure(state, options, nullptr);
   }
   if (by_request && has_idle_ranks(state, options)) {
@@ -429,8 +430,7 @@ std::optional<Decision> stop_of(const GroupState& state) {
   return std::nullopt;
 }
 
-// A full group of a fixed size has no place for one more: it is the successor of a node that will soon be lost, or a
-// mistake.
+// A full group of a fixed size has no place for one more: it replaces a node that will soon be lost, or is a mistake.
 std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
                                        TimePoint& next) {
   if (options.is_range()) return std::nullopt;
@@ -442,7 +442,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// A node that waits while others train hears why, once.
+// A node that waits while others train gets the reason, once.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {

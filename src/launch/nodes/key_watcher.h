@@ -16,10 +16,10 @@
 
 namespace lockstep::launch {
 
-/// For one more connection to a store that was reached before. One that closes each has no memory for it.
+/// The limit for one more connection to a store that was reached before. A store that closes each has no memory for it.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
-/// Waits for a key in a thread of its own.
+/// Waits for a key in its own thread.
 class KeyWatcher {
  public:
   /// Throws: PeerError if the store at that address lacks the key `known`, so that it is a different store.
@@ -37,7 +37,7 @@ class KeyWatcher {
   std::thread thread_;
 };
 
-/// Reads a queue of the store, from its first entry on, in a thread of its own.
+/// Reads a queue of the store, from its first entry on, in its own thread.
 class QueueReader {
  public:
   QueueReader(const StoreAddress& address, std::string queue);

@@ -45,7 +45,7 @@ bool LongWorkLink::ask(TimePoint now) {
   return heard_ && awake - *heard_ < kFresh;
 }
 
-// Clocks of nodes differ, so that the key's value is no time: whoever sees it change knows that its writer is at it.
+// Clocks of nodes differ, so the key's value is no time: a change shows that its writer is still at work.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
     store_->set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));

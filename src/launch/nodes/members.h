@@ -27,8 +27,8 @@ using Nodes = std::vector<const GroupNode*>;
 /// Returns the nodes of a range that wait, and for which the round that runs has a place and work.
 [[nodiscard]] Nodes joiners_of(const GroupState& state, const GroupOptions& options);
 
-/// Returns the ranks that a job which begins with `members` may have at most. Nodes that may still come count as those
-/// with the most ranks.
+/// Returns the most ranks of a job that begins with `members`. Nodes that may still come count as those with the most
+/// ranks.
 [[nodiscard]] int most_ranks(const Nodes& members, const GroupOptions& options);
 
 /// Returns the fewest ranks with which a range of these members can go on; 0: it is no range.
@@ -37,7 +37,7 @@ using Nodes = std::vector<const GroupNode*>;
 /// The ranks of this round are more than the run's replicas, and some of its nodes can go on without the others.
 [[nodiscard]] bool has_idle_ranks(const GroupState& state, const GroupOptions& options);
 
-/// Says to a node of a range why it waits while others train.
+/// Returns the words for a node of a range on why it waits while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

@@ -115,7 +115,7 @@ Membership::Membership(const AgentOptions& options, const History& history, cons
 }
 
 Membership::~Membership() {
-  // In this order: what reads the store ends before what serves it.
+  // In this order: the readers of the store end before its server.
   presence_.reset();
   coordinator_.reset();
   orders_.reset();

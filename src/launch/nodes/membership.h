@@ -37,7 +37,7 @@ struct Round {
   int max_world_size = 0;         ///< ranks that the job may have at most
   int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
   Place place = {};               ///< of local rank 0
-  std::uint16_t master_port = 0;  ///< free on node 0, for programs that make a store of their own
+  std::uint16_t master_port = 0;  ///< free on node 0, for programs that make their own store
   std::vector<std::string> hosts = {};
 };
 

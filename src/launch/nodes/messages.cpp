@@ -21,7 +21,7 @@ constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
 
-// The value of `key`, cleaned for a terminal; `fallback` if it is missing or of another type.
+// The value of `key`, cleaned for a terminal; "" if it is missing or of another type.
 std::string text_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? text::printable_line(found->get<std::string>()) : "";

@@ -35,7 +35,7 @@ struct NodeInfo {
   int max_nodes = 1;
   int last_round = -1;                  ///< the newest round that it has been in; -1: none
   int restarts = 0;                     ///< restarts that are used up, as far as it knows
-  int max_world_size = 0;               ///< ranks that the job may have at most; 0: it knows of none
+  int max_world_size = 0;               ///< ranks that the job may have at most; 0: unknown to it
   std::vector<std::string> peers = {};  ///< the hosts of its last round, in the order of their node ranks
 };
 
@@ -43,7 +43,7 @@ struct NodeInfo {
 struct NodeEnd {
   int round = 0;
   bool is_success = false;
-  int interrupted_by = 0;                   ///< the signal that its agent was given
+  int interrupted_by = 0;                   ///< the signal that its agent got
   bool left_by_request = false;             ///< a rank was asked to save and leave, and did
   bool is_consequence = false;              ///< its ranks only name a failure elsewhere
   int code = 0;                             ///< exit code of its first failure
@@ -55,12 +55,12 @@ struct Event {
   Kind kind = Kind::kLeft;
   NodeInfo node = {};    ///< kJoined: whole; else its id
   NodeEnd end = {};      ///< kEnded
-  int signal = 0;        ///< kLeft: the signal that its agent was given
+  int signal = 0;        ///< the signal that its agent got
   std::string why = {};  ///< kLost: "closed" or "silent"
 };
 
 struct Member {
-  std::string id;  ///< of the agent to whom an order goes, else empty: who knows it can speak for that agent
+  std::string id;  ///< of the agent that gets an order, else empty: with the id another agent could speak for it
   std::string host;
   int processes = 1;
 };

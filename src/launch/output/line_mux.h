@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal the progress
-// bar of rank 0 kept below them. Bytes in, bytes out: it writes nothing itself.
+// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal rank 0's
+// progress bar below them. Bytes in, bytes out: it writes nothing itself.
 #pragma once
 
 #include <functional>
@@ -29,11 +29,11 @@ class LineMux {
 
   LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
 
-  /// The sink gets what these bytes show in one piece.
+  /// The sink gets the output of these bytes in one piece.
   void feed(int rank, int stream, std::string_view bytes);
-  /// The stream ended: what it left without a newline is shown as a line.
+  /// The stream ended: the rest without a newline is shown as a line.
   void finish(int rank, int stream);
-  /// Nothing came for a moment: shows the line that was begun, such as a question.
+  /// No bytes came for a moment: shows the unfinished line, such as a question.
   void idle();
   [[nodiscard]] bool wants_idle() const;
 
@@ -62,7 +62,7 @@ class LineMux {
   std::string shown_;  ///< of the stream that is fed, until flush()
   std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
-  std::set<Source> in_error_;                             ///< whose last line was part of an error that is not shown
+  std::set<Source> in_error_;  ///< streams whose last line was part of an error that is not shown
   std::map<std::string, int, std::less<>> shown_errors_;  ///< the first line of each, and the rank that it is from
   Source last_fed_{-1, 0};
   Live live_;

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "lockstep-logs-";
-constexpr std::size_t kLetters = 6;  // that mkdtemp chooses
+constexpr std::size_t kLetters = 6;  // chosen by mkdtemp
 
 UniqueFd open_folder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders lockstep-logs-XXXXXX of runs that were given none for their logs. Those of failed runs stay, the newest
-// ones. A run holds a lock on its folder, so that no other launcher removes it.
+// The folders lockstep-logs-XXXXXX of runs without a folder for logs. Those of the newest failed runs stay. A run holds
+// a lock on its folder, so that no other launcher removes it.
 #pragma once
 
 #include <filesystem>
