@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a program around the Trainer, with the options that `lockstep train` has.
+// The command line of a program around the Trainer, with the options of `lockstep train`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// How parse_arguments() treats arguments that it does not know, and what --help says.
+/// The treatment of unknown arguments, and the text of --help.
 struct ArgumentOptions {
   std::string description = {};  ///< one line or more of --help
   bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error

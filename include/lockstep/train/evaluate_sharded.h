@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a loop of one's own, shared out over the ranks of a job: each sample counts once, and the result
-// has the same bits on any number of ranks. With a Task, evaluate() does this (evaluate.h).
+// Evaluation for your own loop, divided over the ranks of a job: each sample counts once, and the result has the same
+// bits on any number of ranks. With a Task, evaluate() does this (evaluate.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,15 +15,15 @@
 #include "lockstep/data/loader.h"
 
 namespace torch::nn {
-class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+class Module;  // torch/nn/module.h takes 6 s to compile, and a caller with a network includes it anyway
 }
 
 #pragma GCC visibility push(default)
 
 namespace lockstep {
 
-/// Returns what is counted of a batch, such as the number of right answers: a scalar or a row of numbers of any type,
-/// as many for every batch. They are summed in float64.
+/// Returns the counts of a batch, such as the number of right answers: a scalar or a row of numbers of any type, as
+/// many for every batch. They are summed in float64.
 using CountBatch = std::function<at::Tensor(const Batch& batch)>;
 
 /// The result of an evaluation over all ranks, the same on every rank.

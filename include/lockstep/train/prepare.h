@@ -20,8 +20,8 @@ void use_channels_last(torch::nn::Module& net);
 /// Returns the device of the network's first parameter; the CPU for a network without any.
 [[nodiscard]] c10::Device device_of(const torch::nn::Module& net);
 
-/// Moves the batch's data and target to `device`; the task moves what is in `extra`. From page-locked memory
-/// (pin_memory) the copy runs while the caller continues.
+/// Moves the batch's data and target to `device`; the task moves `extra`. From page-locked memory (pin_memory) the copy
+/// runs while the caller continues.
 void move_to(Batch& batch, const c10::Device& device);
 
 /// Returns images with the strides of channels-last, so that the first layer already computes in that layout. Images of

@@ -33,8 +33,7 @@ class RunFolder {
   /// Creates and locks the folder, and removes unfinished files of writers that died.
   /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or another process, which the message
   ///         names, trains in it; TimeoutError if that process held it for all of `wait_for_lock`; IoError if it cannot
-  ///         be
-  ///         written.
+  ///         be written.
   explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
   /// Returns the folder.

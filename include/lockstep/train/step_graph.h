@@ -28,11 +28,11 @@ namespace lockstep {
 struct StepGraphOptions {
   /// Makes a recording; null: there are none here, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
-  /// Returns what a step's computation depends on beside the shapes of data and target; none: this batch's step must
-  /// not be recorded. Empty: batches with `extra` are not recorded, and others depend on nothing else.
+  /// Returns the inputs of a step's computation beside the shapes of data and target; none: this batch's step must not
+  /// be recorded. Empty: batches with `extra` are not recorded, and others have no other inputs.
   std::function<std::optional<std::string>(const Batch&)> key = {};
-  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A step is looked
-  /// at before it is recorded: none is if an operator makes the host wait.
+  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A trial before
+  /// the recording shows if an operator makes the host wait: such a step is not recorded.
   bool automatic = false;
   /// The ranks that a step has collectives with; none: it has none. Before each step they compare what they would
   /// record or replay, by one small collective of the hosts, and all of them do the same: if batches differ, all
@@ -48,8 +48,8 @@ struct StepGraphOptions {
 ///    gradients that are there (accumulation), in the same memory for all shapes.
 /// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
 ///    the same memory, and its decisions are made once for a shape and key.
-/// 3. kMost recordings are kept: the one that was not used for longest makes place. A recording that fails ends the
-///    run, unless StepGraphOptions::automatic.
+/// 3. kMost recordings are kept: the least recently used one makes room. A recording that fails ends the run, unless
+///    StepGraphOptions::automatic.
 /// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
 ///
 /// It belongs to the training thread. With StepGraphOptions::job, run() is collective.

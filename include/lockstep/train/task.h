@@ -19,7 +19,7 @@
 #include "lockstep/tensor/state_dict.h"
 
 namespace torch::nn {
-class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+class Module;  // torch/nn/module.h takes 6 s to compile, and a caller with a network includes it anyway
 }
 
 #pragma GCC visibility push(default)
@@ -58,7 +58,7 @@ struct ModelStates {
   std::int64_t updates = 0;               ///< updates that the average has seen
   std::int64_t epochs = 0;                ///< epochs that are done
 
-  /// Returns what `lockstep eval` computes with.
+  /// Returns the states that `lockstep eval` uses.
   [[nodiscard]] const StateDict& best() const { return average ? *average : model; }
 };
 
@@ -158,7 +158,7 @@ class Task {
   /// Makes a Tally for an evaluation whose metrics are not sums over samples; null: count() and metrics() are used.
   [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
 
-  /// Returns what is kept of a batch whose loss is not finite, for inspection; by default data, target and indices.
+  /// Returns the tensors to keep of a batch whose loss is not finite; by default data, target and indices.
   [[nodiscard]] virtual StateDict batch_state(const Batch& batch) const;
 
   /// Returns one line for the start banner ("conv7, 19,072,400 parameters" gets its number from the Trainer).

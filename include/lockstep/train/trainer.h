@@ -43,7 +43,7 @@ struct TrainerOptions {
                              ///< name these fields
   /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
-  /// Profiles so many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
+  /// Profiles this many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
   /// run_dir/trace/rank-R.json. 0: none. The result is the same (docs/guide/profile.md).
   std::int64_t profile = 0;
   /// The run ends after this step, without an evaluation or a checkpoint of it: a replay. 0: at its end.

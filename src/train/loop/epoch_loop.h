@@ -34,7 +34,7 @@ struct LoopParts {
   std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
-/// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
+/// It belongs to the training thread. Every rank has one, and all make the same decisions at the same step: these
 /// depend only on RunPlan, RunState and the results of collectives.
 class EpochLoop {
  public:
@@ -46,9 +46,9 @@ class EpochLoop {
 
   /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Returns why it leaves before that; kNone: it does not.
+  /// Returns why it leaves before that; kNone if it does not.
   [[nodiscard]] StopReason stopped_by() const;
-  /// Returns what is counted and measured so far.
+  /// Returns the results so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is evaluated, and what follows: the metrics, the best so far, the target.
+// When a run is evaluated, and the consequences: the metrics, the best so far, the target.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class EvaluationPoints {
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }
   [[nodiscard]] bool reached_target() const { return reached_target_; }
-  /// Returns true while evaluate() has not returned, for the report of an error.
+  /// Returns true from the start of evaluate() to its return, for the report of an error.
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learner: what learns in a run. The replicas' network and optimizer, the moving average of the weights, the loss that
-// is shown. Knows steps; of epochs, saves and what is reported it knows nothing.
+// Learner: the trained parts of a run. The replicas' network and optimizer, the moving average of the weights, and the
+// loss. It knows steps, but no epochs, saves or reports.
 #pragma once
 
 #include <filesystem>

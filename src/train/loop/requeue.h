@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a scheduler to start the job again.
+// Asks a scheduler to start the job again.
 #pragma once
 
 #include <optional>

@@ -92,7 +92,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
               text::thousands(what.order.meta.step), skipped_);
     return;
   }
-  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it: after the next step all ranks do
+  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it; after the next step all ranks do
   last_step_ = what.order.meta.step;
   if (options_.async && !what.last) {
     if (options_.sharded) finish_here();
@@ -105,7 +105,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   save_together(parts, what);
 }
 
-/// A sharded save that the training waits for runs in a thread too: the group learns of a death, the store does not.
+/// A sharded save that the training waits for runs in a thread too: the group notices a death, the store does not.
 void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's checkpoints: which rank writes them, when the others wait, and what a failed group does to them.
+// A run's checkpoints: the rank that writes them, the waits of the others, and the effect of a failed group.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lockstep::train {
 /// A save that the training requests.
 struct RunSave {
   SaveOrder order;
-  bool may_skip = false;  ///< it is due only because some steps have passed
+  bool may_skip = false;  ///< only a number of steps has made it due
   bool last = false;      ///< no step follows: nothing is copied, and save() returns when the data are on the disk
 };
 

@@ -24,7 +24,7 @@ namespace lockstep::train {
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
 [[nodiscard]] double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run);
 
-/// Returns true where the end of `epoch` is evaluated and there is something to evaluate.
+/// Returns true if the end of `epoch` is evaluated and there is something to evaluate.
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 

@@ -19,8 +19,8 @@ struct Plan {
   Schedule schedule = Schedule::constant(0);
 };
 
-/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it has
-/// them still.
+/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it
+/// still has them.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 

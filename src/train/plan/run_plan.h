@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunPlan: what a run amounts to, as it is decided before the first step. Nothing in it changes afterwards.
+// RunPlan: the plan of a run, decided before the first step. Nothing in it changes afterwards.
 #pragma once
 
 #include <filesystem>

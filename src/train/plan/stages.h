@@ -3,7 +3,7 @@
 // decay is searched for. The decisions only, as pure functions; trainer.cpp carries them out.
 //
 // Source: the solver of D-FINE and DEIM (fit()). There the file of the best was read while it was being written, the
-//         new decay took no effect, and nothing of it was in the state.
+//         new decay took no effect, and the state held none of it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Evaluated {
   bool gains = true;   ///< a best's metric is better than that of the best before; false: its loss decided
 };
 
-/// Notes the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
+/// Records the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
 [[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
                                                        const Evaluated& evaluated);
 

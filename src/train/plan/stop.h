@@ -23,7 +23,7 @@ inline constexpr int kStopReasons = 5;  ///< without kNone
 /// A SIGINT or SIGTERM, as its handler sees it.
 struct StopSignal {
   std::int64_t ms = 0;         ///< milliseconds of CLOCK_MONOTONIC
-  bool from_terminal = false;  ///< a user pressed Ctrl-C; no process has sent it
+  bool from_terminal = false;  ///< a user pressed Ctrl-C; it comes from no process
 };
 
 /// Returns true if `now` is a second request and does not only repeat `first`. A launcher forwards, within a second,
@@ -31,8 +31,8 @@ struct StopSignal {
 /// itself.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
-/// While it lives, SIGINT, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGINT or SIGTERM ends
-/// it. A handler that the program has set itself is kept.
+/// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM
+/// ends it. A handler that the program has set itself is kept.
 class StopSignals {
  public:
   StopSignals();

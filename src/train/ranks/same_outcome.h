@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank does something for all, and all of them know how it ended.
+// One rank does something for all, and all learn its outcome.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank reads, all ranks know: a whole state sent from rank 0.
+// One rank reads for all: sends a whole state from rank 0.
 #pragma once
 
 #include <optional>

@@ -27,7 +27,7 @@ class DiskTrouble {
   }
 
   [[nodiscard]] bool any() const { return first_.has_value(); }
-  /// Call it only where any().
+  /// Call it only if any().
   [[nodiscard]] const IoError& first() const { return *first_; }
 
  private:

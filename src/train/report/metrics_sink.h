@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's figures for Prometheus: kept by the training thread, read by the server's.
+// The run's figures for Prometheus: the training thread keeps them, the server's threads read them.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page, in threads of its own. It knows nothing of runs. Serves GET /metrics until it is
+/// A small web server with one page, in its own threads. It knows nothing of runs. Serves GET /metrics until it is
 /// destroyed.
 class MetricsServer {
  public:
@@ -52,7 +52,7 @@ class MetricsSink final : public RunSink {
   ServerAddress address_;
   const Clock& clock_;
   TimePoint next_try_ = {};
-  bool said_ = false;  ///< that the port is taken
+  bool said_ = false;  ///< the taken port was reported
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
   std::optional<MetricsServer> server_;  ///< last: its threads read the figures

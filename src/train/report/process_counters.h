@@ -28,16 +28,16 @@ struct NetworkCounters {
   std::int64_t resent = 0;  ///< TCP segments
 };
 [[nodiscard]] NetworkCounters read_network_counters(const std::string& host);
-/// Returns what passed between two readings; interfaces that carried nothing are left out.
+/// Returns the traffic between two readings; interfaces that carried nothing are left out.
 [[nodiscard]] NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounters& now);
 
-/// How much memory and how many cores there are now. Units: bytes.
+/// The memory and the cores at present. Units: bytes.
 struct ProcessState {
   double cores = 0;              ///< that the process may use
   std::string cpus;              ///< their numbers: "0-3"
   std::int64_t resident = 0;     ///< the largest resident set so far
   std::int64_t shared = 0;       ///< shared memory in the resident set
-  std::int64_t host_memory = 0;  ///< of the host, or what the control group allows; 0: unknown
+  std::int64_t host_memory = 0;  ///< of the host, or the limit of the control group; 0: unknown
   std::int64_t host_free = 0;
 };
 [[nodiscard]] ProcessState read_state();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All who hear of a run, called in one order.
+// All receivers of a run's events, called in one order.
 #pragma once
 
 #include <functional>

@@ -43,7 +43,7 @@ std::string part_filled_by(const WeightsMatch& match) {
 std::string if_meant() { return "if they are meant, start from them with " + option_words("init-from-partial"); }
 
 /// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
-/// Those of one whole part of the model are meant.
+/// So they must fit one whole part of the model, or half of it.
 void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
@@ -51,7 +51,7 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
     all += tensor.numel();
     if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
   }
-  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own words for nothing at all
+  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own error if none match
   const std::string part = part_filled_by(match);
   if (!part.empty()) {
     return log::note("{}: fills the model's {} and nothing else, {} of {} elements", weights.origin, part,

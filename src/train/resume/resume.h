@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run starts from: nothing, or a checkpoint. Rank 0's part; trainer.cpp shares what it finds.
+// The start of a run: from nothing, or from a checkpoint. Rank 0's part; trainer.cpp shares its result.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct Division {
   [[nodiscard]] std::int64_t samples() const { return replicas * batch_size; }
 };
 
-/// Divides the same batches into `replicas` parts. A step then has the samples that it would have had, so that steps,
-/// epochs, the place in the data and the learning rate keep their meaning; what belongs to a replica is that of the new
-/// one (docs/guide/resume.md).
+/// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the place
+/// in the data and the learning rate keep their meaning; the new replicas have their own part of everything else
+/// (docs/guide/resume.md).
 /// Throws: UsageError naming the numbers that divide a batch evenly.
 [[nodiscard]] Division divide_again(const Division& before, std::int64_t replicas);
 
-/// Says what changes: "replicas is 4 and was 1: ...".
+/// Returns the words on the change: "replicas is 4 and was 1: ...".
 [[nodiscard]] std::string change_text(const Division& before, const Division& now);
 
-/// Returns the run folder that a checkpoint lies in; empty where it lies in none.
+/// Returns the run folder that a checkpoint lies in; empty if it lies in none.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// Says where this run writes, and whether it may find a run there.
+/// The folder that this run writes into, which may hold a run.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
@@ -47,8 +47,7 @@ struct RunPlace {
 /// warning.
 /// Throws: DataError if there are checkpoints and none verifies, or is finite, and if the given path's is not finite;
 ///         UsageError if the run folder holds a later checkpoint than the given path, since one folder must not hold
-///         two
-///         continuations.
+///         two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
@@ -70,11 +69,11 @@ struct BegunWith {
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
-/// Warns where the checkpoint comes from another libtorch or instruction set, since the bits then differ.
+/// Warns if the checkpoint comes from another libtorch or instruction set, since the bits then differ.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
-/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` say which
-/// may differ.
+/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` defines
+/// which may differ.
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows);
 
 }  // namespace lockstep::train

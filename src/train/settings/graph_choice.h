@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Where steps would be recorded.
+/// The job's side of a recording.
 struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
@@ -21,7 +21,7 @@ struct GraphPlace {
   bool by_nccl = false;     ///< several processes reduce their gradients by NCCL
 };
 
-/// Returns the place in which the ranks of `job` would record the steps of `task`.
+/// Returns the facts about the ranks of `job` for a recording of `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
 /// Returns why steps are not recorded; empty if they are. In `config` replicas are decided. It is a pure function.

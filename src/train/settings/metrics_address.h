@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The setting metrics_address, read.
+// Reads the setting metrics_address.
 #pragma once
 
 #include <string>
 
 namespace lockstep::train {
 
-/// Where a page is served.
+/// The address of a page.
 struct ServerAddress {
   std::string host = "127.0.0.1";
   int port = 0;  ///< 0: any that is free

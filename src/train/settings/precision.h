@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the device computes: the settings `amp` and `tf32`, what they turn on, and the lines of the banner.
+// The precision of the computation: the settings `amp` and `tf32`, their switches, and the lines of the banner.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -163,7 +163,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
       .of_a_host();
 }
 
-/// Adds what shows a run while it goes on.
+/// Adds the settings of curves and other displays of a run.
 void describe_curves(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("tensorboard", &config.tensorboard,

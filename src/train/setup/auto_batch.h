@@ -15,7 +15,7 @@ inline constexpr std::int64_t kLargestAutoBatch = 65'536;
 void require_measurable(const TrainConfig& config, const c10::Device& device);
 
 /// Searches on every rank at the same time; the smallest batch found is the result. It is at most a replica's part of
-/// the data set and kLargestAutoBatch. Afterwards random state and memory are as before.
+/// the data set and kLargestAutoBatch. Afterwards random state and memory are restored.
 ///
 /// Collective: yes.
 /// Blocks: until the last rank has found its own.

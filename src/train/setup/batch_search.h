@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of `batch_size: auto`, apart from what it measures.
+// The search of `batch_size: auto`, apart from its measurements.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ using Fits = std::function<bool(std::int64_t batch)>;
 /// that does not.
 ///
 /// Cost: at most 2 * log2(most / 8) + 2 calls of `fits`; none is larger than twice the result (but for the first, of
-/// 8).
+///       8).
 [[nodiscard]] std::int64_t largest_batch(std::int64_t most, const Fits& fits);
 
 }  // namespace lockstep::train

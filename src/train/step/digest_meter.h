@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digests of a step that each rank has a part of, added up while the next step runs.
+// Adds up the digests of a step, of which each rank has a part, while the next step runs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

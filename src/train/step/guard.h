@@ -46,7 +46,8 @@ struct GuardRoles {
 /// It belongs to the training thread, but for the functions that say otherwise.
 class Guard {
  public:
-  /// Computes a replica's part of the step again: with its number, and what its collectives gave. Returns the digest.
+  /// Computes a replica's part of the step again: with its number, and the results of its collectives. Returns the
+  /// digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
   /// The tensors that every rank must have alike beside the weights: the optimizer's state, the moving average.
@@ -64,11 +65,11 @@ class Guard {
   bool begin(std::int64_t step, const NamedTensors& buffers);
   /// Returns the buffers that the guarded step began with.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
-  /// Notes that this replica has the rank's turn: a GPU's gradients come in a thread that does not know it.
+  /// Sets the replica that has this rank's turn: a GPU's gradients come in a thread that does not know it.
   void enter(int replica) { running_ = replica; }
   /// Returns true in a guarded step for its replica. In the replica's thread.
   [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
-  /// Takes a batch's loss row and what the replica's collectives gave so far. In the replica's thread.
+  /// Takes a batch's loss row and the results of the replica's collectives so far. In the replica's thread.
   void add(const at::Tensor& row, const std::string& reductions);
   /// Compares over all ranks, before the weights are updated. Collective: yes. Blocks: yes.
   /// Throws: Miscomputed, on every rank, which names the rank and host that erred.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients and losses that are not finite or far from usual: which parameter, which rank.
+// Gradients and losses that are not finite or far from usual: the parameter, the rank.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -29,7 +29,7 @@ class NonFiniteGradient : public DataError {
   std::int64_t steps_ago_;
 };
 
-/// The norms of a step's gradients on a GPU, which the host looks at when the next step has been given to it.
+/// The norms of a step's gradients on a GPU; the host reads them after it has started the next step.
 class LateNorms {
  public:
   LateNorms() = default;
@@ -62,8 +62,8 @@ class NormWatch {
   /// Every norm counts from the next call on. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
-  static constexpr double kOutlier = 20;      ///< times the median; gradients of healthy runs stay within a few times
-  static constexpr std::size_t kFewest = 20;  ///< so many norms make a median
+  static constexpr double kOutlier = 20;  ///< times the median; the gradients of healthy runs stay within a few times
+  static constexpr std::size_t kFewest = 20;  ///< norms that make a median
   static constexpr std::size_t kKept = 100;
 
  private:

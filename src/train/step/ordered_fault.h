@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wrong number to order, by LOCKSTEP_FAULT: what a bad processor or memory does, to try the guard.
+// A wrong number on order, by LOCKSTEP_FAULT: imitates a bad processor or memory, to test the guard.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -27,7 +27,7 @@ struct FaultOrder {
 /// Throws: UsageError for other words.
 [[nodiscard]] FaultOrder parse_fault(const std::string& text);
 
-/// Flips one bit of one element. It belongs to whichever replica has the turn. Without an order nothing is done.
+/// Flips one bit of one element. It belongs to the replica that has the turn. Without an order it does nothing.
 class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
@@ -39,7 +39,7 @@ class OrderedFault {
   void strike(const char* what, const NamedTensors& tensors);
 
  private:
-  std::optional<FaultOrder> order_;  ///< none: nothing was ordered of this rank
+  std::optional<FaultOrder> order_;  ///< none: there is no order for this rank
 };
 
 }  // namespace lockstep::train

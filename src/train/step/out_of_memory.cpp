@@ -37,7 +37,7 @@ void largest_first(std::vector<Holder>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
 }
 
-/// Returns the first line, as far as a message can use it.
+/// Returns the first line, with the parts that a message can use.
 std::string advice(const OutOfMemory& what) {
   if (what.setting_up) {
     return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "

@@ -22,7 +22,7 @@ class ReplicaLoaders {
   /// In `config` replicas are decided. `block` is this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
-  /// Throws: DataError where too few samples are left.
+  /// Throws: DataError if too few samples are left.
   void open(const std::shared_ptr<Dataset>& dataset);
   /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }

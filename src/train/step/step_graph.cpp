@@ -28,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-/// Makes the values the least of all ranks.
+/// Sets each value to the least of all ranks.
 void take_least(ProcessGroup& group, const at::Tensor& values) {
   try {
     group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
@@ -123,7 +123,8 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves the gradients to where recordings add, if they are elsewhere: after a step that was computed normally.
+/// Moves the gradients into the memory to which recordings add, if they are elsewhere: after a step that was computed
+/// normally.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -175,7 +176,7 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
   return compute_(batch);
 }
 
-/// A step as any other; whether it could be recorded is known after it.
+/// A normal step; after it we know if it could be recorded.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
   std::vector<std::string> waits;
@@ -194,12 +195,12 @@ at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   return loss;
 }
 
-/// Returns why the step cannot be recorded; empty: it is.
+/// Returns why the step cannot be recorded; empty if it is recorded.
 std::string StepGraph::capture(Recording& made) {
   const auto work = [&] {
     made.graph->record([&] {
       made.loss = compute_(made.batch);
-      if (adds_) gather_sums();  // so that the next batch finds them there
+      if (adds_) gather_sums();  // so that the next batch finds the sums there
     });
   };
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of this rank's replicas: forward and backward of their batches, with the reduction. Knows nothing of epochs'
-// ends, evaluation, saving or what is shown.
+// One step of this rank's replicas: forward and backward of their batches, with the reduction. It knows nothing of the
+// ends of epochs, evaluation, saving or output.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class StepRunner {
   /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
   /// Throws: what the task throws; if the task refuses a batch (DataError), that batch is kept first.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
-  /// Copies replica 0's buffers to every rank and replica, as the next step has them. Collective: yes.
+  /// Copies replica 0's buffers to every rank and replica, for the next step. Collective: yes.
   void sync_buffers();
   /// Restores the buffers' elements that the last compute_gradients() has made NaN or infinite: the loss is scaled, its
   /// step was left out, and running statistics of an overflow would stay spoilt. Collective: yes.
@@ -71,18 +71,19 @@ class StepRunner {
   [[nodiscard]] const DistributedDataParallel<TaskNet>& model() const { return *model_; }
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
-  /// Returns where this rank's time goes.
+  /// Returns the times of this rank's parts.
   [[nodiscard]] StepClock& clock() { return clock_; }
   /// Returns the number of this rank's replicas.
   [[nodiscard]] std::int64_t local_replicas() const { return team_.block().size(); }
-  /// Returns which layers of the network were fused.
+  /// Returns the layers of the network that were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
   /// Returns the tensors that this rank keeps, and those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
   /// `average` returns the state of the moving average: the guard compares it, too.
   void guard_average(std::function<StateDict()> average) { average_ = std::move(average); }
-  /// Has the guard, if there is one, compare what all ranks must have alike. Collective: yes. Throws: Miscomputed.
+  /// Makes the guard, if there is one, compare the state that all ranks must share. Collective: yes. Throws:
+  /// Miscomputed.
   void compare_state(std::int64_t step);
   /// Returns the last step that the guard has proved; none: there is no guard that can serve.
   [[nodiscard]] std::optional<std::int64_t> proved() const { return guard_ ? guard_->proved() : std::nullopt; }

@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: config outlives it, and the model the optimizer.
+/// It belongs to the training thread. Lifetime: config outlives it, and the model outlives the optimizer.
 class WeightUpdate {
  public:
   WeightUpdate(const Job& job, const TrainConfig& config);
@@ -33,7 +33,7 @@ class WeightUpdate {
   ///         check_gradients).
   ///         On a GPU it does not wait for that: the next update(), or require_last_finite(), throws it.
   bool update(double lr);
-  /// Checks the gradients of the last update(), if that is still to be done. Throws: as update().
+  /// Checks the gradients of the last update(), if they are still unchecked. Throws: as update().
   void require_last_finite();
 
   /// Returns the digest of the last update(), of this rank's part if the optimizer is sharded; its gradients are 0 if

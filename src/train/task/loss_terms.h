@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a batch's loss: their sum, which is trained on, and the row of figures that is shown.
+// The parts of a batch's loss: their sum, for training, and the row of figures for display.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
