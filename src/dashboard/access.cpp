@@ -22,7 +22,7 @@ bool is_digits(std::string_view text) {
 
 bool is_address(const std::string& name) {
   std::array<unsigned char, 16> bytes{};
-  if (name.find('\0') != std::string::npos) return false;  // inet_pton() would not see what follows
+  if (name.find('\0') != std::string::npos) return false;  // inet_pton() would stop there
   return ::inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 ||
          ::inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
 }

@@ -17,7 +17,7 @@ namespace lockstep::dashboard {
 /// this machine (DNS rebinding) sends its own name.
 [[nodiscard]] bool is_allowed_host(std::string_view header, std::string_view own_host);
 
-/// Returns whether an Origin header is that of this page; browsers leave it out of most GET requests.
+/// Returns true if an Origin header is that of this page; browsers leave it out of most GET requests.
 [[nodiscard]] bool is_own_origin(std::string_view origin, std::string_view host);
 
 }  // namespace lockstep::dashboard

@@ -15,7 +15,7 @@ class DigestFile {
  public:
   explicit DigestFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Reads the new lines; all of them again if a run that resumed has cut the file.
+  /// Reads the new records; all of them again if a run that resumed has cut the file.
   void update();
   /// Returns the chain; null: the run has none.
   [[nodiscard]] const view::DigestChain* chain() const { return chain_ ? &*chain_ : nullptr; }

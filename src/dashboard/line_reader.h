@@ -23,7 +23,7 @@ class LineReader {
     bool is_complete = false;  ///< nothing is left
   };
   using Use = std::function<void(std::string_view)>;
-  /// Reads at most `most` bytes, and has `restart` called before the first line of a file that begins anew.
+  /// Reads at most `most` bytes, and calls `restart` before the first line of a file that begins anew.
   Progress read(std::uint64_t most, const std::function<void()>& restart, const Use& line);
 
   /// Returns how many bytes were read of the file.

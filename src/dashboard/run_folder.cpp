@@ -125,7 +125,7 @@ Json list_settings(const fs::path& run) {
       }
       return out;
     }
-  } catch (const Error&) {  // half written: the next look has it
+  } catch (const Error&) {  // half written: the next read has it
   }
   return out;
 }

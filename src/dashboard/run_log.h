@@ -18,10 +18,10 @@ class RunLog {
  public:
   explicit RunLog(const std::filesystem::path& folder);
 
-  /// Reads what is new, a few MB at most: a large log is read over several calls. Returns whether something was.
+  /// Reads the new lines, a few MB at most: a large log is read over several calls. Returns true if there were some.
   bool update();
 
-  /// Returns {"read", "size", "step", "points"}: how far it was read, and what is there so far.
+  /// Returns {"read", "size", "step", "points"}: the position in the file, and the data so far.
   [[nodiscard]] nlohmann::json progress() const;
   /// Returns the names of all curves, in the order of a reader's interest.
   [[nodiscard]] nlohmann::json names() const;

@@ -145,8 +145,8 @@ double attention_backward(Inputs inputs) { return 2 * attention(inputs); }
 
 using Rule = double (*)(Inputs);
 
-/// The operators that compute, not those that call them: a count for each operator and not for its callers as well.
-/// Of these, too, one may call another, and the outermost counts.
+/// The operators that compute, not their callers, so that each operation counts once. If one of them calls another, the
+/// outermost counts.
 const std::unordered_map<std::string_view, Rule>& rules() {
   static const std::unordered_map<std::string_view, Rule> rules = {
       {"aten::mm", mm},

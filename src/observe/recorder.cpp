@@ -51,7 +51,7 @@ LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
   return layers;
 }
 
-/// When the outermost operator began during which autograd gave a number, by thread and number.
+/// The begin of the outermost operator during which autograd gave a number, by thread and number.
 using BeginsOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
 
 BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {

@@ -26,7 +26,7 @@ bool is_narrow(const at::Tensor& value) {
   return value.scalar_type() == at::kBFloat16 || value.scalar_type() == at::kHalf;
 }
 
-/// Undefined parts count as zero; the result is undefined where all are.
+/// Undefined parts count as zero; the result is undefined if all are.
 at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   if (hi - lo == 1) {
     const at::Tensor& part = parts[static_cast<std::size_t>(lo)];
@@ -54,7 +54,7 @@ std::vector<at::Tensor> leaves_with_gradient(const std::vector<at::Tensor>& tens
   return found;
 }
 
-/// The backward of giving a parameter to copies of its module.
+/// The backward of copying a parameter to copies of its module.
 class SumOfCopies final : public torch::autograd::Node {
  public:
   SumOfCopies(std::string name, const at::Tensor& parameter)
@@ -74,7 +74,7 @@ class SumOfCopies final : public torch::autograd::Node {
   std::int64_t version_;
 };
 
-/// Returns for each tensor which of `count` threads takes it, so that all have about as many elements.
+/// Returns the thread of each tensor, out of `count`, so that all have about as many elements.
 std::vector<int> shares_of(const variable_list& tensors, int count) {
   std::int64_t all = 1;
   for (const at::Tensor& tensor : tensors) all += tensor.numel();
@@ -94,7 +94,7 @@ class GatheredBackward final : public torch::autograd::Node {
     for (const auto& item : inputs_.parameters) versions_.push_back(item.second._version());
   }
 
-  /// The tensors whose gradients this node gives, in order.
+  /// The tensors whose gradients this node returns, in order.
   [[nodiscard]] variable_list trained() const {
     variable_list found = leaves_with_gradient(inputs_.arguments);
     for (const auto& item : inputs_.parameters) {

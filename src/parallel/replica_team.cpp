@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns. A replica's thread sleeps until the turn is its own; whoever has the turn may touch everything.
+// Turns. A replica's thread sleeps until its turn; the thread with the turn may use everything.
 #include "lockstep/parallel/replica_team.h"
 
 #include <ATen/autocast_mode.h>
@@ -48,10 +48,10 @@ bool is_narrow(const at::Tensor& tensor) {
 /// Phases of a member: idle -> waiting -> running, then any number of times meeting (in a collective) -> running, and
 /// ended. `turn_` names the one member that may continue; it is kNobody outside of run(), and once all have ended.
 ///
-/// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, on_switch included (but for the
-/// first one of a run), and while the last member to come combines the values of a collective. Everything else belongs
-/// to the member with the turn, which uses it without the lock: the next one sees all of it, since it has read `turn_`
-/// under the mutex. With one replica there are no threads and no phases.
+/// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, with on_switch (except for the first
+/// one of a run), and while the last member to come combines the values of a collective. Everything else belongs to the
+/// member with the turn, which uses it without the lock: the next one sees all of it, since it has read `turn_` under
+/// the mutex. With one replica there are no threads and no phases.
 class ReplicaTeam::Impl {
  public:
   Impl(ReplicaTeam& team, ProcessGroup& group, const ReplicaTeamOptions& options);

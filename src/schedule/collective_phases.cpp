@@ -26,7 +26,7 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-/// The rows of the machine that has most, and whether all have as many.
+/// The rows of the machine with the most, and if all have as many.
 struct Rows {
   int most = 1;
   bool are_alike = true;
@@ -43,7 +43,7 @@ Rows rows_of(const Cluster& cluster) {
   return rows;
 }
 
-/// Adds the messages after which each of `count` has the `bytes` of all: comm's gather_around().
+/// Adds the messages that bring the `bytes` of all to each of `count`: comm's gather_around().
 void gather_around(std::vector<Phase>& phases, Among among, int count, std::int64_t bytes) {
   if (count <= kMostAtOnce) {
     phases.push_back({.among = among, .bytes = bytes});
@@ -99,7 +99,7 @@ std::vector<Phase> in_memory(const Call& call) {
   return {};
 }
 
-/// Adds what the leaders send each other of a reduction.
+/// Adds the messages between the leaders in a reduction.
 void reduce_between_machines(std::vector<Phase>& phases, std::int64_t bytes, const Cluster& cluster) {
   const Rows rows = rows_of(cluster);
   if (bytes <= kOnePass && rows.are_alike) {

@@ -24,11 +24,11 @@ struct Phase {
   Among among = Among::kAll;
   std::int64_t bytes = 0;   ///< of each message; kHost: reduced in shared memory; kDevices: of the collective
   std::int64_t copied = 0;  ///< kHost: bytes that each rank copies besides
-  int distance = 0;         ///< kAll, kLeaders: each sends to that one alone which is so far before it; 0: to every one
+  int distance = 0;         ///< kAll, kLeaders: each sends only to the one that far before it; 0: to every other one
   CallKind kind = CallKind::kAllReduce;  ///< kDevices
 };
 
-/// Returns the phases of `call` in their order; none on one rank. Each begins on a rank when that rank has ended the
+/// Returns the phases of `call` in their order; none on one rank. A phase begins on a rank when the rank has ended the
 /// one before.
 [[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the messages of a phase are on their way between ranks that begin at different times.
+// The time that the messages of a phase take between ranks that begin at different times.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiler: records some steps of a training loop, prints where their time went, and writes a trace for Perfetto. The
-// Trainer has one under --profile; a loop of one's own calls step().
+// Trainer has one under --profile; your own loop calls step().
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication hooks: what happens to a full bucket of gradients instead of the plain mean over all replicas.
+// Communication hooks: they process a full bucket of gradients in place of the plain mean over all replicas.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -22,7 +22,7 @@ namespace lockstep {
 /// A sum over all replicas of the run that may still be running.
 struct ReplicaSum {
   Work work;                          ///< the operation; wait for it before reading the sum
-  at::Tensor sum;                     ///< valid after work; in float32 where 16-bit values had to be added on this rank
+  at::Tensor sum;                     ///< valid after work; in float32 if 16-bit values had to be added on this rank
   at::ScalarType dtype = at::kFloat;  ///< dtype of the values
   [[nodiscard]] at::Tensor value() const { return sum.to(dtype); }  ///< Returns the result; valid after work.
 };

@@ -85,7 +85,7 @@ class DdpCore {
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
   void set_sync(bool sync);          ///< false: backwards keep gradients to the rank, as in no_sync().
-  [[nodiscard]] bool sync() const;   ///< Returns what set_sync() has set.
+  [[nodiscard]] bool sync() const;   ///< Returns the value of the last set_sync().
   [[nodiscard]] double grad_norm();  ///< See DistributedDataParallel.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
 
@@ -94,7 +94,7 @@ class DdpCore {
   void set_join(std::optional<JoinHandle> handle);                      ///< A Join begins, or ends (none).
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
   void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
-  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns what reduces the gradients.
+  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns the reducer of the gradients.
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
  private:
@@ -126,7 +126,7 @@ std::vector<at::Tensor> sparse_weights_of(const Net& net) {
   return {};
 }
 
-/// Returns the shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
+/// Returns the shared module behind a user's argument: a ModuleHolder, a shared_ptr, or a module by value (moved in).
 template <class Module>
 auto share_module(Module&& module) {
   if constexpr (requires { module.ptr(); }) {
@@ -139,7 +139,7 @@ auto share_module(Module&& module) {
   }
 }
 
-/// The type behind what share_module() takes.
+/// The module's type behind an argument of share_module().
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
 
@@ -152,7 +152,7 @@ concept HasGroup = requires(Job& job) {
 }  // namespace parallel
 
 /// While one lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the whole
-/// sum. As in PyTorch, the place of the forward decides.
+/// sum. As in PyTorch, the state at the forward counts.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }

@@ -20,16 +20,16 @@ struct JoinOptions {
   /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: by the number of
   /// ranks that still have data.
   bool divide_by_initial_world_size = true;
-  /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with collectives of their
-  /// own (sync_batch_norm), in which a rank without data cannot take part.
+  /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with their own collectives
+  /// (sync_batch_norm), in which a rank without data cannot take part.
   bool throw_on_early_termination = false;
 };
 
-/// Says which ranks still have data.
+/// The ranks that still have data.
 struct JoinStatus {
   int active = 0;                            ///< number of ranks with data
   int first_active = 0;                      ///< the lowest rank with data
-  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, also those without data
+  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, even those without data
 };
 
 class Join;

@@ -57,11 +57,11 @@ class Replica {
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< number of replicas of the run; 0: the world size
   int threads = 1;   ///< libtorch threads of each replica
-  /// Called before the replica with local number `local` continues, in the thread that gives the turn away.
+  /// Called before the replica with local number `local` continues, in the thread that passes the turn on.
   std::function<void(int local)> on_switch = nullptr;
 };
 
-/// The replicas of this rank. Exactly one runs at a time, in its own thread; it gives its turn away at each collective
+/// The replicas of this rank. Exactly one runs at a time, in its own thread; it passes its turn on at each collective
 /// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own state of the CPU's
 /// random generator. With one replica on the rank there is no further thread and no cost.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: a small web server that reads run folders and flight rings, and shows them to who has its
+// The live page of runs: a small web server that reads run folders and flight rings, and shows them to clients with its
 // token.
 #pragma once
 
@@ -43,7 +43,8 @@ class Dashboard {
   std::string url_;
 };
 
-/// Returns whether the program was built with npm and so has the page; without it a plain page says how to build it.
+/// Returns true if the program was built with npm and so has the page; without it a plain page explains how to build
+/// it.
 [[nodiscard]] bool has_page();
 
 }  // namespace lockstep::dashboard

@@ -20,7 +20,7 @@ struct PeakOptions {
   at::ScalarType type = at::kFloat;  ///< type of the matrices' elements
   std::int64_t size = 1024;          ///< the rows and columns of the matrices
   double seconds = 1;                ///< how long to multiply, after one product that does not count
-  c10::Device device = c10::kCPU;    ///< where
+  c10::Device device = c10::kCPU;    ///< the device that multiplies
 };
 
 /// Returns the floating-point operations per second of products of square matrices on this rank, with libtorch's number

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica's part of a step, computed again by another rank: what it got from the other replicas is recorded.
+// Another rank computes a replica's part of a step again, with a record of the values from the other replicas.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// While it lives, what Replica::all_reduce() gives in this thread is kept as bytes, in order.
+/// While it lives, the results of Replica::all_reduce() in this thread are kept as bytes, in order.
 class ReductionRecorder {
  public:
   ReductionRecorder();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines that a plan is for: how many, what links them, and what a message costs the processors.
+// The machines of a plan: their number, their links, and the cost of a message for the processors.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ enum class Backend {
   kAuto,          ///< shm on one machine, shm+tcp if machines have several ranks, else tcp
   kTcp,           ///< every rank to every rank
   kShm,           ///< memory of one machine
-  kHierarchical,  ///< shm+tcp: one rank of each machine speaks for it
+  kHierarchical,  ///< shm+tcp: one rank of each machine sends and receives for it
   kNccl           ///< a ring or trees of GPUs
 };
 
@@ -46,7 +46,7 @@ struct HostCosts {
   double message_s = 0;           ///< of one message over a socket, at one rank
   double socket_bytes_per_s = 0;  ///< of payload through a rank's sockets, in each direction
   double reduce_bytes_per_s = 0;  ///< of an all_reduce in shared memory by `reduce_ranks` ranks
-  int reduce_ranks = 2;           ///< how many ranks that was measured with
+  int reduce_ranks = 2;           ///< the number of ranks in that measurement
   double copy_bytes_per_s = 0;    ///< of copying memory by one rank
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same training with one thing changed: other buckets, a communication hook, sharded optimizer state. Pure.
+// The same training with one change: other buckets, a communication hook, sharded optimizer state. Pure.
 #pragma once
 
 #include "lockstep/schedule/bucket_plan.h"
@@ -27,7 +27,7 @@ namespace lockstep::schedule {
 /// ZeroRedundancyOptimizer on `ranks` ranks: each reduces, and updates, its part, and gathers the others' parameters.
 [[nodiscard]] Workload with_zero(const Workload& workload, int ranks);
 
-/// Bytes that PowerSGD sends of parameters with these shapes, in place of all.
+/// Bytes that PowerSGD sends for parameters of these shapes, in place of all.
 struct PowerSgdBytes {
   std::int64_t p = 0;      ///< in the first round
   std::int64_t q = 0;      ///< in the second round

@@ -18,11 +18,11 @@ enum class CallKind {
   kBarrier         ///< every rank waits for all
 };
 
-/// A collective of a step. Its times are seconds of the rank's own computation since the step began: time that the rank
-/// has waited is left out.
+/// A collective of a step. Its times are seconds of the rank's own computation since the step began, without the time
+/// that the rank has waited.
 struct Call {
   CallKind kind = CallKind::kAllReduce;  ///< its kind
-  std::int64_t bytes = 0;                ///< that this rank brings; of kAllGather: that all bring together
+  std::int64_t bytes = 0;                ///< that this rank contributes; of kAllGather: that all contribute together
   int bucket = -1;                       ///< of a gradient bucket: its number; -1: none
   double called_s = 0;                   ///< when it was called
   double waited_s = -1;                  ///< when the rank needs its result; below 0: not in this step
@@ -37,7 +37,7 @@ struct MeasuredStep {
   std::vector<Call> calls = {};  ///< in the order in which they are called
 };
 
-/// Steps of a run. All of them have the same calls, but for their times.
+/// Steps of a run. All of them have the same calls, except for their times.
 struct Workload {
   int ranks = 0;              ///< of the run
   int ranks_per_machine = 0;  ///< of the run

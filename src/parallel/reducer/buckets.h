@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory in which gradients live, and the count of what a bucket still waits for. No autograd here.
+// The memory of the gradients, and the count of those that a bucket still waits for. No autograd here.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace lockstep::parallel {
 
-/// Says whose gradients a rank brings, and how they are combined.
+/// The replicas whose gradients a rank brings, and how they are combined.
 struct ReplicaLayout {
   int replicas = 0;   ///< replicas of the run; 0: the world size, one per rank
   ReplicaSpan block;  ///< replicas of this rank
@@ -93,9 +93,10 @@ class Buckets {
   /// Sets the object that adds up the squares of the reductions' results; null: none. It does not work with a hook or
   /// sparse gradients.
   void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
-  /// Forgets what arrived, since a new backward begins. `divisor` is that of the sums; 0: the number of replicas.
+  /// Forgets the gradients so far, since a new backward begins. `divisor` is that of the sums; 0: the number of
+  /// replicas.
   void restart(int divisor = 0);
-  /// Notes that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
+  /// Records that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
   /// bucket that is full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// Returns how many buckets are being reduced or already reduced.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean of a sparse gradient (of an embedding) over all replicas: rows travel with their indices, and are added in
-// tree order, so that bits depend neither on ranks nor on who has which row.
+// tree order, so that bits depend neither on ranks nor on the owners of rows.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

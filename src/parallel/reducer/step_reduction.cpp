@@ -96,7 +96,7 @@ void StepReduction::shard(bool on) {
   }
   gradients_.shard(on);
   sharded_ = on;
-  keeps_plan_ = keeps_plan_ || on;  // parts of other buckets would be other parts
+  keeps_plan_ = keeps_plan_ || on;  // the parts of other buckets would differ
 }
 
 double StepReduction::norm() const {
