@@ -39,7 +39,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Whether they run depends on memory that earlier steps of this process keep.
+/// A step runs these or not, depending on memory that earlier steps of this process keep.
 bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }

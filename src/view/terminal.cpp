@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultWidth = 80;
 constexpr std::string_view kEllipsis = "…";
 
-/// One step through a text: how many bytes it takes and how many columns.
+/// One glyph of a text: its bytes and its columns.
 struct Glyph {
   std::size_t bytes;
   int columns;

@@ -44,8 +44,8 @@ using HyperParameters = std::vector<std::pair<std::string, std::variant<double, 
 
 /// The beginning of a file, and how often it is written.
 struct EventFileOptions {
-  /// The run goes on after this step: TensorBoard then forgets the later points of older files in the folder, which the
-  /// run will write again. 0: it forgets all of them.
+  /// The run goes on after this step: TensorBoard then drops the later points of older files in the folder, which the
+  /// run will write again. 0: it drops all of them.
   std::int64_t after_step = 0;
   Seconds write_every = Seconds(1);  ///< a point waits at most this long for the next one before both are written
   FileSystem* files = nullptr;       ///< none: the machine's
@@ -59,13 +59,12 @@ struct EventFileOptions {
 /// Cost:        some 100 ns a point, and a write of some microseconds a second.
 /// Thread-safe: no.
 /// Throws:      IoError from every function if the disk refuses. It then takes no more events, since no reader could
-/// read
-///              those behind a torn record.
+///              read those behind a torn record.
 class EventFile {
  public:
-  /// Makes `folder`, and in it a file whose name comes after those of the event files that are there.
+  /// Makes `folder`, and in it a file whose name sorts after those of the event files that are there.
   explicit EventFile(const std::filesystem::path& folder, const EventFileOptions& options = {});
-  ~EventFile();  ///< Writes what is gathered, as far as the disk takes it.
+  ~EventFile();  ///< Writes the gathered points, as far as the disk takes them.
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
@@ -75,15 +74,15 @@ class EventFile {
   void histogram(std::int64_t step, std::string_view tag, const Histogram& histogram);
   /// Adds `encoded`, a PNG or JPEG file, and leaves out anything else. Returns true if it was one of these.
   bool image(std::int64_t step, std::string_view tag, std::string_view encoded);
-  /// `markdown` is shown as such; indent a text by four spaces to show it as it is.
+  /// `markdown` is shown as Markdown; indent a text by four spaces to show it as it is.
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);
 
-  /// Call it at the start of a run. `group` is a name that runs of the same experiment share; may be empty.
+  /// Call it at the start of a run. `group` is a common name of the runs of one experiment; may be empty.
   void start_session(const HyperParameters& settings, std::string_view group);
   /// Call it at the end. `metrics` are the tags of scalars whose last points are the run's results.
   void end_session(const HyperParameters& settings, const std::vector<std::string>& metrics, bool success);
 
-  /// Writes what is gathered.
+  /// Writes the gathered points.
   void flush();
   /// Returns the file.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

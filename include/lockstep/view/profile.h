@@ -56,15 +56,15 @@ struct ProfiledThread {
 
 /// A block of memory that libtorch took for a tensor, or gave back.
 struct MemoryEvent {
-  std::uintptr_t address = 0;  ///< where it lies
+  std::uintptr_t address = 0;  ///< its begin
   std::int64_t bytes = 0;      ///< above 0: taken; below: given back
-  std::int64_t at_ns = 0;      ///< when, on the rank's monotonic clock
+  std::int64_t at_ns = 0;      ///< its time, on the rank's monotonic clock
   int thread = 0;              ///< its place in Profile::threads
 };
 
 /// A kernel, a copy or a fill that a GPU ran. Times are nanoseconds of the GPU's clock, which is not the rank's.
 struct DeviceCall {
-  std::string name;           ///< as its driver has it: "void at::native::vectorized_elementwise_kernel<4, ...>(...)"
+  std::string name;  ///< the driver's name for it: "void at::native::vectorized_elementwise_kernel<4, ...>(...)"
   std::int64_t begin_ns = 0;  ///< when it began
   std::int64_t end_ns = 0;    ///< when it ended
 };
@@ -77,9 +77,9 @@ struct Profile {
   std::int64_t begin_ns = 0;  ///< when the first step began
   std::int64_t end_ns = 0;    ///< when the last step ended
   std::int64_t steps = 0;     ///< number of steps
-  /// This rank's clock less rank 0's, and how wrong that may be.
+  /// This rank's clock less rank 0's.
   std::int64_t clock_offset_ns = 0;
-  std::int64_t clock_error_ns = 0;       ///< how wrong clock_offset_ns may be
+  std::int64_t clock_error_ns = 0;       ///< the largest error of clock_offset_ns
   std::vector<ProfiledThread> threads;   ///< threads that made calls
   std::vector<ProfiledCall> calls;       ///< by their begin, in each thread
   std::vector<MemoryEvent> memory = {};  ///< of the loop's thread, and of the backward that it starts
@@ -126,26 +126,26 @@ struct LayerRow {
 struct MemoryRow {
   std::string made_by;       ///< the outermost operator or backward node; empty: none
   std::string layer;         ///< the module in which it ran; empty: none with weights
-  std::int64_t tensors = 0;  ///< how many
+  std::int64_t tensors = 0;  ///< their number
   std::int64_t bytes = 0;    ///< of all of them
 };
 
 /// The tensors that lived when the steps held the most memory.
 struct MemoryPeak {
   std::int64_t bytes = 0;       ///< of all that lived
-  std::string section;          ///< the part of the step in which that was; empty: between the parts
+  std::string section;          ///< the part of the step at that time; empty: between the parts
   std::vector<MemoryRow> rows;  ///< the largest first
 };
 
-/// Returns the largest tensors first. Only what was taken during the profile counts: weights and the optimizer's state
-/// are older.
+/// Returns the largest tensors first. Only memory that was taken during the profile counts: weights and the optimizer's
+/// state are older.
 [[nodiscard]] MemoryPeak memory_peak(const Profile& profile);
 
 /// Kernels of one name, or of one kind.
 struct DeviceRow {
   std::string name;        ///< without namespaces and arguments
   std::int64_t calls = 0;  ///< how often it ran
-  std::int64_t ns = 0;     ///< all of them together
+  std::int64_t ns = 0;     ///< the time of all of them together
 };
 
 /// The use of a GPU in the steps.
@@ -159,20 +159,19 @@ struct DeviceUse {
 /// Returns how the GPU spent the steps, all 0 without one.
 [[nodiscard]] DeviceUse device_use(const Profile& profile);
 
-/// Rates to compare with, measured on this machine by all ranks at once; 0: not measured.
+/// Rates for comparison, measured on this machine by all ranks at once; 0: not measured.
 struct MachineRates {
   double copied_bytes_per_s = 0;       ///< this rank's memcpy, or its GPU's copies
   double flops_per_s = 0;              ///< this rank's products of matrices, on its device
-  std::string flops_type = "float32";  ///< the type that the products were computed in
+  std::string flops_type = "float32";  ///< the type of the numbers in those products
 };
 
 /// Returns the tables for the console. `most_rows` bounds the operators and layers that are shown; the rest are summed.
 [[nodiscard]] std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows = 20);
 
-/// Returns the floating-point operations of the steps, and the seconds that they took: evaluations and saves between
-/// them are left out of both.
+/// Returns the floating-point operations of the steps, without the evaluations and saves between them.
 [[nodiscard]] double flops_of(const Profile& profile);
-/// Returns the seconds that the steps took, without the evaluations and saves between them.
+/// Returns the seconds of the steps, without the evaluations and saves between them.
 [[nodiscard]] double seconds_of(const Profile& profile);
 
 }  // namespace lockstep::view

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of training steps went on each rank, and what to change. Pure: module train collects the figures.
+// The time of the parts of training steps on each rank, and advice. Pure: module train collects the figures.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ struct RankFigures {
   int rank = 0;                        ///< its number
   std::string host;                    ///< its host's name
   std::int64_t steps = 0;              ///< steps that were added up
-  double seconds = 0;                  ///< how long they took, with evaluations and saves
+  double seconds = 0;                  ///< their time, with evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
   double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
   double delayed = 0;                  ///< time in which the training thread could have run and had no core
@@ -102,13 +102,13 @@ enum class Cause : std::uint8_t {
   kTinyBuckets,       ///< gradients go in many small buckets
   kMemory             ///< memory is near its limit
 };
-/// Returns "slow_disk" and so on, as the files have it.
+/// Returns "slow_disk" and so on, as in the files.
 [[nodiscard]] const char* name_of(Cause cause);
 
-/// Something that makes steps slow, or soon will.
+/// A cause of slow steps, now or soon.
 struct Finding {
   Cause cause = Cause::kSlowDisk;  ///< its subject
-  int rank = -1;                   ///< the one that it is about; -1: all
+  int rank = -1;                   ///< the rank that it is about; -1: all
   std::string sentence;            ///< the observation, with its figures
   std::string advice;              ///< the change to make
 };
@@ -120,7 +120,7 @@ struct ReportSettings {
   std::int64_t bucket_cap_mb = 25;  ///< MiB of a bucket
 };
 
-/// Where the time of steps went on each rank, and why.
+/// The time of the parts of steps on each rank, and the causes.
 struct StepReport {
   std::int64_t first_step = 0;     ///< the first step that counts
   std::int64_t last_step = 0;      ///< the last one
@@ -128,7 +128,7 @@ struct StepReport {
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds a later stretch of the same rank: times and counts add up, the newer state of memory stays.
+/// Adds a later stretch of the same rank: times and counts add up, and the newer state of memory replaces the older.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes a second; segments.

@@ -12,11 +12,11 @@
 
 namespace lockstep::view {
 
-/// One column. Rows are streamed, so its width is fixed when the header is printed.
+/// One column. Rows are printed one by one, so its width is fixed when the header is printed.
 struct Column {
   std::string title;            ///< its heading
   int width = 0;                ///< the least width; the title's width if that is more
-  Align align = Align::kRight;  ///< to which side its values are set
+  Align align = Align::kRight;  ///< the side that its values are aligned to
   int leave_out = 0;  ///< in a table that is too wide, columns with the highest number are left out first; 0: never
 };
 
@@ -29,7 +29,7 @@ class Table {
 
   /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
-  /// Returns one row. `cells` has one cell for every column, also for those that are left out.
+  /// Returns one row. `cells` has one cell for every column, even for those that are left out.
   /// Throws: UsageError if the number of cells is not that of the columns.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 

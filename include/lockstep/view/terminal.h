@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal's abilities, and the width of a text on it. It is the only place that knows escape codes.
+// The terminal's abilities, and the width of a text on it. Only this module knows escape codes.
 #pragma once
 
 #include <string>
@@ -50,7 +50,7 @@ enum class Color {
 /// Returns every line of `text` cut to `width` columns.
 [[nodiscard]] std::string fit_lines_to(std::string_view text, int width);
 
-/// To which side of its column a text is set.
+/// The side of its column that a text is aligned to.
 enum class Align {
   kLeft,  ///< words
   kRight  ///< numbers

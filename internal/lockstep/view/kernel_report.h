@@ -16,7 +16,7 @@
 
 namespace lockstep::view {
 
-/// Whose code computes a layer.
+/// The owner of the code that computes a layer.
 enum class KernelMaker : std::uint8_t {
   kLockstep,  ///< the kernels of nn
   kOneDnn,    ///< oneDNN, by libtorch
@@ -28,7 +28,7 @@ enum class KernelMaker : std::uint8_t {
 enum class LayerKind : std::uint8_t {
   kConvolution,  ///< of any shape
   kProduct,      ///< linear layers and products of matrices
-  kNorm,         ///< norms, with what is fused into them
+  kNorm,         ///< norms, with the operations that are fused into them
   kOther         ///< pooling, dropout, elementwise work
 };
 
@@ -38,7 +38,7 @@ struct KernelMachine {
   std::int64_t threads = 1;              ///< of libtorch
   double copied_bytes_per_s = 0;         ///< of memcpy
   double float32_flops_per_s = 0;        ///< of products of matrices
-  double bfloat16_flops_per_s = 0;       ///< of the same in bfloat16
+  double bfloat16_flops_per_s = 0;       ///< of products of matrices in bfloat16
   std::string lockstep_vectors;          ///< those of Lockstep's kernels: "AVX-512"
   std::string aten_vectors;              ///< those of libtorch's loops
   std::string blas;                      ///< "OpenBLAS", "MKL"
@@ -47,7 +47,7 @@ struct KernelMachine {
   bool avx512 = false;                   ///< the processor has it
   bool bfloat16_vectors = false;         ///< vector products of bfloat16
   bool bfloat16_tiles = false;           ///< matrix units (AMX)
-  bool bfloat16_is_slow = false;         ///< Lockstep's layers multiply in float32 for it
+  bool bfloat16_is_slow = false;         ///< Lockstep's layers then multiply in float32
   std::string libtorch;                  ///< its version, "1.13.1"
 };
 
@@ -71,13 +71,13 @@ struct KernelPass {
 struct KernelRow {
   std::string layer;                       ///< "conv 3x3, 64x64x30x80 to 128"
   std::string kernel;                      ///< "Winograd 4x4", "oneDNN"
-  KernelMaker maker = KernelMaker::kAten;  ///< whose it is
+  KernelMaker maker = KernelMaker::kAten;  ///< the owner of the kernel
   std::string instructions;                ///< "AVX-512 bf16"; empty: unknown
-  std::string type;                        ///< in which it computes: "float32"
+  std::string type;                        ///< the type in which it computes: "float32"
   LayerKind kind = LayerKind::kOther;      ///< its kind
   std::int64_t in = 0;                     ///< channels of the input
   std::int64_t out = 0;                    ///< channels of a convolution's or a product's results
-  bool is_plain_3x3 = false;               ///< a convolution that Winograd's transform is for
+  bool is_plain_3x3 = false;               ///< a convolution of the shape for Winograd's transform
   std::vector<std::string> modules = {};   ///< names of the layers that have weights
   double calls = 0;                        ///< in a step
   KernelPass forward = {};                 ///< forward
@@ -106,8 +106,8 @@ struct KernelReport {
 /// Returns table and advice of a profile.
 [[nodiscard]] KernelReport kernel_report(const Profile& profile, KernelSettings settings, KernelMachine machine);
 
-/// Returns what is known to be slow among these rows, each with what to set; empty where nothing is. It does not ask
-/// `advice`.
+/// Returns the known causes of slowness in these rows, each with a setting to change; empty if there is none. It does
+/// not read `advice`.
 [[nodiscard]] std::vector<Check> kernel_advice(const KernelReport& report);
 
 /// Returns the table and the advice for a terminal of `width` columns. At most `most_rows` rows are shown, and

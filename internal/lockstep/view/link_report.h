@@ -9,11 +9,11 @@
 
 namespace lockstep::view {
 
-/// A host of the job, as its first rank says it.
+/// A host of the job, as its first rank describes it.
 struct LinkHost {
   int rank = 0;         ///< its first rank
   std::string name;     ///< its name
-  std::string address;  ///< at which the other ranks reach it
+  std::string address;  ///< the address at which the other ranks reach it
 };
 
 /// The speed of one wire. A figure below 0 was not measured.
@@ -35,8 +35,8 @@ struct Link {
 /// The links between the hosts of a job, as measured.
 struct LinkFacts {
   std::vector<LinkHost> hosts;  ///< by their first rank
-  std::vector<Link> links;      ///< one for each two hosts
-  std::string wire = "tls";     ///< that of the ranks: "tls", "plain", or "ucx", in whose place plain is measured
+  std::vector<Link> links;      ///< one for each pair of hosts
+  std::string wire = "tls";  ///< that of the ranks: "tls", "plain", or "ucx"; for the last, plain is measured instead
 };
 
 /// Returns the table and below it a hint for each finding. It ends with a line end.
@@ -46,7 +46,7 @@ struct LinkFacts {
 /// "other_round_trip_us", "other_gbit_per_s", "problem"}.
 [[nodiscard]] std::string links_json(const LinkFacts& facts);
 
-/// Some hosts cannot reach each other.
+/// Returns true if some hosts cannot reach each other.
 [[nodiscard]] bool is_any_link_broken(const LinkFacts& facts);
 
 }  // namespace lockstep::view

@@ -46,11 +46,11 @@ struct LimitFacts {
   std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
   std::optional<std::uint64_t> processes = {};  ///< of this user
   std::optional<std::uint64_t> tasks = {};      ///< of the control group: pids.max
-  std::uint64_t tasks_used = 0;                 ///< processes and threads that there are
+  std::uint64_t tasks_used = 0;                 ///< the number of processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
 
-/// The port at which nodes meet unless another is given.
+/// The port at which nodes meet if no other is given.
 struct PortFacts {
   int default_port = 29500;    ///< its number
   bool is_free = true;         ///< no process listens at it
@@ -68,7 +68,7 @@ struct InterfaceFacts {
 
 /// This host as others reach it.
 struct NetworkFacts {
-  std::string host_name;                         ///< as the system has it
+  std::string host_name;                         ///< the system's name of it
   std::vector<std::string> host_addresses = {};  ///< the addresses to which the name resolves
   bool has_answer = true;                        ///< the resolver answered in time
   std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
@@ -99,7 +99,7 @@ struct GpuMemory {
 struct NcclFacts {
   std::string version = {};  ///< "2.28.9"; empty: none is found
   std::string path = {};     ///< its file
-  std::string problem = {};  ///< why ranks cannot use it; empty: they can
+  std::string problem = {};  ///< why ranks cannot use it; empty if they can
 };
 
 /// The GPUs of this host.
@@ -124,10 +124,10 @@ struct DeviceWay {
 
 /// The links between the GPUs of this host, and from them to its network cards.
 struct GpuLinkFacts {
-  std::vector<DeviceWay> pairs = {};          ///< each two GPUs
+  std::vector<DeviceWay> pairs = {};          ///< each pair of GPUs
   std::vector<DeviceWay> cards = {};          ///< InfiniBand and RoCE cards
-  std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends what peers
-                                              ///< exchange through the host
+  std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends peer traffic
+                                              ///< through the host
   bool is_acs_known = true;                   ///< false: only root may read it
   bool iommu_translates = false;              ///< devices' addresses are the IOMMU's
 };
@@ -148,11 +148,11 @@ struct AllReduceFacts {
   std::string backend = {};       ///< the backend that carried the bytes
   double small_us = -1;           ///< of 4 KiB
   double large_bytes_per_s = -1;  ///< of 4 MiB
-  std::string skipped = {};       ///< why nothing was measured, which is no fault
-  std::string problem = {};       ///< how it failed
+  std::string skipped = {};       ///< why nothing was measured, if that is no fault
+  std::string problem = {};       ///< the failure
 };
 
-/// Facts that are none were not asked for.
+/// A fact that is none was not asked for.
 struct MachineFacts {
   std::optional<CoreFacts> cores = {};                  ///< processors
   std::optional<MemoryFacts> memory = {};               ///< memory

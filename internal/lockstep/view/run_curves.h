@@ -35,8 +35,8 @@ struct RunCurves {
   std::vector<std::string> metric_names = {};  ///< in the log's order, which is the task's: the first is its main one
 };
 
-/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A line of a step that came before, which a
-/// killed run repeats, voids the points from there on.
+/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A killed run repeats steps: a line of an
+/// earlier step voids the points from there on.
 std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 
 /// Reads `folder`/log.jsonl, line by line; text after the last line end is left for the next time. Blocks: while it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a run hangs, failed, or is fine, out of what lies in its folder. Pure: module launch reads the folder.
+// Why a run hangs, failed, or is fine, from the files in its folder. Pure: module launch reads the folder.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct AttemptFacts {
   int exit_code = 0;                           ///< with a verdict; 0: the ranks started again
   std::vector<std::string> stacks = {};        ///< of the late ranks, if the launcher took them
   std::vector<FailureRecord> errors = {};      ///< the records of ranks that ended with an error, by rank
-  bool has_rings = false;                      ///< lockstep inspect flight has something to show
+  bool has_rings = false;                      ///< `lockstep inspect flight` has events to show
   std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
   std::vector<std::string> blamed_lines = {};  ///< the last lines in it
 };
@@ -36,10 +36,10 @@ struct AttemptFacts {
 /// The content of summary.json.
 struct RunSummary {
   std::int64_t steps = 0;                                    ///< optimizer steps that were done
-  double seconds = 0;                                        ///< how long they took
+  double seconds = 0;                                        ///< their time
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of the last evaluation
   std::int64_t time_ns = 0;                                  ///< when it was written
-  std::optional<StepReport> step_report = {};                ///< where the time of the steps went
+  std::optional<StepReport> step_report = {};                ///< the time of the parts of its steps
 };
 
 /// The content of the end of log.jsonl.
@@ -90,7 +90,7 @@ struct RunDiagnosis {
   std::string text;                       ///< one line
   std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
   std::vector<std::string> details = {};  ///< lines below it
-  std::optional<StepReport> report = {};  ///< where the time of its steps went
+  std::optional<StepReport> report = {};  ///< the time of the parts of its steps
   std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
   std::vector<std::string> notes = {};    ///< the files that could not be read, and why
   std::vector<std::string> next = {};     ///< commands or advice

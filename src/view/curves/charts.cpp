@@ -25,7 +25,7 @@ struct Figure {
   std::string title;
   std::string unit;
   std::string name;
-  std::vector<Part> parts;  ///< the first one that a run has is taken
+  std::vector<Part> parts;  ///< the first one that a run has counts
   double weight = 0;
 };
 

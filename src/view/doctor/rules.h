@@ -12,7 +12,7 @@ namespace lockstep::view {
 inline constexpr std::uint64_t kMega = 1'000'000;
 inline constexpr std::uint64_t kGiga = 1'000'000'000;
 
-/// Notes a finding: the worst one counts.
+/// Adds a finding: the worst one counts.
 void find(Check& check, Health health, std::string hint);
 
 [[nodiscard]] Check check_cores(const CoreFacts& facts);

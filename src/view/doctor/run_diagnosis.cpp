@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownAttempts = 5;
 constexpr std::size_t kShownErrors = 8;
-// Ranks wait for each other in every step; a wait of so long is worth a line.
+// Ranks wait for each other in every step; only a wait of this length is worth a line.
 constexpr std::int64_t kLongWait = 3'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
@@ -127,7 +127,7 @@ std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stal
     state = rank.process.state;
   }
   if (ranks.empty()) return "";
-  // Ranks that give up waiting do something, too.
+  // Ranks that give up waiting have events, too.
   const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
   const std::string since = last == 0 ? "" : " for " + text::duration(seconds(facts.monotonic_ns - last));
   return fmt::format("no progress{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
@@ -215,7 +215,7 @@ const FailureRecord* first_error(const AttemptFacts& attempt) {
 }
 
 /// The guard's words, which name the rank and the host that erred; empty: it was another error. Every rank ends with
-/// them, so which one was first does not matter.
+/// them, so the first one does not matter.
 std::string corruption_of(const AttemptFacts& attempt) {
   for (const FailureRecord& error : attempt.errors) {
     if (error.type == "CorruptionError") return error.message;
@@ -251,7 +251,7 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
-    // The verdict has it, or it only repeats the first failure.
+    // The verdict has it, or it repeats the first failure.
     const FailureRecord& error = attempt.errors[i];
     const std::string text = words_of(error);
     const bool is_said = diagnosis.text.find(text) != std::string::npos ||
@@ -304,7 +304,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (was_told(attempt)) {  // no run of a Trainer, or one that did not come to its save
+  if (was_told(attempt)) {  // no run of a Trainer, or one that did not reach its save
     diagnosis.state = RunState::kStopped;
     diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));

@@ -18,10 +18,10 @@ struct Layer {
   double backward_flops = 0;
 };
 
-/// Layers by the begin of their forward. Of nodes of the backward the outermost count.
+/// Layers by the begin of their forward. Only the outermost nodes of the backward count.
 class Layers {
  public:
-  /// Calls of one thread after the other, by begin.
+  /// Takes the calls of one thread after the other, by begin.
   void add_forward(const ProfiledCall& call) {
     enter(call);
     const bool is_section = call.name == "forward" || call.name == "loss";

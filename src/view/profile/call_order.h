@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in the order in which a thread made them, outer ones before the ones inside.
+// Calls in a thread's order, outer ones before those inside.
 #pragma once
 
 #include <algorithm>

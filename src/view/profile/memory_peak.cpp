@@ -41,7 +41,7 @@ class LivingBlocks {
   std::int64_t bytes_ = 0;
 };
 
-/// How many events lead to the peak, the first of equal ones.
+/// The number of events up to the peak, the first of equal ones.
 std::size_t events_to_peak(const Events& events) {
   LivingBlocks living;
   std::size_t at_peak = 0;

@@ -62,7 +62,7 @@ std::string bound_of(const DeviceUse& use, const Profile& profile, const Machine
   return line + "\n";
 }
 
-/// Returns the kinds of kernels, the kernels, and what bounds a step; "" without a GPU.
+/// Returns the kinds of kernels, the kernels, and the limit of a step; "" without a GPU.
 std::string device_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
   if (profile.device.empty()) return "";
   const DeviceUse use = device_use(profile);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step report as JSON: what ranks exchange, what log.jsonl and summary.json hold, and what the doctor reads again.
+// The step report as JSON: for the exchange between ranks, for log.jsonl and summary.json, and for the doctor.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -101,7 +101,7 @@ RankFigures rank_of(const Json& json) {
   return rank;
 }
 
-/// A newer version may know more causes; their words are kept.
+/// A newer version may have more causes; their words are kept.
 Cause cause_of(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(Cause::kMemory); ++i) {
     if (name == name_of(static_cast<Cause>(i))) return static_cast<Cause>(i);

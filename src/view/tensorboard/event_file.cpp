@@ -61,7 +61,7 @@ EventFile::~EventFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The disk refused some points at the end of a run that has ended for another reason.
+    // The disk refused some points at the end of a run that ended for another reason.
   }
 }
 

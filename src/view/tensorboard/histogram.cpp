@@ -32,7 +32,7 @@ int at_least(double magnitude) {
   static const double kScale = 1 / std::log2(kGrowth);
   static const double kOffset = std::log2(kSmallest);
   const auto& limits = limits_of_a_side();
-  // The logarithm is right but for rounding; the neighbours decide.
+  // The logarithm is right up to rounding; the neighbours decide.
   const double guess = (static_cast<double>(std::log2(static_cast<float>(magnitude))) - kOffset) * kScale;
   int i = std::clamp(static_cast<int>(guess), 0, kSide - 1);
   while (i > 0 && limits[static_cast<std::size_t>(i - 1)] >= magnitude) --i;
