@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of this rank's replicas: forward and backward of their batches, with the reduction. It knows nothing of the
-// ends of epochs, evaluation, saving or output.
+// One step of this rank's replicas: forward and backward of their batches, with the reduction. Knows nothing of epochs'
+// ends, evaluation, saving or output.
 #pragma once
 
 #include <cstdint>
