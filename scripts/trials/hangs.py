@@ -161,7 +161,7 @@ def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
     """The doctor of the rank's host says that it is stopped. On a machine that is so busy that the launcher was first, its verdict."""
     time.sleep(0.2)
     said = [runs.lockstep(given, "doctor", str(folder), check=False).stdout for folder in logs if folder.exists()]
-    is_right = re.compile(rf"^waits: stands still since [\d.]+ s: rank {rank} is stopped \(T\)|^failed: rank {rank} hangs: stopped")
+    is_right = re.compile(rf"^waits: no progress for [\d.]+ s: rank {rank} is stopped \(T\)|^failed: rank {rank} hangs: stopped")
     return [] if any(is_right.search(text) for text in said) else [f"the doctor said: {' / '.join(text.splitlines()[0] for text in said if text)}"]
 
 

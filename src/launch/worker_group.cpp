@@ -21,19 +21,19 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that says "a peer died" is not to blame; the culprit's own end shows within this time, or there is none here.
+// A rank that reports "a peer died" is not to blame; the culprit's own end shows within this time, or it is not here.
 constexpr auto kBlameTime = std::chrono::seconds(1);
-// A process that SIGKILL does not end hangs in the kernel (a dead network disk): we do not wait for ever.
+// A process that survives SIGKILL hangs in the kernel (a dead network disk): we do not wait for ever.
 constexpr auto kKillTime = std::chrono::seconds(15);
-// A rank of a training run takes SIGTERM as the wish that it saves and leaves with the others. Where one has failed
-// they cannot, and notice it in their next collective; one that is in none is told twice.
+// A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, they
+// cannot, and notice it in their next collective; one that is in none gets the signal twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
-// For a reader of our output that is only slow, once we were told to end.
+// For a reader of our output that is only slow, once we were asked to end.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// For how long we wait: a group that was suspended while its ranks were told to end has its time afterwards.
+// The clock of our waits: a group that was suspended while its ranks were asked to end has its time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -72,7 +72,7 @@ WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, i
           .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
-// Before the others are stopped: their messages can then point to it.
+// Before the others are stopped, so that their messages can refer to it.
 void publish(Store& store, const FailureRecord& record) {
   try {
     store.compare_set(kFirstFailureKey, "", to_json(record));
@@ -184,14 +184,14 @@ WorkerGroupResult WorkerGroup::run() {
   try {
     if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
   } catch (const Error&) {
-    // The store of another node is gone: what this node saw must do.
+    // The store of another node is gone: this node's own facts have to do.
   }
   return result_;
 }
 
 // A pager that does not read must not keep us from obeying: the logs have everything.
 void WorkerGroup::show_the_rest() {
-  // Told before the ranks were gone, it gives the reader a moment; told now, none.
+  // An order that came before the ranks were gone gives the reader a moment; one that comes now gives none.
   if (std::exchange(is_told_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
   while (output_.console().waiting_fd() >= 0 && !is_told_to_end_ && !is_late()) wait_for_event();
@@ -226,7 +226,7 @@ void WorkerGroup::on_times() {
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
-  // Ranks blame another, and nobody here failed: a rank that was stopped is whom they missed.
+  // Ranks blame another, and none here failed: they missed a rank that was stopped.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
     result_.found = find_stopped(watched(members_));
   }
@@ -281,7 +281,7 @@ void WorkerGroup::on_first_failure() {
   if (result_.claim->kind == FailureKind::kTimeout) {
     result_.found = find_hang(watched(members_), is_own ? nullptr : &*result_.claim);
   }
-  if (is_own && !result_.found) return;  // its own end will tell
+  if (is_own && !result_.found) return;  // its own end will report that
   stop_failed_group();
 }
 
@@ -304,9 +304,9 @@ void WorkerGroup::on_orders() {
 void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
-  // Nothing of the tree is alive, so what lies in the pipes is all there will ever be.
+  // Nothing of the tree is alive, so the pipes already have the last bytes.
   output_.close(*member.worker, *member.log);
-  if (!member.has_ended) on_end(member, SIGKILL, 0);  // somebody killed the stub, and the worker died with it
+  if (!member.has_ended) on_end(member, SIGKILL, 0);  // something killed the stub, and the worker died with it
 }
 
 void WorkerGroup::on_report(WorkerMember& member, const StubReport& report) {

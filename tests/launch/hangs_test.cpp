@@ -248,7 +248,7 @@ TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   EXPECT_TRUE(json::parse(FileSystem::system().read(folder / "verdict.json")).contains("text"));
   write_verdict({.cause = FailureRecord{}}, {}, folder / "missing");
   std::filesystem::remove(folder / "verdict.json");
-  write_verdict({.reason = "the launcher was told to stop (SIGTERM)", .is_graceful = true}, {}, folder.path());
+  write_verdict({.reason = "the launcher was asked to stop (SIGTERM)", .is_graceful = true}, {}, folder.path());
   EXPECT_EQ(json::parse(FileSystem::system().read(folder / "verdict.json"))["cause"], "told");
 }
 

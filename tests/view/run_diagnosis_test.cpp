@@ -253,8 +253,7 @@ TEST(RunDiagnosis, ARankThatIsStoppedInsideACollectiveStandsStill) {
   facts.ranks[0].ring->last_event_ns = kNow;  // it has just given up
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
-  EXPECT_THAT(diagnosis.text,
-              StartsWith("stands still since 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
+  EXPECT_THAT(diagnosis.text, StartsWith("no progress for 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
   EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
 }
@@ -267,7 +266,7 @@ TEST(RunDiagnosis, RanksThatAreAllStoppedDoNotRun) {
   }
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
-  EXPECT_THAT(diagnosis.text, StartsWith("stands still since 1.0 s: ranks 0, 1 are stopped (T)"));
+  EXPECT_THAT(diagnosis.text, StartsWith("no progress for 1.0 s: ranks 0, 1 are stopped (T)"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4000"));
 }
 

@@ -114,7 +114,7 @@ TEST(Table, ACellSteersNoTerminalAndStaysInItsRow) {
 
 TEST(Confusions, ListsTheMostFrequentFirst) {
   EXPECT_EQ(render_confusions({{"1", "I", 1}, {"0", "O", 12}, {"5", "S", 1}, {"2", "Z", 0}}, 2),
-            "predicted O where 0 stood: 12 times\npredicted I where 1 stood: 1 time\nand 1 more kinds\n");
+            "predicted O for 0: 12 times\npredicted I for 1: 1 time\nand 1 more kinds\n");
   EXPECT_EQ(render_confusions({}), "no confusions\n");
 }
 

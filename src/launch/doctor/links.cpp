@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks meet through the launcher's store; the first rank of each node measures, and rank 0 collects what they found.
+// Ranks meet through the launcher's store; the first rank of each node measures, and rank 0 collects the results.
 #include "launch/doctor/links.h"
 
 #include <fmt/format.h>
@@ -87,7 +87,7 @@ std::string own_link_address(const Meeting& meeting) {
   throw IoError(fmt::format("this host has no route to the store at {}", meeting.store_host));
 }
 
-/// That of the ranks' own wire first.
+/// The hub of the ranks' own wire comes first.
 Hubs open_hubs(const Meeting& meeting, const std::string& address, std::string_view wire) {
   Hubs hubs;
   for (const bool is_encrypted : {wire == "tls", wire != "tls"}) {
@@ -146,7 +146,7 @@ void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int p
   meeting.store->set(link_key(pair), said + problem);
 }
 
-/// Until the partner has measured, or has said that it cannot.
+/// Serves until the partner has measured, or has reported that it cannot.
 void serve_partner(const Meeting& meeting, const Hubs& hubs, HostPair pair, int peer) {
   meeting.store->set(ready_key(pair), "1");
   for (const auto& hub : hubs) {
@@ -192,7 +192,7 @@ int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 // that would meet itself meets the last.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);
-  const int last = rounds;  // beyond the hosts where their number is odd
+  const int last = rounds;  // beyond the hosts if their number is odd
   int partner = last;
   if (place != last) {
     partner = ((round - place) % rounds + rounds) % rounds;

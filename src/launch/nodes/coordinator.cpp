@@ -49,7 +49,7 @@ Order order_for(const std::string& id, Order order) {
 Coordinator::Coordinator(CoordinatorSpec spec)
     : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // before, nothing depended on it
+  state_.stopped_for = {};  // before this, nothing depended on it
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -90,7 +90,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes what came with it.
+// Waits for one event, and takes those that came with it.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -101,7 +101,7 @@ void Coordinator::take_events() {
   try {
     text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
   } catch (const TimeoutError&) {
-    return;  // time itself may change what is to be done
+    return;  // time alone may change the decision
   }
   see_stops();
   for (; text; text = store_->try_get(key())) {
@@ -112,7 +112,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Its thread looks at AwakeClock while it waits, so that the clock falls behind where the process is stopped alone.
+// Its thread looks at AwakeClock while it waits, so that the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -120,7 +120,8 @@ void Coordinator::see_stops() {
   if (stopped > kAwakeLook) observe_stop(state_, std::chrono::floor<std::chrono::milliseconds>(stopped), awake);
 }
 
-// What only the store knows: the ranks' claim once they have ended, and their checkpoints while a node waits.
+// Reads the facts that only the store has: the ranks' claim once they have ended, and their checkpoints while a node
+// waits.
 void Coordinator::observe() {
   for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == spec_.serving_id;
   {
@@ -162,7 +163,7 @@ void Coordinator::look(TimePoint at) {
 }
 
 void Coordinator::act(const Decision& decision, TimePoint at) {
-  // Those whom it concerns may not be there any more afterwards.
+  // The nodes that it concerns may be gone afterwards.
   const Decision whole = decision;
   carry_out(state_, whole, at);
   send(whole);

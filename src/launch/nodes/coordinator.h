@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, has group.h
+// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, lets group.h
 // decide, and sends each agent its orders.
 #pragma once
 
@@ -21,7 +21,7 @@ struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
   std::string serving_id;                         ///< of the agent in this process
-  std::function<std::uint16_t()> free_port = {};  ///< for programs that make a store of their own
+  std::function<std::uint16_t()> free_port = {};  ///< for programs that make their own store
   std::function<void()> on_failure = {};          ///< its thread calls it when rethrow_failure() has something to throw
 };
 
@@ -37,7 +37,7 @@ class Coordinator {
   /// Blocks until every other node has left, or `patience` is over.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Nobody decides any more where the thread had to give up, of memory that ran out: then this throws what it caught.
+  /// Throws what the coordinator's thread caught, if it gave up for lack of memory and no longer decides anything.
   void rethrow_failure();
 
  private:

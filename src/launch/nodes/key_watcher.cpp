@@ -64,13 +64,13 @@ void QueueReader::read(const std::string& queue) {
   try {
     for (std::int64_t number = 1;; ++number) {
       std::string entry = store_->get(queue + std::to_string(number), kNoLimit);
-      // Under the lock: who takes an entry takes its notice, too, and none is left that keeps the descriptor readable.
+      // Under the lock: taking an entry takes its notice, too, so that no stale notice keeps the descriptor readable.
       const std::lock_guard lock(mutex_);
       entries_.push_back(std::move(entry));
       notify(event_);
     }
   } catch (const std::exception&) {
-    // The store is gone, which its heartbeat tells, or the destructor shut it down.
+    // The store is gone, which its heartbeat reports, or the destructor shut it down.
   }
 }
 

@@ -18,7 +18,7 @@ constexpr auto kFresh = std::chrono::milliseconds(1500);
 
 LongWorkLink::LongWorkLink(const StoreAddress& address, std::string key)
     : key_(std::move(key)), store_(connect_store(address, kReachAgain)) {
-  thread_ = start_thread("that tells of long work", [this] { loop(); });
+  thread_ = start_thread("that reports long work", [this] { loop(); });
 }
 
 LongWorkLink::~LongWorkLink() {
@@ -45,7 +45,7 @@ bool LongWorkLink::ask(TimePoint now) {
   return heard_ && awake - *heard_ < kFresh;
 }
 
-// Clocks of nodes differ, so that the key's value is no time: whoever sees it change knows that its writer is at it.
+// Clocks of nodes differ, so the key's value is no time: a change shows that its writer is still at work.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
     store_->set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));
@@ -70,7 +70,7 @@ void LongWorkLink::loop() {
     try {
       talk(publish);
     } catch (const std::exception&) {
-      // The store is gone, which its heartbeat tells.
+      // The store is gone, which its heartbeat reports.
     }
     lock.lock();
     changed_.wait_for(lock, kBeat, [this] { return is_closed_; });

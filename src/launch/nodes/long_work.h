@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes tell each other through the store that one of their ranks does long work, for which the others' ranks wait.
+// Nodes inform each other through the store that one of their ranks does long work, for which the others' ranks wait.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace lockstep::launch {
 
-/// Its thread uses the store only while one of the two is called. Thread-safe: yes; neither call blocks.
+/// Its thread uses the store only while publish() or ask() is called. Thread-safe: yes; neither call blocks.
 class LongWorkLink {
  public:
   LongWorkLink(const StoreAddress& address, std::string key);
@@ -24,7 +24,7 @@ class LongWorkLink {
 
   /// A rank of this node does long work; call it again and again while it does.
   void publish();
-  /// Returns whether another node has said so of late. It becomes known within a second.
+  /// Returns true if another node has published that of late. It becomes known within a second.
   [[nodiscard]] bool ask(TimePoint now);
 
  private:
@@ -38,7 +38,7 @@ class LongWorkLink {
   bool wants_publish_ = false;
   bool wants_answer_ = false;
   bool is_closed_ = false;
-  AwakeTime awake_{std::chrono::seconds(1)};  // about as often it is looked at
+  AwakeTime awake_{std::chrono::seconds(1)};  // about as often as it is read
   std::optional<TimePoint> heard_;            // as awake_ counts
   std::optional<std::string> last_;           // the thread's: the key's value when it looked last
   int beats_ = 0;                             // the thread's

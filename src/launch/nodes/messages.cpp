@@ -16,12 +16,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
-// What an agent that holds the token may say at most.
+// The limits of a message from an agent that holds the token.
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
 
-// The value of `key`, cleaned for a terminal; `fallback` where it is missing or of another type.
+// The value of `key`, cleaned for a terminal; "" if it is missing or of another type.
 std::string text_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? text::printable_line(found->get<std::string>()) : "";

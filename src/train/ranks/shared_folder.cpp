@@ -69,10 +69,10 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
   if (told.contains("problem")) {
     throw IoError(told["problem"].get<std::string>(), "see that the run folder can be written");
   }
-  const nlohmann::json mine = {{"host", job.host()}, {"sees", sees(told["path"].get<std::string>(), told["content"])}};
+  const nlohmann::json own = {{"host", job.host()}, {"sees", sees(told["path"].get<std::string>(), told["content"])}};
   std::vector<std::string> blind;
   int rank = 0;
-  for (const nlohmann::json& other : all_gather_object(job.group(), mine)) {
+  for (const nlohmann::json& other : all_gather_object(job.group(), own)) {
     if (!other["sees"].get<bool>())
       blind.push_back(fmt::format("rank {} on {}", rank, other["host"].get<std::string>()));
     ++rank;

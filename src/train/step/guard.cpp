@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// A kernel whose sums depend on the order of its threads hardly gives the same bits so often.
+// A kernel whose sums depend on the order of its threads is unlikely to give the same bits this often.
 constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
@@ -110,7 +110,7 @@ bool Guard::begin(std::int64_t step, const NamedTensors& buffers) {
   return true;
 }
 
-/// Other replicas of this rank have hooks on the same parameters.
+/// Needed because other replicas of this rank have hooks on the same parameters.
 void Guard::add_gradient(const at::Tensor& gradient, const std::string& name) {
   if (watches(running_)) sum_ += optim::digest_of(gradient, name);
 }
@@ -132,7 +132,7 @@ void Guard::finish(const Recompute& recompute) {
   proved_ = step_ - 1;
 }
 
-/// Some kernels of GPUs add in the order in which their threads come: then equal bits cannot be asked for.
+/// Some kernels of GPUs add in the order in which their threads come, so equal bits cannot be expected.
 bool Guard::repeats_itself(const Recompute& recompute, const std::string& reductions) {
   --probes_;
   const bool equal = job_.rank() != roles_.carrier || recompute(roles_.replica, reductions) == sum_;
@@ -179,14 +179,17 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what
   blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", what));
 }
 
-/// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.
+/// A third rank computes the replica too. With two ranks both compute it once more: one that erred for a moment now
+/// agrees.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;
   const bool asked = two ? job_.rank() == roles_.carrier || job_.rank() == roles_.checker : job_.rank() == roles_.third;
   const auto own = static_cast<std::int64_t>(asked ? recompute(roles_.replica, reductions) : 0);
   const auto again = all_gather_object(job_.group(), own);
-  const auto at = [](const std::vector<std::int64_t>& of, int rank) { return of[static_cast<std::size_t>(rank)]; };
+  const auto at = [](const std::vector<std::int64_t>& values, int rank) {
+    return values[static_cast<std::size_t>(rank)];
+  };
   const std::int64_t carrier = at(first, roles_.carrier);
   const std::int64_t checker = at(first, roles_.checker);
   const bool for_checker = two ? at(again, roles_.carrier) == checker : at(again, roles_.third) == checker;

@@ -37,7 +37,7 @@ void largest_first(std::vector<Holder>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
 }
 
-/// Returns the first line, as far as a message can use it.
+/// Returns the first line, with the parts that a message can use.
 std::string advice(const OutOfMemory& what) {
   if (what.setting_up) {
     return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "
@@ -57,8 +57,7 @@ std::string advice(const OutOfMemory& what) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no error type of its own; neither have CUDA, cuBLAS and cuDNN where they allocate
-  // themselves.
+  // The CPU's allocator has no error type of its own; nor do CUDA, cuBLAS and cuDNN for their own allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view what = error.what();
@@ -80,11 +79,11 @@ std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optim
 }
 
 MemoryUse most_memory_used(const Job& job) {
-  const MemoryUse mine = memory_use(job.device());
-  const at::Tensor most = at::tensor({mine.peak, mine.reserved.value_or(0)}, at::kLong);
+  const MemoryUse own = memory_use(job.device());
+  const at::Tensor most = at::tensor({own.peak, own.reserved.value_or(0)}, at::kLong);
   job.group().all_reduce(most, {.op = ReduceOp::kMax}).wait();
   MemoryUse use{.peak = most[0].item<std::int64_t>()};
-  if (mine.reserved) use.reserved = most[1].item<std::int64_t>();
+  if (own.reserved) use.reserved = most[1].item<std::int64_t>();
   return use;
 }
 

@@ -112,7 +112,7 @@ TEST(CaptchaScores, CountStringsCharactersAndConfusions) {
   EXPECT_EQ(metrics[0].name, "string_accuracy");
   EXPECT_DOUBLE_EQ(metrics[0].value, 0.5);
   EXPECT_DOUBLE_EQ(metrics[1].value, 0.75);
-  EXPECT_THAT(confusions(counts, "abc"), HasSubstr("predicted b where a stood"));
+  EXPECT_THAT(confusions(counts, "abc"), HasSubstr("predicted b for a"));
 }
 
 TEST(CaptchaScores, SumsOfCountsAreTheCountsOfAll) {
