@@ -17,7 +17,7 @@ namespace {
 
 using Program = void*;
 
-/// The functions of NVRTC that are called here, as in its nvrtc.h since CUDA 11.2. A result of 0 is success.
+/// The functions of NVRTC that this file calls, as in nvrtc.h since CUDA 11.2. A result of 0 is success.
 struct Compiler {
   int (*version)(int* major, int* minor) = nullptr;
   int (*arch_count)(int* count) = nullptr;
@@ -35,28 +35,28 @@ struct Compiler {
   std::string problem;
 };
 
-/// libtorch's library of NVRTC needs the real one, which lies where only that one's search path leads.
+/// libtorch's library of NVRTC needs the real one, which only its own search path reaches.
 constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
-/// Returns the first function that is missing; empty: none is.
-std::string find_functions(void* library, Compiler& of) {
+/// Returns the first function that is missing; empty if none is.
+std::string find_functions(void* library, Compiler& compiler) {
   FunctionFinder finder(library);
-  finder.find(of.version, "nvrtcVersion");
-  finder.find(of.arch_count, "nvrtcGetNumSupportedArchs");
-  finder.find(of.archs, "nvrtcGetSupportedArchs");
-  finder.find(of.create, "nvrtcCreateProgram");
-  finder.find(of.compile, "nvrtcCompileProgram");
-  finder.find(of.log_size, "nvrtcGetProgramLogSize");
-  finder.find(of.log, "nvrtcGetProgramLog");
-  finder.find(of.cubin_size, "nvrtcGetCUBINSize");
-  finder.find(of.cubin, "nvrtcGetCUBIN");
-  finder.find(of.ptx_size, "nvrtcGetPTXSize");
-  finder.find(of.ptx, "nvrtcGetPTX");
-  finder.find(of.destroy, "nvrtcDestroyProgram");
+  finder.find(compiler.version, "nvrtcVersion");
+  finder.find(compiler.arch_count, "nvrtcGetNumSupportedArchs");
+  finder.find(compiler.archs, "nvrtcGetSupportedArchs");
+  finder.find(compiler.create, "nvrtcCreateProgram");
+  finder.find(compiler.compile, "nvrtcCompileProgram");
+  finder.find(compiler.log_size, "nvrtcGetProgramLogSize");
+  finder.find(compiler.log, "nvrtcGetProgramLog");
+  finder.find(compiler.cubin_size, "nvrtcGetCUBINSize");
+  finder.find(compiler.cubin, "nvrtcGetCUBIN");
+  finder.find(compiler.ptx_size, "nvrtcGetPTXSize");
+  finder.find(compiler.ptx, "nvrtcGetPTX");
+  finder.find(compiler.destroy, "nvrtcDestroyProgram");
   return finder.missing();
 }
 
-/// NVRTC asks for its own part by name alone, and finds it where it is loaded already.
+/// NVRTC opens its own part by name alone, and finds it if it is already loaded.
 void load_builtins(const Compiler& compiler) {
   Dl_info info{};
   int major = 0;
@@ -88,7 +88,7 @@ Compiler load_compiler() {
   return compiler;
 }
 
-/// The newest that the compiler knows and the GPU can run; 0: none.
+/// Returns the newest architecture that the compiler knows and the GPU can run; 0 if there is none.
 int newest_arch(const Compiler& compiler, int capability) {
   int count = 0;
   if (compiler.arch_count(&count) != 0 || count <= 0) return 0;
