@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers' groups and rules from their options.
+// Makes the optimizers' groups and rules from their options.
 #pragma once
 
 #include "optim/rule.h"
