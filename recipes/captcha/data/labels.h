@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an image and its label look like.
+// The form of an image and its label.
 #pragma once
 
 #include <cstdint>
