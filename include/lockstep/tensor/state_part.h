@@ -34,7 +34,7 @@ struct StatePart {
 /// Cost: shares the memory of contiguous tensors.
 [[nodiscard]] StatePart part_of(const StateDict& state, int rank, int world_size);
 
-/// Joins any number of parts to the whole state.
+/// Joins any number of parts into the whole state.
 ///
 /// Cost: copies only tensors that were cut.
 /// Throws: DataError naming an entry that two parts hold, that lacks elements or has some twice, or whose parts

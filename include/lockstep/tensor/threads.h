@@ -27,7 +27,7 @@ void run_in_parallel(std::int64_t begin, std::int64_t end, std::int64_t grain, c
 
 /// Calls `body(from, to)` for ranges that together cover `begin` to `end`, on up to set_threads() threads, the calling
 /// one among them. Each thread takes one range of `grain` numbers or more. In a range of another parallel_for, and for
-/// `grain` numbers or fewer, it is one call. Blocks: until all are done. Throws: the exception of a call.
+/// `grain` numbers or fewer, it is one call. Blocks: until all are done. Throws: the exception of a call, then.
 ///
 /// libtorch's at::parallel_for is a template that silently runs on one thread in every file that is compiled without
 /// OpenMP. This one does so with Clang alone, whose OpenMP is not libtorch's.

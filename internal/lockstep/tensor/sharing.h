@@ -12,7 +12,7 @@
 
 namespace lockstep::tensor {
 
-/// Facts about what this process has done since it joined its job.
+/// Facts about this process since it joined its job.
 struct SharingSigns {
   int world = 1;             ///< number of ranks
   bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
@@ -25,8 +25,8 @@ struct SharingSigns {
 /// Returns a warning if the ranks share their data but neither gradients nor weights; else "". It is a pure function.
 [[nodiscard]] std::string separate_training(const SharingSigns& signs);
 
-/// The functions below note one fact each. Thread-safe: yes. Each costs one load once there is nothing to warn of.
-/// Notes that the job has `world` ranks, of which this is `rank`.
+/// Notes that the job has `world` ranks, of which this is `rank`. Thread-safe: yes, like all notes below; each costs
+/// one load once there is nothing to warn of.
 void note_world(int rank, int world) noexcept;
 /// Notes a DistributedDataParallel over several ranks.
 void note_wrapper() noexcept;
