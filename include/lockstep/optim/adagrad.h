@@ -19,7 +19,7 @@ namespace lockstep {
 struct AdagradOptions {
   double lr = 1e-2;                      ///< learning rate
   double lr_decay = 0;                   ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
-  double weight_decay = 0;               ///< added to the gradient, times the weight
+  double weight_decay = 0;               ///< multiplied by the weight and added to the gradient
   double initial_accumulator_value = 0;  ///< the initial sum of squares
   double eps = 1e-10;                    ///< added to the root of the sum of squares
   /// Returns true for the names of parameters without weight decay; by default all are decayed.

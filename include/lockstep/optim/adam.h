@@ -21,7 +21,7 @@ struct AdamOptions {
   double lr = 1e-3;                            ///< learning rate
   std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
   double eps = 1e-8;                           ///< added to the root of the second moment
-  double weight_decay = 0;                     ///< added to the gradient, times the weight
+  double weight_decay = 0;                     ///< multiplied by the weight and added to the gradient
   bool amsgrad = false;                        ///< divides by the largest second moment so far
   /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};

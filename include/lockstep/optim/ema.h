@@ -20,7 +20,7 @@ namespace lockstep {
 struct EMAOptions {
   double decay = 0.9999;   ///< share of the old average that an update keeps
   double warmups = 1000;   ///< updates until the decay reaches 63 % of its value; 0: it has its full value at once
-  std::int64_t start = 0;  ///< number of first calls of update() that do nothing
+  std::int64_t start = 0;  ///< number of initial calls of update() that do nothing
 };
 
 /// An exponential moving average over all parameters and buffers of a model. The n-th update uses d = decay * (1 -

@@ -21,7 +21,7 @@ struct LAMBOptions {
   double lr = 1e-3;                            ///< learning rate
   std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
   double eps = 1e-6;                           ///< added to the root of the second moment
-  double weight_decay = 1e-2;                  ///< added to the step before it is scaled, times the weight
+  double weight_decay = 1e-2;                  ///< multiplied by the weight and added to the step before it is scaled
   /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

@@ -20,7 +20,7 @@ struct LARSOptions {
   double lr = 1e-1;            ///< learning rate
   double momentum = 0.9;       ///< share of the last step that is kept
   double trust = 1e-3;         ///< the paper's eta: the share of its norm that a parameter may move
-  double weight_decay = 5e-4;  ///< added to the gradient, times the weight
+  double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
   /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

@@ -20,7 +20,7 @@ struct RMSpropOptions {
   double lr = 1e-2;         ///< learning rate
   double alpha = 0.99;      ///< share of the old mean square that is kept
   double eps = 1e-8;        ///< added to the root of the mean square
-  double weight_decay = 0;  ///< added to the gradient, times the weight
+  double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
   double momentum = 0;      ///< share of the last step that is kept; 0: none
   bool centered = false;    ///< divides by the deviation instead of the root of the mean square
   /// Returns true for the names of parameters without weight decay; by default all are decayed.
@@ -29,7 +29,7 @@ struct RMSpropOptions {
 };
 
 /// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum also momentum_buffer, with
-/// centered also grad_avg. A variance that rounding makes negative counts as its absolute value; PyTorch's weight
+/// centered also grad_avg. A variance that rounding makes negative counts as its absolute value; in PyTorch the weight
 /// becomes NaN.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element, 8 more each for momentum and centered.

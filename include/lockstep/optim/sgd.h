@@ -21,7 +21,7 @@ struct SGDOptions {
   double momentum = 0;      ///< share of the last step that is kept; 0: none
   double dampening = 0;     ///< share of a gradient that is not added to the momentum, from the second step on
   bool nesterov = false;    ///< needs momentum and no dampening
-  double weight_decay = 0;  ///< added to the gradient, times the weight
+  double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
   /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
