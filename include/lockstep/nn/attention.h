@@ -12,7 +12,7 @@ namespace lockstep::nn {
 /// The options of attention() beside its tensors.
 struct AttentionOptions {
   double scale = 1;  ///< factor of the products of queries and keys
-  /// float32 [W, H, N, M], added to the scores: B is a multiple of W, and item b uses row b % W. Or [W, 1, N, M] for
+  /// float32 [W, H, N, M], added to the scores: B is a multiple of W, and item b uses bias b % W. Or [W, 1, N, M] for
   /// all heads, without a gradient.
   at::Tensor bias;
   at::Tensor hidden;  ///< bool, of a shape that expands to [B, H, N, M]: true hides a key from a query

@@ -34,9 +34,9 @@ class StatisticsSync {
 /// The common base of the batch norms of all dimensions; sync_batch_norm() looks for it.
 class SyncedStatistics {
  public:
-  /// Sets the sum over replicas; null: the statistics are those of this replica's own batch.
+  /// Sets the object that sums over replicas; null: the statistics are those of this replica's own batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
-  /// Returns the sum over the replicas; null if the layer is not synced.
+  /// Returns the object that sums over the replicas; null if the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }
 
  protected:

@@ -49,7 +49,7 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   at::Tensor forward_without_bias(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::detail::ConvNdOptions<2> options;  ///< torch::nn::Conv2d's
+  torch::nn::detail::ConvNdOptions<2> options;  ///< as in torch::nn::Conv2d
   at::Tensor weight;                            ///< [out, in / groups, rows, columns]
   at::Tensor bias;                              ///< [out], or undefined
 

@@ -30,7 +30,7 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LayerNormOptions options;  ///< torch::nn::LayerNorm's
+  torch::nn::LayerNormOptions options;  ///< as in torch::nn::LayerNorm
   at::Tensor weight;                    ///< has the normalised shape, or is undefined
   at::Tensor bias;                      ///< has the normalised shape, or is undefined
 };

@@ -38,7 +38,7 @@ class LinearImpl final : public torch::nn::Cloneable<LinearImpl> {
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LinearOptions options;  ///< torch::nn::Linear's
+  torch::nn::LinearOptions options;  ///< as in torch::nn::Linear
   at::Tensor weight;                 ///< [out_features, in_features]
   at::Tensor bias;                   ///< [out_features], or undefined
 };

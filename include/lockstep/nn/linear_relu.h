@@ -38,7 +38,7 @@ class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
   [[nodiscard]] const LinearReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LinearOptions options;  ///< torch::nn::Linear's
+  torch::nn::LinearOptions options;  ///< as in torch::nn::Linear
   at::Tensor weight;                 ///< [out_features, in_features]
   at::Tensor bias;                   ///< [out_features], or undefined
 

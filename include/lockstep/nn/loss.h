@@ -28,7 +28,7 @@ class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabe
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::MultiLabelSoftMarginLossOptions options;  ///< torch's
+  torch::nn::MultiLabelSoftMarginLossOptions options;  ///< as in torch's layer
   at::Tensor weight;                                   ///< [C], or undefined
 };
 TORCH_MODULE(MultiLabelSoftMarginLoss);
@@ -52,7 +52,7 @@ class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossI
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::CrossEntropyLossOptions options;  ///< torch's
+  torch::nn::CrossEntropyLossOptions options;  ///< as in torch's layer
   at::Tensor weight;                           ///< [C], or undefined
 };
 TORCH_MODULE(CrossEntropyLoss);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm, dropout, ReLU and 2x2 max pooling as one layer. On a processor these are bound by memory: one layer
-// passes over it twice in forward and twice in backward, five separate ones ten times.
+// passes over memory twice in forward and twice in backward, five separate ones ten times.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -81,7 +81,7 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
 };
 TORCH_MODULE(BatchNormReLU2d);
 
-/// Returns `layers.forward(input)`, but runs a BatchNormReLU2d behind its convolution by forward_after(). Shapes: those
+/// Returns `layers.forward(input)`, but runs a BatchNormReLU2d after its convolution by forward_after(). Shapes: those
 /// of the layers, each of which takes one tensor and returns one.
 at::Tensor forward_layers(torch::nn::SequentialImpl& layers, const at::Tensor& input);
 

@@ -22,7 +22,7 @@ class PlainOperators {
 };
 
 /// Returns true if a PlainOperators lives on this thread, or libtorch's tracer records it. A layer with its own kernel
-/// asks this before it reads a tensor's memory.
+/// checks this before it reads a tensor's memory.
 [[nodiscard]] bool uses_plain_operators();
 
 }  // namespace lockstep::nn

@@ -36,7 +36,7 @@ struct NetworkFunction {
   TensorFunction run;
   /// The meanings of the numbers in a result, such as classes by label; may be empty.
   std::vector<std::string> names = {};
-  /// The rows of the results' second dimension have no order, but belong together over the results: a detector's
+  /// The rows of the results' second dimension have no order, but row i of all results belongs together: a detector's
   /// queries.
   bool is_set = false;
   /// JSON that says how a page turns a picture into the first argument, and the kind of answer that the results are

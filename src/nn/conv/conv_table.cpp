@@ -14,7 +14,7 @@ constexpr std::int64_t kFewestChannels = 32;
 constexpr std::int64_t kMostPairs = 256 * 256;
 // With fewer tiles the weights' transform costs more than the products save.
 constexpr std::int64_t kFewestTiles = 512;
-// bfloat16's weights are half as large; from so many tiles on they may come from the next cache.
+// bfloat16's weights are half as large; from so many tiles on they may come from the next-level cache.
 constexpr std::int64_t kMostPairsOfMany = 512 * 512;
 constexpr std::int64_t kManyTiles = 1024;
 

@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Returns the shape of one image: all are alike.
+/// Returns the shape of a single image: all have the same.
 DirectConv depthwise_shape(const at::Tensor& input, const at::Tensor& weight, const ConvGeometry& geometry) {
   DirectConv conv = direct_shape(input, weight, geometry);
   conv.images = 1;

@@ -100,7 +100,7 @@ struct DirectImages {
   const float* bias = nullptr;  ///< [out], or null
 };
 
-/// Computes the pieces from `begin` to `end`. A result is one chain of sums over taps and channels, in any piece.
+/// Computes the pieces from `begin` to `end`. A result is one chain of sums over taps and channels, whatever its piece.
 void direct_forward(const DirectPlan& plan, const DirectImages<float>& images, std::int64_t begin, std::int64_t end);
 void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& images, std::int64_t begin,
                     std::int64_t end);

@@ -30,11 +30,11 @@ struct Winograd {
   [[nodiscard]] std::int64_t tile_columns() const { return (width + tile - 1) / tile; }
   [[nodiscard]] std::int64_t image_tile_rows() const { return (height + tile - 1) / tile; }
   [[nodiscard]] std::int64_t tile_rows() const { return images * image_tile_rows(); }  ///< tile rows of all images
-  /// Returns the number of parts of the gradient of the weights, of as many points each, for several threads.
+  /// Returns the number of parts, of as many points each, into which threads divide the gradient of the weights.
   [[nodiscard]] std::int64_t parts() const { return tile + 2; }
   [[nodiscard]] std::int64_t points() const { return parts() * parts(); }
-  /// Returns the distance between the matrices of in x out of two points. It is no power of two, because its multiples
-  /// share a set of the caches.
+  /// Returns the distance between the matrices of in x out of two points. Multiples of a power of two would share a set
+  /// of the caches, so it is none.
   [[nodiscard]] std::int64_t point_step() const { return in * out + 32; }
 };
 

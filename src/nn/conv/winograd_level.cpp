@@ -8,7 +8,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kSampledPixels = 256;  // wrong by a sixteenth of the deviation, which does not matter
+constexpr std::int64_t kSampledPixels = 256;  // the mean is off by 1/16 of the deviation, which does not matter
 constexpr std::int64_t kTaps = 9;
 
 float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }

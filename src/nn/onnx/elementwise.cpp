@@ -13,7 +13,7 @@ std::pair<std::string, std::string> operands(OnnxCall& call) {
   return {call.as(0, call.result_type()), call.as(1, call.result_type())};
 }
 
-/// Multiplies by the factor that argument `i` is, unless it is missing or 1.
+/// Multiplies `name` by argument `i`, a factor, unless that is missing or 1.
 std::string scaled(OnnxCall& call, const std::string& name, std::size_t i) {
   if (call.none(i) || call.number(i) == 1) return name;
   return call.add("Mul", {name, call.constant(call.number(i), call.result_type())});

@@ -7,8 +7,8 @@
 
 namespace lockstep::nn {
 
-/// Returns the bytes that fill_dropout_bits() writes for `count` elements: whole blocks, with 4 readable bytes at the
-/// end.
+/// Returns the bytes that fill_dropout_bits() writes for `count` elements: whole blocks, and 4 to read from the last
+/// byte.
 [[nodiscard]] std::int64_t dropout_bytes(std::int64_t count);
 
 /// Writes the bits of elements [128 * begin_block, 128 * end_block) to `bits`, which starts at element 0. A bit is set

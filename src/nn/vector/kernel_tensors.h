@@ -27,7 +27,8 @@ namespace lockstep::nn::detail {
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
 
 /// True if libtorch has no good products of `type` on this processor: bfloat16 on x86-64 without AVX-512 (thirty times
-/// slower than float32) and on aarch64 (they may throw). Our layers then multiply rounded values in float32.
+/// slower than float32) and on aarch64 (they may throw). Our layers then multiply the rounded values in float32, and
+/// round the result.
 [[nodiscard]] bool multiplies_slowly(at::ScalarType type);
 
 /// Turns autocast off for the CPU until it goes out of scope.
