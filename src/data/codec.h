@@ -42,8 +42,8 @@ void forget_oddity() noexcept;
 /// Counts the picture that this thread decoded last if it is odd, and notes the first one of each kind by its name.
 void note_oddity(const std::string& name);
 
-/// The fast way for PNGs of 8 bits without interlacing, palette or transparent colour; none for all others and for
-/// damaged ones: decode_png() reports the fault.
+/// Decodes PNGs of 8 bits without interlacing, palette or transparent colour, fast; none for all others and for damaged
+/// ones: decode_png() reports the fault.
 [[nodiscard]] std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode);
 
 /// Pixels of a file, and the place of the requested region in them: they may extend beyond it by less than one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a file to pixels to floats; every fault names the file.
+// Decodes files to pixels and floats; every fault names the file.
 #include "lockstep/data/decode.h"
 
 #include <fmt/format.h>

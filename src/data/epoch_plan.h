@@ -41,7 +41,7 @@ struct EpochSize {
 [[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);
 
 /// Returns the plan of `epoch`. `consumed`: number of samples of its whole order that other widths have read before;
-/// the rest is dealt out anew. Throws: UsageError if the sampler yields an index that the set lacks.
+/// the rest is dealt out again. Throws: UsageError if the sampler yields an index that the set lacks.
 [[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
                                    std::int64_t consumed = 0);
 

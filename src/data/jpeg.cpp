@@ -24,8 +24,8 @@ namespace {
 // A progressive file may repeat scans for ever; real ones have about ten.
 constexpr int kMaxScans = 500;
 
-// Chroma is upsampled from its neighbours. So many columns and rows around a region are decoded with it, so that the
-// region's own come out as in the whole picture.
+// Chroma is upsampled from its neighbours. With so many columns and rows around it, a region has the same pixels as in
+// the whole picture.
 constexpr std::int64_t kMargin = 2;
 
 struct Faults {
@@ -214,7 +214,7 @@ Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
 }
 
 /// Every block of 8 x 8 pixels takes at least a bit of a Huffman code: a file without even these is refused before
-/// memory is allocated. Small files may be decoded up to their end.
+/// memory is allocated. Small files are exempt: decoding them shows where they end.
 bool can_hold(std::string_view bytes, ImageSize size, bool arithmetic) {
   constexpr std::int64_t kSmall = std::int64_t{1} << 20;  // pixels
   constexpr std::int64_t kMostPixelsAByte = 8 * 64;

@@ -36,7 +36,7 @@ std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
   const std::int64_t rest = whole - state.consumed;
   const std::int64_t in_step = state.shards * state.batch_size;
   const std::int64_t read = std::min(state.batches * in_step, rest);
-  // After a new deal, a rest of fewer samples than shards belongs to the step before it.
+  // When a rest is dealt out again, fewer samples than shards belong to the step before them.
   const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
   return joined ? whole : state.consumed + read;
 }
@@ -91,7 +91,7 @@ class DataLoader::Impl {
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
   [[nodiscard]] LoaderState state() const;
-  /// Returns the sample of the epoch's whole order from which this loader continues, if another width left `state`.
+  /// Returns the position from which this loader continues if another width left `state`.
   [[nodiscard]] LoaderState translated(const LoaderState& state) const;
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
 

@@ -18,8 +18,7 @@ struct ContactSheetOptions {
   std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
   std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller pictures are enlarged
   std::vector<std::string> class_names = {};  ///< by label; a label without a name shows its number
-  std::vector<BoxMark> legend = {};           ///< the meanings of frames in the pictures: a text and a look each; no
-                                              ///< box
+  std::vector<BoxMark> legend = {};           ///< the legend of the frames: a text and a look each, without a box
 };
 
 /// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.

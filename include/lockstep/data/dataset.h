@@ -56,7 +56,7 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
-/// A sample that was left out, or a picture for one.
+/// A bad sample that was left out, or a bad picture that an augmentation drew for one.
 struct BadSample {
   std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, that in its source
   std::string what;        ///< the error's message, with the file's path if the sample has a file

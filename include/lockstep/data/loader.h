@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataLoader: batches of a data set, made ahead by threads, in the same order and with the same content whatever the
+// DataLoader: batches of a data set, prepared by threads, in the same order and with the same content whatever the
 //             number of threads. It knows a ShardSpec, never a process group.
 #pragma once
 
@@ -34,7 +34,7 @@ enum class Remainder {
 
 /// The effect of a sample's DataError. Other errors always reach the loop.
 enum class BadSamples {
-  kError,  ///< it reaches the loop, at its batch
+  kError,  ///< the error reaches the loop, at the sample's batch
   /// The sample is left out of its batch, noted and listed. If all samples of a batch are bad, others of the set
   /// replace them, drawn by seed, epoch and index, so that every shard keeps its number of steps; with
   /// Remainder::kKeep, and for a stream, such a batch is dropped.
@@ -45,7 +45,7 @@ enum class BadSamples {
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;       ///< samples of a batch
   std::int64_t workers = 0;          ///< threads that load; 0: the calling thread loads
-  std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
+  std::int64_t prefetch_factor = 2;  ///< batches prepared per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
   bool shuffle = false;              ///< a new order in each epoch; false: the set's order
   bool drop_last = false;            ///< leaves out a last batch that is not full

@@ -72,7 +72,7 @@ struct EncodedImage {
   std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   std::string_view bytes;             ///< the bytes of the file
   std::string name;                   ///< for messages: the file, or its place in another file
-  bool as_stored = false;             ///< do not apply the EXIF orientation: Pixels::fit_to()
+  bool as_stored = false;             ///< true: without its EXIF orientation, see Pixels::fit_to()
 };
 
 /// Decoded pixels in memory of another object, such as a mapped file: rows from the top, channels interleaved.

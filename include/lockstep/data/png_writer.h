@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-/// The preparation of rows before they are compressed.
+/// The filter of rows before they are compressed.
 enum class PngFilter : std::uint8_t {
   kBest,  ///< chosen for each row; gives the smallest files
   kSub,   ///< differences to the left neighbour; fast, good for drawings
   kNone   ///< fast, good for maps with few values
 };
 
-/// The compression of encode_png().
+/// The options of encode_png().
 struct PngOptions {
   std::optional<int> compression = std::nullopt;  ///< 0 to 9 as in zlib; none: zlib's default
-  PngFilter filter = PngFilter::kBest;            ///< the preparation of rows
+  PngFilter filter = PngFilter::kBest;            ///< the filter of rows
 };
 
 /// Encodes 8-bit pixels of one channel (grey) or three (RGB). The same pixels and options give the same bytes.

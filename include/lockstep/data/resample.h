@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The computation of a pixel between pixels.
+/// The method of resampling.
 enum class Interpolation {
   kNearest,   ///< for values that must not mix, such as classes
   kBilinear,  ///< a triangle, as wide as the pixels that it averages when the picture becomes smaller

@@ -81,7 +81,7 @@ void warp(AnnotatedImage& image, const Motion& motion, const WarpOptions& option
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180.0; }
 
-/// Returns the motion about the middle, then shifted.
+/// Returns the motion about the middle of the picture, with the shift.
 Motion motion_of(const AffineParameters& parameters, ImageSize size) {
   const double turn = radians(parameters.degrees) - radians(parameters.shear_y);
   const double tall = std::cos(radians(parameters.shear_y));

@@ -19,9 +19,9 @@ struct Gray {
   void operator()(AnnotatedImage& image) const;
 };
 
-/// The four changes of ColorJitter, each with Pillow's bits. Gray pictures have no saturation and no hue. Units:
-/// factors, 1 changes nothing; hue as a part of the circle, -0.5 .. 0.5.
-/// Multiplies every value by `factor`.
+/// Multiplies every value by `factor`. This and the next three are the changes of ColorJitter, each with Pillow's bits.
+/// Gray pictures have no saturation and no hue. Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 ..
+/// 0.5.
 void adjust_brightness(Image& image, double factor);
 /// Moves every value away from the mean of the picture's gray, or towards it.
 void adjust_contrast(Image& image, double factor);

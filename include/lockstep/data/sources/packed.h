@@ -76,7 +76,7 @@ class PackedImages final : public ImageSource {
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
   /// Compares the hash of every sample; `progress` gets the number of samples compared so far.
-  /// Throws: DataError naming the first sample that differs, and its offset.
+  /// Throws: DataError naming the first sample whose hash differs, and its offset.
   void check(const std::function<void(std::int64_t)>& progress = {}) const;
 
  private:

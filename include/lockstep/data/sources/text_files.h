@@ -22,8 +22,8 @@ inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 /// bytes that are not text: the message names the line or the byte.
 [[nodiscard]] Result<std::string> utf8_text(std::string_view bytes);
 
-/// Returns the bytes of `encoding` as UTF-8. Names of encodings are those of XML's declarations and HTML's, so GB2312
-/// includes the additions of GBK and GB18030. Fails if the name is unknown, or a byte belongs to no letter.
+/// Returns the bytes of `encoding` as UTF-8. `encoding` is a name as in XML and HTML, so GB2312 includes the additions
+/// of GBK and GB18030. Fails if the name is unknown, or a byte belongs to no letter.
 [[nodiscard]] Result<std::string> converted_text(std::string_view bytes, const std::string& encoding);
 
 /// Returns the text of a file, converted as by utf8_text().

@@ -22,7 +22,7 @@ struct CocoOutline {
 struct CocoImage {
   std::int64_t id = 0;
   std::string file;
-  ImageSize size;  ///< 0 x 0 if the file does not say it
+  ImageSize size;  ///< 0 x 0 if the file does not state it
   std::vector<Object> objects;
   std::vector<CocoOutline> outlines;  ///< outlines of the objects, if masks are wanted
   std::vector<std::string> captions;

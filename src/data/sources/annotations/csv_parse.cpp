@@ -126,8 +126,8 @@ Result<bool> read_class_names(const Column& column, ParsedList& list) {
   return true;
 }
 
-/// Numbers are classes themselves; names are numbered in their order. In a column with both, only digits count as
-/// names, as those of characters do.
+/// Numbers are classes themselves; names are numbered in their order. In a column with both, only digits are names, as
+/// in a set of characters.
 Result<bool> read_label_column(const Column& column, ParsedList& list) {
   if (!column.all_numbers()) {
     const bool names = !column.has_numbers() || (column.only_digits() && column.other_is_word());

@@ -19,7 +19,7 @@ struct VocObject {
 };
 
 struct VocPicture {
-  ImageSize size;         ///< 0 x 0 if the file does not say it
+  ImageSize size;         ///< 0 x 0 if the file does not state it
   std::string file_name;  ///< <filename>, without the folders of another machine; may be empty
   std::vector<VocObject> objects;
 };

@@ -30,12 +30,12 @@ namespace lockstep::data {
 /// no listing below includes them.
 [[nodiscard]] bool is_hidden(const std::filesystem::path& path);
 
-/// Finds the file `name` with one of these endings, which are in lower case, in any case of letters: the first that
-/// exists. Empty: there is none. `name` may lead into a folder in `folder`.
+/// Finds the file `name` with one of these endings (in lower case), in any case of letters: the first that exists;
+/// empty if none does. `name` may include a folder in `folder`.
 [[nodiscard]] std::filesystem::path file_of_name(const std::filesystem::path& folder, const std::string& name,
                                                  const std::vector<std::string>& extensions);
 
-/// Notes if all class names are numbers and a label differs from its name: names are sorted as text. `where` is the
+/// Writes a note if all class names are numbers and a label differs from its name: names sort as text. `where`: the
 /// set.
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);
 

@@ -18,7 +18,7 @@ bool begins_with(const fs::path& path, const fs::path& folder) {
   return at == folder.end();
 }
 
-/// Compares both as they are written, or the folder without links: the file may have been named that way.
+/// True if `file` is in `folder` as written, or in its real path without links: the file may have been named by that.
 bool is_in(const fs::path& file, const fs::path& folder) {
   const fs::path written = fs::absolute(folder / "x").lexically_normal().parent_path();  // "data/" is "data"
   if (begins_with(file, written)) return true;

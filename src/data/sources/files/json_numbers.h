@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of foreign JSON: each value is accepted or refused by its name, never ignored. No torch header.
+// Numbers of foreign JSON: each value is accepted, or refused by its name; none is ignored. No torch header.
 #pragma once
 
 #include <cstdint>

@@ -68,8 +68,8 @@ class MarksReader {
   }
 
  private:
-  static constexpr std::size_t kMapBytes = 9;      // the fewest of a map
-  static constexpr std::size_t kObjectBytes = 34;  // the fewest of an object
+  static constexpr std::size_t kMapBytes = 9;      // of a map, at least
+  static constexpr std::size_t kObjectBytes = 34;  // of an object, at least
 
   [[nodiscard]] bool good() const { return why_.empty() && reader_.ok(); }
 
