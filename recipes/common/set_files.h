@@ -13,7 +13,7 @@
 
 namespace lockstep::common {
 
-/// Called now and then with the number done and the whole number, and at the end; one call at a time, from any thread.
+/// Called now and then with the number done and the total, and at the end; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
@@ -24,7 +24,7 @@ struct IndexLoop {
   IndexProgress progress = nullptr;
 };
 
-/// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: to the end.
+/// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: yes.
 void run_indices(const IndexLoop& loop);
 /// Does the same with one worker for all threads.
 void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
@@ -36,7 +36,7 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
   write_set_picture(view_of(image), file);
 }
 
-/// Throws: UsageError if `folder` is something else.
+/// Throws: UsageError if `folder` exists and is no folder.
 void refuse_file(const std::filesystem::path& folder);
 
 /// Makes the folder. Throws: UsageError if it holds files already, or if a file has its name.

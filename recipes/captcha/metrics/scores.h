@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well labels were read: counts that add up over batches and ranks, and their figures. N batch, L characters, C
+// Scores of the labels read: counts that add up over batches and ranks, and their figures. N batch, L characters, C
 // classes.
 #pragma once
 

@@ -29,7 +29,7 @@ struct GenerateOptions {
   std::int64_t threads = 0;  ///< 0: one per processor. Does not change any byte
 };
 
-/// Expands ranges: "0-9A-F" gives "0123456789ABCDEF"; a '-' first or last is itself.
+/// Expands ranges: "0-9A-F" gives "0123456789ABCDEF"; a '-' at either end is literal.
 /// Throws: UsageError if it is empty, a range runs backwards, a character comes twice, or one is not a printable ASCII
 /// character that a file name can hold ('_' ends a label, '/' a folder).
 [[nodiscard]] std::string expand_charset(const std::string& ranges);
