@@ -107,7 +107,7 @@ SideRange parse_sides(const std::string& text, const SideRange& limits) {
     const auto read = std::from_chars(begin, end, value);
     if (read.ec != std::errc() || read.ptr != end || value < limits.least || value > limits.most) {
       throw UsageError(
-          fmt::format("size '{}' is none", text),
+          fmt::format("'{}' is no size", text),
           fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", limits.least, limits.most));
     }
     return value;

@@ -59,7 +59,7 @@ void note_oddity(const std::string& name) {
   odd.is_odd = false;
   if (odd.kind != Oddity::kTurned) ++odd_count;
   if (noted[static_cast<std::size_t>(odd.kind)].exchange(true)) return;
-  log::note("{}: {}; others like it are read alike and only counted (lockstep inspect data)", name, odd.words);
+  log::note("{}: {}; others like it are read the same way and only counted (lockstep inspect data)", name, odd.words);
 }
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {

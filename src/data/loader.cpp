@@ -77,7 +77,7 @@ TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& 
                       slow->since.count());
   }
   return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, epoch, limit_s, who),
-                      "look at that sample and the disk it lies on, or raise the limit: timeout_s, the setting "
+                      "look at that sample and its disk, or raise the limit: timeout_s, the setting "
                       "loader_timeout_s of a recipe (0: wait for ever)");
 }
 

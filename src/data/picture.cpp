@@ -66,7 +66,7 @@ void Pixels::fit_to(ImageSize annotated) {
   if (!encoded->as_stored || noted.exchange(true)) return;
   log::note(
       "{}: its EXIF orientation ({}) is not applied: its annotations are of the {} x {} pixels that are stored; "
-      "others like it are read alike and only counted (lockstep inspect data)",
+      "others like it are read the same way and only counted (lockstep inspect data)",
       encoded->name, data::exif_orientation(encoded->bytes), annotated.width, annotated.height);
 }
 

@@ -116,7 +116,7 @@ void show_transparency(std::string_view bytes, Image& image) {
     image.pixels[i] = static_cast<std::uint8_t>((color[i % channels] * share + ground * (255 - share) + 127) / 255);
   }
   set_oddity(Oddity::kTransparency,
-             fmt::format("all of it has one colour, and what it shows is in its transparency: it is put on {}",
+             fmt::format("all of it has one colour, and its transparency holds the picture: it is placed on {}",
                          is_dark ? "white" : "black"));
 }
 

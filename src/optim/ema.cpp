@@ -141,7 +141,7 @@ void EMA::set_decay(double decay) {
 }
 
 void EMA::require_own_values(const char* what) const {
-  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "let go of the Swapped first");
+  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "destroy the Swapped first");
 }
 
 EMA::Swapped EMA::swap_in() {

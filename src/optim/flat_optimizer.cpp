@@ -141,7 +141,7 @@ void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, value] : parameters_) {
     if (!value.grad().defined() || !value.grad().is_sparse()) continue;
-    throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not take", name, setup_.optimizer));
+    throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not support", name, setup_.optimizer));
   }
   ++steps_;
   if (digests) digests->clear();

@@ -88,7 +88,7 @@ void warn_of_separate_training() noexcept {
     if (words.empty() || !watching.exchange(false) || own_rank != 0) return;
     log::warn("{}", words);
   } catch (const std::exception& problem) {
-    log::debug("whether the ranks train one model was not judged: {}", problem.what());
+    log::debug("the check that the ranks train one model failed: {}", problem.what());
   }
 }
 

@@ -112,7 +112,7 @@ void place(AnnotatedImage& image, const Region& canvas, const Color& fill) {
 
 void check_size(ImageSize size, const char* who) {
   if (size.width <= 0 || size.height <= 0) {
-    throw UsageError(fmt::format("{} of {} x {} pixels is none", who, size.width, size.height));
+    throw UsageError(fmt::format("{} cannot have {} x {} pixels", who, size.width, size.height));
   }
 }
 

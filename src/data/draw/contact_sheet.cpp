@@ -111,7 +111,7 @@ std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const C
     const bool only = options.class_names.empty() && labels.size() == 1;
     words.push_back({only && masks ? "object" : class_text(label, options), data::ink_of(label)});
   }
-  if (masks) words.push_back({"each mask has a colour of its own", kPaper});
+  if (masks) words.push_back({"each mask has its own colour", kPaper});
   for (const BoxMark& mark : options.legend) words.push_back({mark.text, mark.ink, &mark});
   return words;
 }

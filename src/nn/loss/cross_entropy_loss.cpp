@@ -35,7 +35,7 @@ double weight_of(const at::Tensor& target, const Shared& shared) {
     if (classes_of[i] < 0 || classes_of[i] >= classes) {
       throw DataError(fmt::format("element {} of cross entropy's targets has class {}, and there are {} of them", i,
                                   classes_of[i], classes),
-                      "give classes from 0 on, or the one that is to be ignored as ignore_index");
+                      "give classes from 0 on, or set the class to ignore as ignore_index");
     }
     sum += static_cast<double>(weight[classes_of[i]]);
   }

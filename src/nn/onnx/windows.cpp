@@ -216,7 +216,7 @@ void max_pool(OnnxCall& call, const char* /*op*/) {
   std::string x = call.in(0);
   Sizes pads = pool.all_pads();
   if (pool.reaches_far()) {  // ONNX's pads are less than a window
-    if (results > 1) call.refuse("its last window lies beyond the end, and positions are asked for");
+    if (results > 1) call.refuse("its last window is beyond the end, and its positions are used");
     const std::string least = call.constant(-std::numeric_limits<double>::infinity(), call.result_type());
     x = call.add("Pad", {x, call.integers_of(with_channels(pads)), least});
     pads.assign(pads.size(), 0);

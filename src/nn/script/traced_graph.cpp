@@ -53,7 +53,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
 
 [[noreturn]] void throw_depends(const std::string& what) {
   throw UsageError(fmt::format("the network computes something else for other arguments: {}", what),
-                   "what a traced function does may not follow values, and the batch's size only in sizes of tensors");
+                   "a traced function may not depend on values, and on the batch's size only by sizes of tensors");
 }
 
 /// Numbers of a graph that follow the size of the batch.

@@ -67,7 +67,7 @@ class ListBuilder {
     if (const auto all = object.find("captions"); all != object.end()) {
       if (!all->is_array()) return "\"captions\" is no list";
       for (const json& caption : *all) {
-        if (!caption.is_string()) return "\"captions\" holds what is no text";
+        if (!caption.is_string()) return "\"captions\" holds a value that is no text";
         entry.captions.push_back(caption.get<std::string>());
       }
     }
@@ -79,7 +79,7 @@ class ListBuilder {
     if (values == object.end()) return "";
     if (!values->is_array()) return "\"values\" is no list";
     for (const json& value : *values) {
-      if (!value.is_number()) return "\"values\" holds what is no number";
+      if (!value.is_number()) return "\"values\" holds a value that is no number";
       if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
       entry.values.push_back(value.get<float>());
     }

@@ -126,7 +126,7 @@ Result<RunLengths> runs_from_text(std::string_view text) {
       if (at == text.size() || shift > 30)
         return Failure{fmt::format("the counts of a mask break off at letter {}", at)};
       const int letter = text[at] - 48;
-      if (letter < 0 || letter > 63) return Failure{fmt::format("letter {} of a mask's counts is none of theirs", at)};
+      if (letter < 0 || letter > 63) return Failure{fmt::format("letter {} of a mask's counts is invalid", at)};
       value |= static_cast<std::int64_t>(letter & 0x1f) << shift;
       more = (letter & 0x20) != 0;
       if (!more && (letter & 0x10) != 0) value -= std::int64_t{1} << (shift + 5);

@@ -166,7 +166,7 @@ class VocReader {
     for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);
       if (label == labels_.end()) {
-        throw DataError(fmt::format("{} marks a '{}', which is none of the {} classes: {}", path.string(), from.name,
+        throw DataError(fmt::format("{} marks a '{}', which is not one of the {} classes: {}", path.string(), from.name,
                                     labels_.size(), some_of(set_.classes)));
       }
       const bool no_area = from.box.width() <= 0 || from.box.height() <= 0;

@@ -62,7 +62,7 @@ class ObjectReader {
     object.area = static_cast<float>(covered);
     for (const json& one : from.value("points", json::array())) {
       const auto point = numbers(one, 3);
-      if (!point) return Failure{"a point that is not x, y and whether it is visible"};
+      if (!point) return Failure{"a point that is not x, y and visibility"};
       if (!std::ranges::all_of(*point, is_coordinate)) return Failure{far_away("a point of", one)};
       object.points.push_back({static_cast<float>((*point)[0]), static_cast<float>((*point)[1]), (*point)[2] != 0});
     }
