@@ -117,7 +117,7 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": [16], "size": [3, 4]}})",
        "a mask of 4 x 3 pixels for a picture of 4 x 4"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": "\u007f", "size": [4, 4]}})",
-       "letter 0 of a mask's counts is none of theirs"}};
+       "letter 0 of a mask's counts is invalid"}};
   for (const auto& [annotation, why] : cases) {
     EXPECT_EQ(data::parse_coco(with(annotation), {.masks = true}).error(), "annotations[1]: " + why);
     const auto lenient = data::parse_coco(with(annotation), {.masks = true, .strict = false});

@@ -141,7 +141,7 @@ TEST(Tar, NamesTheByteOfWhatIsWrong) {
   flipped[3] ^= 1;
   EXPECT_EQ(error(flipped), "byte 0: no tar header: its checksum is wrong");
   EXPECT_EQ(error(data::tar_member("a.jpg", "") + good), "byte 512: sample 'a' has two files '.jpg'");
-  EXPECT_EQ(error(header('S', "a", 0) + kEnd), "byte 0: a sparse file, which nobody here reads");
+  EXPECT_EQ(error(header('S', "a", 0) + kEnd), "byte 0: a sparse file, which is not supported");
   EXPECT_EQ(error(header('x', "a", 4) + padded("9 ab") + kEnd), "byte 0: a pax record of the wrong length");
   EXPECT_EQ(error(header('L', "a", 2'000'000)), "byte 0: a name of 2000000 bytes");
 }

@@ -168,11 +168,11 @@ TEST_F(BadCoco, AClassBeyondTheNetworksNamesTheObject) {
 
 TEST_F(BadCoco, IdsThatStandTwiceAreNamed) {
   write(kGood, std::string(kImages) + R"(, {"id": 1, "file_name": "b.png"})");
-  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("images[2]: image id 1 stands twice")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("images[2]: image id 1 occurs twice")));
   write_one(R"("category_id": 7, "bbox": [1, 1, 2, 2])", R"("id": 1, "image_id": 2, )");
-  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: annotation id 1 stands twice")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: annotation id 1 occurs twice")));
   const Opened opened = training(false);
-  EXPECT_THAT(opened.note, HasSubstr("annotations[1]: annotation id 1 stands twice"));
+  EXPECT_THAT(opened.note, HasSubstr("annotations[1]: annotation id 1 occurs twice"));
   EXPECT_EQ(objects(opened, 0), 1U) << "the first one stays";
   EXPECT_EQ(objects(opened, 1), 0U);
 }
