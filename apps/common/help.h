@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --help prints, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
+// The text of --help, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ struct HelpSection {
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-/// What --help of a command says, beside its options.
+/// The texts of a command's --help, apart from its options.
 struct CommandText {
   std::string name;                      ///< "lockstep train"
   std::string description;               ///< one sentence in the imperative; "\n\n" begins another paragraph
@@ -28,12 +28,12 @@ struct CommandText {
 
 inline constexpr const char* kHelp = "print this help";
 inline constexpr std::size_t kHelpWidth = 100;          ///< columns
-inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that were put into no other
+inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that are in no other
 
-/// The text of --help. An option's type name stands for its value, and its default string is its default.
+/// The text of --help. An option's type name represents its value, and its default string is its default.
 [[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
 
-/// The text of --help of a command that has verbs, given as (name, summary).
+/// The text of --help of a command with verbs, given as (name, summary).
 [[nodiscard]] std::string verbs_text(const CommandText& text,
                                      const std::vector<std::pair<std::string, std::string>>& verbs,
                                      const std::vector<std::pair<std::string, std::string>>& options);
