@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds FOLDER/npz/*.npz, small features as numpy itself writes them, and FOLDER/npy, the array of each. The tests
-of captioning read them, too.
+"""Writes the seeds FOLDER/npz/*.npz, small features written by numpy itself, and FOLDER/npy, the array of each. The tests of
+captioning read them, too.
 
     scripts/trials/fuzz --unpack FOLDER && python3 fuzz/make_npz.py FOLDER && scripts/trials/fuzz --pack FOLDER
 
