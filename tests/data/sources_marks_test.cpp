@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO, Pascal VOC and folders of masks: what is marked where, and every way to be wrong with its place.
+// COCO, Pascal VOC and folders of masks: the marks and their places, and every error with its place.
 #include <fmt/format.h>
 
 #include <array>
@@ -49,7 +49,8 @@ Image drawn(const std::vector<double>& polygon, ImageSize size) {
   return mask;
 }
 
-// By hand from COCO's rule: five steps a pixel, columns at their middle, rows from the first at or below the border.
+// Computed by hand from COCO's rule: five steps per pixel, columns at their middle, rows from the first at or below the
+// border.
 TEST(Polygon, CoversThePixelsThatCocoGivesIt) {
   EXPECT_THAT(drawn({1, 1, 3, 1, 3, 3, 1, 3}, {4, 4}).pixels,
               ElementsAre(0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0));
@@ -263,7 +264,7 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
 }
 
-/// As labelling tools leave it: no lists, other names of the folders, and paths of the machine that it was made on.
+/// As written by labelling tools: no lists, other folder names, and paths of the tool's machine.
 void write_plain_voc(const std::filesystem::path& root) {
   for (const char* name : {"one.png", "two.JPG", "3.jpeg"}) put(root / "images" / name, "unused");
   const std::string elsewhere =

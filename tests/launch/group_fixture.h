@@ -54,9 +54,9 @@ class GroupTest : public ::testing::Test {
     apply(state_, event, now_, options_);
   }
 
-  void end(const std::string& name, NodeEnd how) {
-    how.round = state_.round;
-    Event event{.kind = Event::Kind::kEnded, .end = std::move(how)};
+  void end(const std::string& name, NodeEnd outcome) {
+    outcome.round = state_.round;
+    Event event{.kind = Event::Kind::kEnded, .end = std::move(outcome)};
     event.node.id = name;
     apply(state_, event, now_, options_);
   }

@@ -55,8 +55,8 @@ std::string own_path;
 /// A process that hangs in the named way, and has come there.
 class Hanging {
  public:
-  Hanging(const std::string& how, char state)
-      : process_({.command = {own_path, "program", how},
+  Hanging(const std::string& way, char state)
+      : process_({.command = {own_path, "program", way},
                   .environment = {{"LOCKSTEP_ERROR_FILE", (folder_ / "error.json").string()}}}) {
     process_.wait_for_output("ready");
     test::eventually([&] { return this->state() == state; });
@@ -157,20 +157,20 @@ TEST(Stacks, AProgramWithoutTheHandlerIsNotEndedByTheSignal) {
 }  // namespace
 }  // namespace launch
 
-int hang(const std::string& how) {
-  if (how != "plain") fault::install_reports();
+int hang(const std::string& way) {
+  if (way != "plain") fault::install_reports();
   std::mutex mutex;
-  if (how == "lock") {
+  if (way == "lock") {
     mutex.lock();
     std::thread([] { loops_for_ever(); }).detach();
   }
   std::puts("ready");
   (void)std::fflush(stdout);
-  if (how == "stop") {
+  if (way == "stop") {
     stops_itself();
     return 0;
   }
-  if (how == "lock") sleeps_in_a_lock(mutex);
+  if (way == "lock") sleeps_in_a_lock(mutex);
   loops_for_ever();
   return 1;
 }

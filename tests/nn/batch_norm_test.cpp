@@ -145,12 +145,12 @@ class Others final : public StatisticsSync {
 /// no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
   // Twice: the first round finds what each brings in forward, the second what it brings in backward.
-  const auto round = [](const at::Tensor& mine, std::vector<at::Tensor> others) {
-    BatchNorm2d norm(mine.size(1));
+  const auto round = [](const at::Tensor& own, std::vector<at::Tensor> others) {
+    BatchNorm2d norm(own.size(1));
     randomize(norm);
     auto sync = std::make_shared<Others>(std::move(others));
     norm->set_statistics_sync(sync);
-    norm->forward(mine.detach().requires_grad_(true)).pow(3).sum().backward();
+    norm->forward(own.detach().requires_grad_(true)).pow(3).sum().backward();
     return sync->seen;
   };
   const at::Tensor first = round(other, {round(images(9, 2), {})[0]})[0];
@@ -170,25 +170,25 @@ Outcome outcome(Norm& norm, const at::Tensor& input) {
 }
 
 /// `mine` with a replica that has `others`, against torch over both.
-void expect_like_both(const at::Tensor& mine, const at::Tensor& others, double tolerance) {
-  BatchNorm2d synced(mine.size(1));
+void expect_like_both(const at::Tensor& own, const at::Tensor& others, double tolerance) {
+  BatchNorm2d synced(own.size(1));
   randomize(synced);
-  synced->set_statistics_sync(std::make_shared<Others>(brought_by(others, mine)));
-  const Outcome ours = outcome(synced, mine);
-  torch::nn::BatchNorm2d plain(mine.size(1));
+  synced->set_statistics_sync(std::make_shared<Others>(brought_by(others, own)));
+  const Outcome ours = outcome(synced, own);
+  torch::nn::BatchNorm2d plain(own.size(1));
   randomize(plain);
-  const Outcome both = outcome(plain, at::cat({mine, others}).to(at::kFloat));
+  const Outcome both = outcome(plain, at::cat({own, others}).to(at::kFloat));
   const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
     const double error = (a.to(at::kFloat) - b).norm().item<double>();
     return a.sizes() == b.sizes() && error <= tolerance * (b.norm().item<double>() + 1e-6);
   };
-  EXPECT_TRUE(close(ours.output, both.output.narrow(0, 0, mine.size(0))));
-  EXPECT_TRUE(close(ours.input_grad, both.input_grad.narrow(0, 0, mine.size(0))));
+  EXPECT_TRUE(close(ours.output, both.output.narrow(0, 0, own.size(0))));
+  EXPECT_TRUE(close(ours.input_grad, both.input_grad.narrow(0, 0, own.size(0))));
   EXPECT_TRUE(close(ours.running_mean, both.running_mean));
   EXPECT_TRUE(close(ours.running_var, both.running_var));
   EXPECT_EQ(synced->num_batches_tracked.item<std::int64_t>(), 1);
-  EXPECT_EQ(ours.output.scalar_type(), mine.scalar_type());
-  EXPECT_EQ(ours.output.strides(), mine.strides());
+  EXPECT_EQ(ours.output.scalar_type(), own.scalar_type());
+  EXPECT_EQ(ours.output.strides(), own.strides());
 }
 
 TEST(SyncedBatchNorm, IsBatchNormOverTheBatchesPutTogether) {
@@ -199,8 +199,8 @@ TEST(SyncedBatchNorm, IsBatchNormOverTheBatchesPutTogether) {
 }
 
 TEST(SyncedBatchNorm, SixteenBitActivationsHaveFloat32Statistics) {
-  const at::Tensor mine = images(1, 4).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
-  expect_like_both(mine, images(2, 4).to(at::kBFloat16), 1e-2);
+  const at::Tensor own = images(1, 4).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  expect_like_both(own, images(2, 4).to(at::kBFloat16), 1e-2);
 }
 
 TEST(SyncedBatchNorm, AReplicaWithoutASampleTakesPart) {
@@ -220,19 +220,19 @@ TEST(SyncedBatchNorm, AnOverflowLeavesTheRunningStatisticsOfItsChannelAsTheyWere
 }
 
 TEST(SyncedBatchNorm, WeightAndBiasGradientsAreOfTheReplicasOwnBatch) {
-  const at::Tensor mine = images(1, 4);
+  const at::Tensor own = images(1, 4);
   const at::Tensor others = images(2, 4);
-  const auto part = [&](const at::Tensor& of, const at::Tensor& beside) {
+  const auto part = [&](const at::Tensor& batch, const at::Tensor& beside) {
     BatchNorm2d norm(5);
     randomize(norm);
-    norm->set_statistics_sync(std::make_shared<Others>(brought_by(beside, of)));
-    return outcome(norm, of);
+    norm->set_statistics_sync(std::make_shared<Others>(brought_by(beside, batch)));
+    return outcome(norm, batch);
   };
-  const Outcome left = part(mine, others);
-  const Outcome right = part(others, mine);
+  const Outcome left = part(own, others);
+  const Outcome right = part(others, own);
   torch::nn::BatchNorm2d plain(5);
   randomize(plain);
-  const Outcome both = outcome(plain, at::cat({mine, others}));
+  const Outcome both = outcome(plain, at::cat({own, others}));
   EXPECT_TRUE(at::allclose(left.weight_grad + right.weight_grad, both.weight_grad, 1e-5, 1e-4));
   EXPECT_TRUE(at::allclose(left.bias_grad + right.bias_grad, both.bias_grad, 1e-5, 1e-4));
 }
@@ -274,13 +274,13 @@ TEST(SyncedBatchNorm, ASecondDerivativeIsAnError) {
 }
 
 TEST(SyncedBatchNorm, WithoutWeightOrRunningStatisticsNormalisesTheSame) {
-  const at::Tensor mine = images(1, 4);
+  const at::Tensor own = images(1, 4);
   BatchNorm2d synced(BatchNormOptions(5).affine(false).track_running_stats(false));
   auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // alone: both replicas' sums are its own
   synced->set_statistics_sync(sync);
   torch::nn::BatchNorm2d plain(BatchNormOptions(5).affine(false).track_running_stats(false));
-  at::Tensor left = mine.detach().requires_grad_(true);
-  at::Tensor right = mine.detach().clone().requires_grad_(true);
+  at::Tensor left = own.detach().requires_grad_(true);
+  at::Tensor right = own.detach().clone().requires_grad_(true);
   const at::Tensor a = synced->forward(left);
   const at::Tensor b = plain->forward(right);
   a.pow(3).sum().backward();

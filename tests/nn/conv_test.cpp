@@ -522,15 +522,15 @@ TEST(ConvTable, TilesOfFourResultsAreForFloat32AndImagesThatFillThem) {
 }
 
 TEST(ConvTable, TilesOfFourResultsPayForFewerChannelsLargerWeightsAndFewerResults) {
-  const auto of = [](std::int64_t in, std::int64_t out, std::int64_t large_tiles) {
+  const auto choice = [](std::int64_t in, std::int64_t out, std::int64_t large_tiles) {
     return conv_kernel({.in = in, .out = out, .tiles = 4 * large_tiles, .large_tiles = large_tiles}, kPlain);
   };
-  EXPECT_EQ(of(16, 16, 64), ConvKernel::kWinograd);
-  EXPECT_EQ(of(512, 512, 64), ConvKernel::kWinograd);
-  EXPECT_EQ(of(64, 64, 63), ConvKernel::kDirect);
-  EXPECT_EQ(of(8, 16, 1000), ConvKernel::kDirect);
-  EXPECT_EQ(of(24, 32, 1000), ConvKernel::kDirect);
-  EXPECT_EQ(of(512, 528, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(16, 16, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(choice(512, 512, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(choice(64, 64, 63), ConvKernel::kDirect);
+  EXPECT_EQ(choice(8, 16, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(24, 32, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(512, 528, 1000), ConvKernel::kDirect);
 }
 
 TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUnits) {

@@ -64,9 +64,9 @@ at::Tensor rounded(const at::Tensor& tensor) { return channels_last(tensor.to(at
 struct Data {
   explicit Data(const Case& c) {
     seed_all(11);
-    const std::int64_t by = c.pool ? 2 : 1;
+    const std::int64_t factor = c.pool ? 2 : 1;
     x = rounded(at::randn({c.images, c.channels, c.height, c.width}) * 2 + c.mean);
-    grad = rounded(at::randn({c.images, c.channels, c.height / by, c.width / by}));
+    grad = rounded(at::randn({c.images, c.channels, c.height / factor, c.width / factor}));
     if (c.residual) residual = rounded(at::randn_like(x));
     weight = at::randn({c.channels});
     bias = at::randn({c.channels}) * 0.5;

@@ -48,7 +48,9 @@ at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat
 
 Conv2d layer_of(const Case& c, bool last = true) {
   seed_all(3);
-  const auto pair = [](const std::vector<std::int64_t>& of) { return torch::ExpandingArray<2>(at::IntArrayRef(of)); };
+  const auto pair = [](const std::vector<std::int64_t>& sizes) {
+    return torch::ExpandingArray<2>(at::IntArrayRef(sizes));
+  };
   Conv2d layer(Options(c.in, c.out, pair(c.kernel))
                    .stride(pair(c.stride))
                    .padding(pair(c.padding))

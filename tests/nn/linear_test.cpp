@@ -53,26 +53,26 @@ Arguments arguments_of(const Case& c, at::ScalarType type) {
   return made;
 }
 
-std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& of) {
-  out.backward(of.grad.to(out.scalar_type()));
-  std::vector<at::Tensor> all = {out.detach(), of.input.grad(), of.weight.grad()};
-  if (of.bias.defined()) all.push_back(of.bias.grad());
+std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& arguments) {
+  out.backward(arguments.grad.to(out.scalar_type()));
+  std::vector<at::Tensor> all = {out.detach(), arguments.input.grad(), arguments.weight.grad()};
+  if (arguments.bias.defined()) all.push_back(arguments.bias.grad());
   return all;
 }
 
 std::vector<at::Tensor> step_of(const Case& c, at::ScalarType type) {
-  const Arguments of = arguments_of(c, type);
-  const at::Tensor out = nn::linear(of.input, of.weight, of.bias);
+  const Arguments arguments = arguments_of(c, type);
+  const at::Tensor out = nn::linear(arguments.input, arguments.weight, arguments.bias);
   EXPECT_THAT(out.grad_fn()->name(), HasSubstr("LinearFunction"));
   EXPECT_EQ(out.scalar_type(), type);
-  return backward_of(out, of);
+  return backward_of(out, arguments);
 }
 
 std::vector<at::Tensor> exact_step_of(const Case& c) {
-  Arguments of = arguments_of(c, at::kDouble);
-  of.weight = of.weight.detach().to(at::kDouble).requires_grad_();
-  if (c.bias) of.bias = of.bias.detach().to(at::kDouble).requires_grad_();
-  return backward_of(at::linear(of.input, of.weight, of.bias), of);
+  Arguments arguments = arguments_of(c, at::kDouble);
+  arguments.weight = arguments.weight.detach().to(at::kDouble).requires_grad_();
+  if (c.bias) arguments.bias = arguments.bias.detach().to(at::kDouble).requires_grad_();
+  return backward_of(at::linear(arguments.input, arguments.weight, arguments.bias), arguments);
 }
 
 class LinearTest : public testing::TestWithParam<Case> {};

@@ -249,8 +249,8 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
     parameters.emplace_back(std::to_string(size), value);
   }
   parameters.emplace_back("without", at::zeros({3}).requires_grad_());
-  const auto norm_of = [](const NamedTensors& of) {
-    return optim::norm_of_norms(optim::device_norms(of)).item<double>();
+  const auto norm_of = [](const NamedTensors& tensors) {
+    return optim::norm_of_norms(optim::device_norms(tensors)).item<double>();
   };
   EXPECT_NEAR(norm_of(parameters), grad_norm(parameters), 1e-6 * grad_norm(parameters));
   EXPECT_EQ(norm_of({{"without", at::zeros({3})}}), 0);

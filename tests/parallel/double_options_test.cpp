@@ -133,10 +133,10 @@ void expect_branches_to_train_as_one(Job& job, const DdpOptions& options, const 
   SGD optimizer(model, SGDOptions{.lr = 1e-1});
   Branched alone = make_branched(c10::Device(c10::kCPU));
   SGD whole(*alone, SGDOptions{.lr = 1e-1});
-  const at::Tensor mine = samples_of(job);
+  const at::Tensor own = samples_of(job);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    model(mine, branch(step, job.rank())).square().mean().backward();
+    model(own, branch(step, job.rank())).square().mean().backward();
     optimizer.step();
     whole.zero_grad();
     for (int rank = 0; rank < world; ++rank) {

@@ -109,10 +109,10 @@ RANKS_TEST(Graphs, ABranchOfOneRankOnlyGetsTheMeanWithZeroAndWhatNobodyUsesStays
     expect_gradients(model.module(), expected_gradients(3, backward));
     model.module().zero_grad(/*set_to_none=*/true);
   }
-  const at::Tensor mine = at::full({5}, 7.0);
-  model.module().never->bias.mutable_grad() = mine;
+  const at::Tensor own = at::full({5}, 7.0);
+  model.module().never->bias.mutable_grad() = own;
   model(batch_of(job.rank())).sum().backward();
-  EXPECT_TRUE(model.module().never->bias.grad().is_same(mine) && mine.equal(at::full({5}, 7.0)));
+  EXPECT_TRUE(model.module().never->bias.grad().is_same(own) && own.equal(at::full({5}, 7.0)));
 }
 
 RANKS_TEST(Graphs, AnUnusedParameterIsReadyBeforeTheFirstGradient, 2) {

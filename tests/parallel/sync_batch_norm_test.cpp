@@ -200,12 +200,12 @@ RANKS_TEST(SyncBatchNorm, ARankWithoutASampleTakesPart, 2) {
   sync_batch_norm(norm, job);
   torch::nn::BatchNorm2d plain(5);
   const at::Tensor some = at::randn({3, 5, 4, 4}, make_generator(1)).requires_grad_(true);
-  const at::Tensor mine = job.is_main() ? some : at::randn({0, 5, 4, 4}).requires_grad_(true);
+  const at::Tensor own = job.is_main() ? some : at::randn({0, 5, 4, 4}).requires_grad_(true);
   const at::Tensor again = some.detach().clone().requires_grad_(true);
   plain->forward(again).pow(3).sum().backward();
-  norm->forward(mine).pow(3).sum().backward();
+  norm->forward(own).pow(3).sum().backward();
   EXPECT_TRUE(close(norm->running_mean, plain->running_mean));
-  EXPECT_TRUE(!job.is_main() || close(mine.grad(), again.grad()));
+  EXPECT_TRUE(!job.is_main() || close(own.grad(), again.grad()));
 }
 
 RANKS_TEST(SyncBatchNorm, EvaluationCommunicatesNothing, 2) {

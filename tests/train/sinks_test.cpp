@@ -147,8 +147,8 @@ TEST(RunSink, OfEveryRankHearsTheSameStepReport) {
           EXPECT_GT(rank.buckets, 0);
         }
         EXPECT_EQ(whole->ranks[1].steps, 3);
-        const std::string mine = view::to_json(*epoch);
-        for (const auto& others : all_gather_object(job.group(), mine)) EXPECT_EQ(others, mine);
+        const std::string own = view::to_json(*epoch);
+        for (const auto& others : all_gather_object(job.group(), own)) EXPECT_EQ(others, own);
       },
       {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
   EXPECT_THAT(FileSystem::system().read(folder / "run/log.jsonl"),

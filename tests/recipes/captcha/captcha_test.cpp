@@ -441,22 +441,22 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
 
 constexpr std::int64_t kImages = 4;
 
-struct How {
+struct Setting {
   bool fused = false;
   Amp amp = Amp::kNone;
 };
 
-view::Profile profile_of_a_step(const How& how) {
+view::Profile profile_of_a_step(const Setting& setting) {
   const std::shared_ptr<torch::nn::Module> net = make_model({.type = "conv3"});
   auto& model = dynamic_cast<CaptchaNet&>(*net);
   use_channels_last(*net);
-  if (how.fused) (void)nn::optimize(*net);
+  if (setting.fused) (void)nn::optimize(*net);
   const at::Tensor images = to_channels_last(at::rand({kImages, 1, 60, 160}));
   observe::Profiler profiler(testing::alone(), {.steps = 1, .warmup = 1, .parameters = named_parameters_of(*net)});
   for (int step = 0; step < 2; ++step) {
     at::Tensor out;
     {
-      const Autocast autocast(at::kCPU, how.amp);
+      const Autocast autocast(at::kCPU, setting.amp);
       out = model.forward(images);
     }
     out.to(at::kFloat).sum().backward();
@@ -479,7 +479,7 @@ struct ByHand {
   }
 };
 
-class CaptchaProfile : public ::testing::TestWithParam<How> {};
+class CaptchaProfile : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(CaptchaProfile, CountsTheOperationsThatACalculationByHandGives) {
   EXPECT_EQ(view::flops_of(profile_of_a_step(GetParam())), ByHand().flops_of_a_step());
@@ -497,7 +497,8 @@ TEST_P(CaptchaProfile, HasForwardAndBackwardOfEveryConvolutionAndDenseLayer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainAndFused, CaptchaProfile,
-                         ::testing::Values(How{}, How{.fused = true}, How{.fused = true, .amp = Amp::kBf16}));
+                         ::testing::Values(Setting{}, Setting{.fused = true},
+                                           Setting{.fused = true, .amp = Amp::kBf16}));
 
 }  // namespace captcha_test
 }  // namespace lockstep::captcha

@@ -187,7 +187,9 @@ TEST(CaptioningCiderD, OfIdsThatNoFrequencyKnowsIsWhatItIsForOthers) {
   const auto frequencies = frequencies_of(small);
   ASSERT_FALSE(frequencies->table().wide());
   const CiderD cider(frequencies);
-  const auto moved = [](std::int64_t by) { return std::vector<Ids>{{1 + by, 2, 20 + by, 0}, {1 + by, 2, 30 + by, 0}}; };
+  const auto moved = [](std::int64_t shift) {
+    return std::vector<Ids>{{1 + shift, 2, 20 + shift, 0}, {1 + shift, 2, 30 + shift, 0}};
+  };
   const std::int64_t far = 1 << 20;
   const double near_score = cider.score({1, 2, 30 + 100, 0}, cider.prepare(moved(100)));
   EXPECT_GT(near_score, 1);

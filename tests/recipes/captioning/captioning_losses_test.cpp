@@ -197,7 +197,7 @@ void expect_windows_of(const Grid& grid, std::int64_t window, bool shifted) {
   const std::int64_t count = grid.height * grid.width;
   const at::Tensor x = at::randn({2, count + 1, 8});
   const at::NoGradGuard guard;
-  const at::Tensor mine = attention.forward(x, grid, {});
+  const at::Tensor result = attention.forward(x, grid, {});
   for (std::int64_t b = 0; b < 2; ++b) {
     const at::Tensor own = x[b];
     for (const auto& cells : slow_windows(grid, window, shifted)) {
@@ -208,7 +208,7 @@ void expect_windows_of(const Grid& grid, std::int64_t window, bool shifted) {
       const at::Tensor seen =
           slow.of(own.index_select(0, index), slow_bias(slow.weights["distance_bias"], window, cells));
       const auto among = static_cast<std::int64_t>(cells.size());
-      EXPECT_LT(difference(mine[b].index_select(0, index.narrow(0, 0, among)), seen.narrow(0, 0, among)), 1e-5)
+      EXPECT_LT(difference(result[b].index_select(0, index.narrow(0, 0, among)), seen.narrow(0, 0, among)), 1e-5)
           << grid.height << " x " << grid.width << ", window " << window << ", first cell " << rows[0];
     }
   }
@@ -239,7 +239,7 @@ TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow)
   for (const auto& item : attention.named_parameters()) slow.weights[item.key()] = item.value().detach();
   const at::NoGradGuard guard;
   const at::Tensor x = at::randn({1, 13, 8});  // 4 x 3: four windows, two of them half padding
-  const at::Tensor mine = attention.forward(x, {.height = 4, .width = 3}, {})[0][12];
+  const at::Tensor result = attention.forward(x, {.height = 4, .width = 3}, {})[0][12];
   at::Tensor sum = at::zeros({8});
   for (const auto& cells : slow_windows({.height = 4, .width = 3}, 2, false)) {
     std::vector<std::int64_t> rows;
@@ -249,7 +249,7 @@ TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow)
         slow.of(x[0].index_select(0, at::tensor(rows, at::kLong)), slow_bias(slow.weights["distance_bias"], 2, cells));
     sum += seen[static_cast<std::int64_t>(cells.size())];
   }
-  EXPECT_LT(difference(mine, sum / 4), 1e-5);
+  EXPECT_LT(difference(result, sum / 4), 1e-5);
 }
 
 TEST(CaptioningWindowAttention, TakesGridsOfAnotherSizeFromOneBatchToTheNext) {

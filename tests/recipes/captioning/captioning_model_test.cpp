@@ -139,8 +139,8 @@ TEST(CaptioningModel, WhatStandsInPaddedRowsChangesNothing) {
     at::Tensor padded = at::full({2, 6, 12}, 50.0F);
     padded.narrow(1, 0, 3).copy_(data);
     const Memory memory = net->encode(padded, {6, 3});
-    const at::Tensor mine = net->log_probs(memory, inputs).narrow(0, 1, 1);
-    EXPECT_LT(difference(mine, net->log_probs(plain, inputs.narrow(0, 1, 1))), 1e-5) << to_string(type);
+    const at::Tensor result = net->log_probs(memory, inputs).narrow(0, 1, 1);
+    EXPECT_LT(difference(result, net->log_probs(plain, inputs.narrow(0, 1, 1))), 1e-5) << to_string(type);
   }
 }
 
@@ -184,7 +184,7 @@ TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   const at::Tensor tokens = at::randn({2, 5, 16});
   const at::Tensor queries = at::randn({2, 3, 16});
   const at::Tensor mask = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 0, 0}).view({2, 5}).to(at::kBool);
-  const at::Tensor mine = attention.forward(queries, attention.look(tokens), mask);
+  const at::Tensor result = attention.forward(queries, attention.look(tokens), mask);
   for (const auto& [b, regions] : {std::pair{0, 5}, std::pair{1, 3}}) {
     for (std::int64_t s = 0; s < 3; ++s) {
       const at::Tensor q = normed("of_query", queries[b][s], 0);
@@ -200,7 +200,7 @@ TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
       const at::Tensor channels =
           (at::matmul(middle.mean(0), w["channel_weight.weight"].t()) + w["channel_weight.bias"]).sigmoid();
       const at::Tensor found = normed("of_query", queries[b][s], 1) * (share * at::stack(values)).sum(0) * channels;
-      EXPECT_LT(difference(mine[b][s], found.flatten()), 1e-5) << b << ", " << s;
+      EXPECT_LT(difference(result[b][s], found.flatten()), 1e-5) << b << ", " << s;
     }
   }
 }

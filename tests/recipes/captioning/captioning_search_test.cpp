@@ -63,8 +63,8 @@ struct TableSpeaker {
   std::vector<Caption> said;
   std::int64_t steps = 0;
 
-  TableSpeaker(Table of, std::int64_t images, std::int64_t rows_each)
-      : table(std::move(of)), copies(rows_each), said(static_cast<std::size_t>(images * rows_each)) {}
+  TableSpeaker(Table scores, std::int64_t images, std::int64_t rows_each)
+      : table(std::move(scores)), copies(rows_each), said(static_cast<std::size_t>(images * rows_each)) {}
 
   at::Tensor step(const at::Tensor& words) {
     EXPECT_FALSE(at::GradMode::is_enabled());

@@ -191,9 +191,9 @@ CocoBox any_box(SampleRandom& random) {
   return {random.uniform(0, 300), random.uniform(0, 300), side * random.uniform(0.6, 1.6), side};
 }
 
-CocoBox near(const CocoBox& box, double by, SampleRandom& random) {
-  const double w = by * box.width;
-  const double h = by * box.height;
+CocoBox near(const CocoBox& box, double share, SampleRandom& random) {
+  const double w = share * box.width;
+  const double h = share * box.height;
   return {box.x + random.uniform(-w, w), box.y + random.uniform(-h, h), box.width + random.uniform(-w, w),
           box.height + random.uniform(-h, h)};
 }

@@ -220,10 +220,10 @@ TEST_F(Scenes, BoxesOfABatchAreCentredAndLieInThePicture) {
       EXPECT_GE(batch.data.min().item<float>(), 0.0F);
       EXPECT_LE(batch.data.max().item<float>(), 1.0F);
       EXPECT_GT(batch.data.max().item<float>(), 0.2F);
-      for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) {
-        EXPECT_EQ(of.labels.size(0), of.boxes.size(0));
-        for (std::int64_t k = 0; k < of.boxes.size(0); ++k, ++boxes) {
-          const float* box = of.boxes.data_ptr<float>() + 4 * k;
+      for (const Detections& target : std::any_cast<const Targets&>(batch.extra)) {
+        EXPECT_EQ(target.labels.size(0), target.boxes.size(0));
+        for (std::int64_t k = 0; k < target.boxes.size(0); ++k, ++boxes) {
+          const float* box = target.boxes.data_ptr<float>() + 4 * k;
           EXPECT_GE(box[0] - box[2] / 2, -1e-5F);
           EXPECT_LE(box[1] + box[3] / 2, 1 + 1e-5F);
           EXPECT_GE(std::min(box[2], box[3]) * 96, 3 - 1e-3F) << "smaller ones are dropped";
@@ -286,7 +286,7 @@ TEST(Voc, GivesBatchesAndLeavesTheBoxesWithoutAreaOut) {
   std::int64_t steps = 0;
   for (const Batch& batch : loader.epoch(0)) {
     EXPECT_THAT(batch.data.sizes(), ElementsAre(4, 3, 96, 96));
-    for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) boxes += of.boxes.size(0);
+    for (const Detections& target : std::any_cast<const Targets&>(batch.extra)) boxes += target.boxes.size(0);
     if (++steps == 3) break;
   }
   EXPECT_GT(boxes, 20);

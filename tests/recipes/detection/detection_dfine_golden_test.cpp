@@ -51,8 +51,8 @@ at::Tensor fractions(const std::string& name, at::IntArrayRef shape) {
 
 at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   const at::Tensor f = fractions(name, shape);
-  const auto wide = [&](double of, std::int64_t fan_in) {
-    return (f - 0.5) * (2 * std::sqrt(of / static_cast<double>(fan_in)));
+  const auto wide = [&](double gain, std::int64_t fan_in) {
+    return (f - 0.5) * (2 * std::sqrt(gain / static_cast<double>(fan_in)));
   };
   if (shape.size() == 4) return wide(6, shape[1] * shape[2] * shape[3]);
   if (shape.size() == 2) return wide(3, shape[1]);
@@ -160,9 +160,9 @@ Denoising noise_of(const Batch& batch, std::int64_t queries) {
 }
 
 /// `tolerance`: of the difference's norm, in norms of what it should be.
-void expect_samples(const at::Tensor& mine, const std::string& name, double tolerance) {
+void expect_samples(const at::Tensor& tensor, const std::string& name, double tolerance) {
   const at::Tensor expected = golden_tensors().at(name);
-  const at::Tensor flat = mine.detach().to(at::kDouble).contiguous().flatten();
+  const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous().flatten();
   const std::int64_t count = expected.numel();
   const at::Tensor taken = (at::arange(count, at::kLong) * flat.numel()).div(count, "floor");
   EXPECT_LE((flat.index_select(0, taken) - expected).norm().item<double>(),
@@ -198,8 +198,8 @@ class Golden {
   /// Compares with the same network in another precision, query by query: those that score nearly the same may come in
   /// another order.
   void expect_queries_of(Golden& whole, double tolerance) {
-    const auto [mine, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
-    const at::Tensor distances = at::cdist(theirs, mine, 2, 2);  // mode 2: differences, not products
+    const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
+    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: differences, not products
     const at::Tensor nearest = distances.argmin(2);
     for (std::int64_t i = 0; i < nearest.size(0); ++i) {
       EXPECT_EQ(std::get<0>(at::_unique2(nearest[i])).numel(), nearest.size(1)) << name_ << ", image " << i;

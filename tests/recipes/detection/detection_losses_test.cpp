@@ -72,8 +72,8 @@ nlohmann::json golden() {
   return nlohmann::json::parse(file);
 }
 
-void expect_near(const at::Tensor& mine, const nlohmann::json& theirs) {
-  const at::Tensor flat = mine.to(at::kDouble).contiguous().flatten();
+void expect_near(const at::Tensor& own, const nlohmann::json& theirs) {
+  const at::Tensor flat = own.to(at::kDouble).contiguous().flatten();
   ASSERT_EQ(flat.numel(), static_cast<std::int64_t>(theirs.size()));
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     const double expected = theirs[static_cast<std::size_t>(i)].get<double>();
@@ -141,22 +141,22 @@ TEST(DetectionLosses, ABoxAndItsSidesComeBackFromTheBinsThatTheyLieBetween) {
 }
 
 TEST(DetectionLosses, BoxesWithoutAreaOrInsideOutHaveFiniteOverlapsAndGradients) {
-  at::Tensor mine = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
-                                0.2, 0.2, 0.0, 0.3,   // no width
-                                0.5, 0.5, -0.2, 0.1,  // its left side right of its right side
-                                0.1, 0.1, 0.1, 0.1})
-                        .view({4, 4})
-                        .to(at::kFloat)
-                        .requires_grad_();
+  at::Tensor own = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
+                               0.2, 0.2, 0.0, 0.3,   // no width
+                               0.5, 0.5, -0.2, 0.1,  // its left side right of its right side
+                               0.1, 0.1, 0.1, 0.1})
+                       .view({4, 4})
+                       .to(at::kFloat)
+                       .requires_grad_();
   const at::Tensor theirs = at::tensor({0.5, 0.5, 0.0, 0.0, 0.6, 0.6, 0.1, 0.1, 0.5, 0.5, 0.2, 0.1, 0.9, 0.9, 0.0, 0.0})
                                 .view({4, 4})
                                 .to(at::kFloat);
-  const Overlap both = overlap(to_corners(mine), to_corners(theirs));
+  const Overlap both = overlap(to_corners(own), to_corners(theirs));
   EXPECT_TRUE(both.iou.isfinite().all().item<bool>()) << both.iou;
   EXPECT_TRUE(both.giou.isfinite().all().item<bool>()) << both.giou;
   both.giou.sum().backward();
-  EXPECT_TRUE(mine.grad().isfinite().all().item<bool>()) << mine.grad();
-  const SideBins sides = side_bins(theirs, mine.detach(), bin_distances({}), 4);
+  EXPECT_TRUE(own.grad().isfinite().all().item<bool>()) << own.grad();
+  const SideBins sides = side_bins(theirs, own.detach(), bin_distances({}), 4);
   EXPECT_TRUE(sides.left_share.isfinite().all().item<bool>());
 }
 

@@ -168,13 +168,13 @@ TEST(DetectionModel, SamplesWhatGridSampleSamples) {
   at::Tensor places = (at::rand({2, 7, 2, 9, 2}) * 1.6 - 0.3).requires_grad_();
   at::Tensor shares = at::rand({2, 7, 2, 9}).requires_grad_();
   const at::Tensor weights = at::randn({2, 7, 64});
-  const at::Tensor mine = sample_points(values, places, shares, sizes, points);
+  const at::Tensor own = sample_points(values, places, shares, sizes, points);
   const at::Tensor theirs = sample_by_grid(values, places, shares, sizes, points);
-  EXPECT_TRUE(mine.allclose(theirs, 1e-4, 1e-5));
-  const auto gradients = [&](const at::Tensor& of) {
-    return torch::autograd::grad({of}, {values, places, shares}, {weights});
+  EXPECT_TRUE(own.allclose(theirs, 1e-4, 1e-5));
+  const auto gradients = [&](const at::Tensor& result) {
+    return torch::autograd::grad({result}, {values, places, shares}, {weights});
   };
-  const auto of_mine = gradients(mine);
+  const auto of_mine = gradients(own);
   const auto of_theirs = gradients(theirs);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(of_mine[i].allclose(of_theirs[i], 1e-3, 1e-4)) << "input " << i;
 }
@@ -402,9 +402,9 @@ TEST(DetectionMatcher, FindsTheQueriesThatAreTheObjects) {
   const at::Tensor boxes = at::full({2, 3, 6, 4}, 0.05F);
   // The objects stand in the last queries, in another order in each set.
   const auto place = [&](std::int64_t set, std::int64_t image, std::int64_t query, std::int64_t object) {
-    const Detections& of = targets[static_cast<std::size_t>(image)];
-    boxes[set][image][query].copy_(of.boxes[object]);
-    logits[set][image][query][of.labels[object].item<std::int64_t>()] = 4;
+    const Detections& target = targets[static_cast<std::size_t>(image)];
+    boxes[set][image][query].copy_(target.boxes[object]);
+    logits[set][image][query][target.labels[object].item<std::int64_t>()] = 4;
   };
   for (std::int64_t i = 0; i < 3; ++i) place(0, 0, 3 + i, i);
   for (std::int64_t i = 0; i < 3; ++i) place(1, 0, 5 - i, i);

@@ -59,7 +59,7 @@ at::Tensor target() {
   cells.masked_fill_(cells > 30, 255);
   cells.masked_fill_((cells >= kClasses).logical_and(cells < 255), 0);
   cells = cells.view({kBatch, 9, 9}).repeat_interleave(8, 1).repeat_interleave(8, 2);
-  const auto plane = [&](const at::Tensor& of) { return of.reshape({kBatch, kSize, kSize}); };
+  const auto plane = [&](const at::Tensor& values) { return values.reshape({kBatch, kSize, kSize}); };
   const at::Tensor scribble = (fractions("scribble", count) * 256).floor();
   const at::Tensor classes = (fractions("class", count) * 256).floor();
   const at::Tensor pseudo = cells.narrow(1, 0, kSize).narrow(2, 0, kSize);
@@ -215,8 +215,8 @@ TEST(SegmentationGolden, WeightsInTorchvisionsLayoutFitTheWholeBackboneAndLeaveT
     EXPECT_TRUE(name.starts_with("aspp.") || name.starts_with("lorm.")) << name;
   }
   for (const std::string& name : match.loaded) {
-    const auto mine = std::find_if(state.begin(), state.end(), [&](const auto& item) { return item.first == name; });
-    EXPECT_TRUE(mine->second.equal(std::get<at::Tensor>(weights.tensors.at(name)))) << name;
+    const auto own = std::find_if(state.begin(), state.end(), [&](const auto& item) { return item.first == name; });
+    EXPECT_TRUE(own->second.equal(std::get<at::Tensor>(weights.tensors.at(name)))) << name;
   }
 }
 

@@ -54,15 +54,17 @@ struct Inputs {
 };
 
 /// A third of the labels is none; a quarter of the distances is 0.
-Inputs some_inputs(const Case& of) {
+Inputs some_inputs(const Case& setting) {
   torch::manual_seed(5);
   Inputs inputs;
-  inputs.logits = (at::randn({of.batch, of.classes, of.small, of.small + 2}) * 3).to(of.type).requires_grad_();
-  inputs.target = at::randint(0, 256, {of.batch, 4, of.large, of.large + 9}, at::kByte);
+  inputs.logits = (at::randn({setting.batch, setting.classes, setting.small, setting.small + 2}) * 3)
+                      .to(setting.type)
+                      .requires_grad_();
+  inputs.target = at::randint(0, 256, {setting.batch, 4, setting.large, setting.large + 9}, at::kByte);
   for (const std::int64_t plane : {0, 1}) {
     at::Tensor labels = inputs.target.select(1, plane);
     const at::Tensor none = labels < 85;
-    labels.copy_(labels.remainder(of.classes)).masked_fill_(none, kUnlabelled);
+    labels.copy_(labels.remainder(setting.classes)).masked_fill_(none, kUnlabelled);
   }
   for (const std::int64_t plane : {2, 3}) {
     at::Tensor distances = inputs.target.select(1, plane);
@@ -186,16 +188,17 @@ TEST(SegmentationLosses, TheKernelIsLibtorchsOperatorsInOnePass) {
                                    {.classes = 3, .small = 1, .large = 7},
                                    {.classes = 4, .small = 40, .large = 17},
                                    {.batch = 1, .small = 4, .large = 1}};
-  for (const Case& of : cases) {
-    const Inputs inputs = some_inputs(of);
+  for (const Case& setting : cases) {
+    const Inputs inputs = some_inputs(setting);
     for (const double unequal : {0.0, 0.5}) {
-      const Found mine = found_by(losses, inputs, unequal);
+      const Found own = found_by(losses, inputs, unequal);
       const Found theirs = found_by(plain_losses, inputs, unequal);
       for (const auto& [name, value] : theirs.values) {
-        EXPECT_NEAR(mine.values.at(name), value, 1e-5 * std::max(1.0, std::abs(value))) << name << " " << of.large;
+        EXPECT_NEAR(own.values.at(name), value, 1e-5 * std::max(1.0, std::abs(value))) << name << " " << setting.large;
       }
-      EXPECT_EQ(mine.grad.sizes(), theirs.grad.sizes());
-      EXPECT_LT((mine.grad - theirs.grad).norm().item<double>(), 2e-6 * theirs.grad.norm().item<double>()) << of.large;
+      EXPECT_EQ(own.grad.sizes(), theirs.grad.sizes());
+      EXPECT_LT((own.grad - theirs.grad).norm().item<double>(), 2e-6 * theirs.grad.norm().item<double>())
+          << setting.large;
     }
   }
 }
@@ -204,10 +207,10 @@ TEST(SegmentationLosses, TakeBfloat16AndChannelsLastAndGiveTheGradientInTheirTyp
   Inputs inputs = some_inputs({.classes = 8, .type = at::kBFloat16});
   const Found plain = found_by(plain_losses, inputs, 0);
   inputs.logits = inputs.logits.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
-  const Found mine = found_by(losses, inputs, 0);
-  EXPECT_EQ(mine.grad.scalar_type(), at::kBFloat16);
-  EXPECT_NEAR(mine.values.at("pseudo"), plain.values.at("pseudo"), 1e-4);
-  EXPECT_LT((mine.grad - plain.grad).to(at::kFloat).norm().item<double>(),
+  const Found own = found_by(losses, inputs, 0);
+  EXPECT_EQ(own.grad.scalar_type(), at::kBFloat16);
+  EXPECT_NEAR(own.values.at("pseudo"), plain.values.at("pseudo"), 1e-4);
+  EXPECT_LT((own.grad - plain.grad).to(at::kFloat).norm().item<double>(),
             0.01 * plain.grad.to(at::kFloat).norm().item<double>());
 }
 
@@ -242,11 +245,11 @@ TEST(SegmentationLosses, APixelWhoseClassIsSureCountsInNoDistanceTerm) {
   inputs.logits.select(1, 1).fill_(200);
   inputs.logits.select(3, 0).fill_(0);  // the left side of each picture is not sure
   inputs.target.select(1, kAllPlanes.class_distance()).fill_(255);
-  const auto mine = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
+  const auto own = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
   const auto plain = values_of(plain_losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
   // Of 42 columns 2 have an entropy that float32 can tell from 0; which of the next ones depends on what underflows.
-  EXPECT_NEAR(mine.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
-  EXPECT_GT(mine.at("distance_class"), 5 * std::log(2) / 42);
+  EXPECT_NEAR(own.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
+  EXPECT_GT(own.at("distance_class"), 5 * std::log(2) / 42);
 }
 
 TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
@@ -295,15 +298,15 @@ struct Case {
 };
 
 /// Features as after ReLU: many are 0.
-LormInputs some_inputs(const Case& of) {
+LormInputs some_inputs(const Case& setting) {
   torch::manual_seed(3);
-  const auto options = at::TensorOptions(of.type);
+  const auto options = at::TensorOptions(setting.type);
   LormInputs inputs;
-  inputs.foreground = at::rand({of.pictures, of.places}) < of.foreground;
+  inputs.foreground = at::rand({setting.pictures, setting.places}) < setting.foreground;
   const auto rows = inputs.foreground.sum().item<std::int64_t>();
-  inputs.features = at::relu(at::randn({of.pictures, of.places, of.channels}, options)).requires_grad_();
-  inputs.queries = at::randn({rows, of.channels}, options).requires_grad_();
-  inputs.keys = at::randn({of.pictures, of.places, of.channels}, options).requires_grad_();
+  inputs.features = at::relu(at::randn({setting.pictures, setting.places, setting.channels}, options)).requires_grad_();
+  inputs.queries = at::randn({rows, setting.channels}, options).requires_grad_();
+  inputs.keys = at::randn({setting.pictures, setting.places, setting.channels}, options).requires_grad_();
   inputs.gamma = at::full({1}, 0.7, options).requires_grad_();
   return inputs;
 }
@@ -320,11 +323,11 @@ Found found_by(at::Tensor (*loss)(const LormInputs&), const LormInputs& inputs) 
 }
 
 /// Norm-wise: the largest share by which a gradient differs.
-double difference(const Found& mine, const Found& theirs) {
-  double worst = std::abs(mine.loss - theirs.loss) / std::max(1e-30, std::abs(theirs.loss));
+double difference(const Found& own, const Found& theirs) {
+  double worst = std::abs(own.loss - theirs.loss) / std::max(1e-30, std::abs(theirs.loss));
   for (std::size_t i = 0; i < theirs.grads.size(); ++i) {
     const auto norm = theirs.grads[i].to(at::kDouble).norm().item<double>();
-    const auto off = (mine.grads[i].to(at::kDouble) - theirs.grads[i].to(at::kDouble)).norm().item<double>();
+    const auto off = (own.grads[i].to(at::kDouble) - theirs.grads[i].to(at::kDouble)).norm().item<double>();
     worst = std::max(worst, off / std::max(1e-30, norm));
   }
   return worst;

@@ -371,20 +371,20 @@ JudgedPicture judged(std::int64_t index, double quality) {
 }
 
 TEST(SegmentationGallery, KeepsTheWorstAndTheBestOfAllRanks) {
-  Gallery mine(2);
+  Gallery own(2);
   Gallery theirs(2);
-  for (const auto& [index, quality] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}}) mine.add(judged(index, quality));
+  for (const auto& [index, quality] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}}) own.add(judged(index, quality));
   for (const auto& [index, quality] : {std::pair{3, 0.3}, {4, 0.95}, {5, 0.9}}) theirs.add(judged(index, quality));
   Gallery all(2);
   all.merge(theirs.bytes());
-  all.merge(mine.bytes());
+  all.merge(own.bytes());
   ASSERT_EQ(all.worst().size(), 2U);
   EXPECT_EQ(all.worst()[0].index, 2);
   EXPECT_EQ(all.worst()[1].index, 3);
   EXPECT_EQ(all.best()[0].index, 4);
   EXPECT_EQ(all.best()[1].index, 1) << "of equal ones that with the lower index";
   EXPECT_EQ(all.best()[0].classes.pixels, (std::vector<std::uint8_t>{4, 0}));
-  EXPECT_THROW(Gallery().merge(mine.bytes().substr(0, 20)), InternalError);
+  EXPECT_THROW(Gallery().merge(own.bytes().substr(0, 20)), InternalError);
 }
 
 /// A picture and its mask.
