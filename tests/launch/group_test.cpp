@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of nodes as a pure function of time and events: nobody sleeps here.
+// The group of nodes as a pure function of time and events: no test sleeps.
 #include "launch/nodes/group.h"
 
 #include <gmock/gmock.h>

@@ -40,7 +40,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
-/// Rows as a network has them: query, key and value side by side in one tensor [B, N, heads * d].
+/// Rows as in a network: query, key and value side by side in one tensor [B, N, heads * d].
 struct Arguments {
   at::Tensor queries, keys, values;
   AttentionOptions options;
@@ -199,7 +199,7 @@ Outcome step(const Case& c, at::ScalarType type, double mean = 0.4) {
   return {out, x.grad(), layer->weight.grad(), layer->bias.grad()};
 }
 
-/// libtorch's in double.
+/// libtorch's layers in double.
 Outcome reference(const Case& c, double mean = 0.4) {
   const LayerNorm layer = layer_of(c);
   const at::Tensor x = values(c, 1, mean).to(at::kDouble).requires_grad_();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, alone and with what follows it.
+// Batch norm, alone and with the operations after it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/batch_norm.h>
@@ -37,8 +37,8 @@ namespace batch_norm_test {
 using ::testing::HasSubstr;
 using torch::nn::BatchNormOptions;
 
-// Unsynced, lockstep::nn::BatchNorm is torch::nn::BatchNorm to the bit. Synced, with replicas that a fake stands for,
-// it is batch norm over their batches put together; real replicas are in tests/parallel/sync_batch_norm_test.cpp.
+// Unsynced, lockstep::nn::BatchNorm equals torch::nn::BatchNorm to the bit. Synced, with fake replicas, it is batch
+// norm over their concatenated batches; tests/parallel/sync_batch_norm_test.cpp has real replicas.
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
@@ -54,7 +54,7 @@ at::Tensor images(std::uint64_t seed, std::int64_t count, std::int64_t channels 
   return at::randn({count, channels, 6, 7}, generator) * 3 + 2;
 }
 
-/// Gives `norm` parameters other than ones and zeros.
+/// Sets the parameters of `norm` to other values than ones and zeros.
 template <class Norm>
 void randomize(Norm& norm) {
   seed_all(11);
@@ -124,7 +124,7 @@ TEST(BatchNorm, SaysWhatItIs) {
             "lockstep::nn::BatchNorm2d(5, eps=1e-05, momentum=0.1, affine=true, track_running_stats=true)");
 }
 
-/// Stands for other replicas: adds what they would bring, in the order of the calls.
+/// Plays the other replicas: adds their contributions, in the order of the calls.
 class Others final : public StatisticsSync {
  public:
   explicit Others(std::vector<at::Tensor> brought) : brought_(std::move(brought)) {}
@@ -141,10 +141,10 @@ class Others final : public StatisticsSync {
   std::size_t calls_ = 0;
 };
 
-/// What a replica with `input` brings to each call of a forward and the backward of a sum of cubes (that of squares has
-/// no gradient here).
+/// The contribution of a replica with `input` to each call of a forward and the backward of a sum of cubes (a sum of
+/// squares has no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
-  // Twice: the first round finds what each brings in forward, the second what it brings in backward.
+  // Two rounds: the first finds the contributions to forward, the second those to backward.
   const auto round = [](const at::Tensor& own, std::vector<at::Tensor> others) {
     BatchNorm2d norm(own.size(1));
     randomize(norm);
@@ -169,7 +169,7 @@ Outcome outcome(Norm& norm, const at::Tensor& input) {
   return {output.detach(), leaf.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var};
 }
 
-/// `mine` with a replica that has `others`, against torch over both.
+/// `own` with a replica that has `others`, against torch over both.
 void expect_like_both(const at::Tensor& own, const at::Tensor& others, double tolerance) {
   BatchNorm2d synced(own.size(1));
   randomize(synced);
@@ -306,7 +306,7 @@ at::Tensor channels_last(const at::Tensor& tensor) {
   return tensor.to(tensor.options(), false, true, at::MemoryFormat::ChannelsLast);
 }
 
-/// Input, and the gradient that comes back; rounded to bfloat16, so that both types can hold them.
+/// The input, and the incoming gradient; rounded to bfloat16, so that both types can hold them.
 struct Data {
   at::Tensor x;
   at::Tensor grad;
@@ -321,7 +321,7 @@ Data data_of(const Case& c, double mean = 0.3) {
           channels_last(rounded(at::randn({c.images, c.channels, height, width})))};
 }
 
-/// What a step of the layer gives.
+/// The results of a step of the layer.
 struct Outcome {
   at::Tensor out, x_grad, weight_grad, bias_grad, running_mean, running_var;
 };
@@ -345,7 +345,7 @@ Outcome fused(const Case& c, const Data& data, double dropout, at::ScalarType ty
   return {out, x.grad(), layer->weight.grad(), layer->bias.grad(), layer->running_mean, layer->running_var};
 }
 
-/// Ones where dropout keeps an element, times its scale; the first random number after the seed is the layer's.
+/// Dropout's scale at the elements that it keeps, else 0; the layer takes the first random number after the seed.
 at::Tensor mask_of(const at::Tensor& x, double dropout) {
   if (dropout == 0) return at::ones_like(x);
   at::Generator generator = make_generator(77);
@@ -376,7 +376,7 @@ Outcome reference(const Case& c, const Data& data, double dropout) {
   return {out, x.grad(), weight.grad(), bias.grad(), mean, var};
 }
 
-/// `of` in float64, in the memory order of any: only values are compared.
+/// Compares only values, in float64, whatever the memory order.
 testing::AssertionResult close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
   const at::Tensor difference = (found.detach().to(at::kDouble) - expected.detach()).abs();
   const double scale = expected.detach().abs().max().item<double>() + 1e-3;
@@ -556,7 +556,7 @@ TEST(NormActLayer, ASecondDerivativeIsRefused) {
 
 TEST(DropoutBits, AreThoseOfPhilox) {
   std::uint32_t words[4];
-  philox_block(0, 0, words);  // the known answer of the authors' Random123
+  philox_block(0, 0, words);  // the known answer from the authors' Random123
   EXPECT_THAT(words, testing::ElementsAre(0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm over all replicas: against torch's over the batches put together, and bit for bit over the number of
+// Batch norm over all replicas: against torch's over the concatenated batches, and with the same bits on any number of
 // ranks.
 #include "lockstep/parallel/sync_batch_norm.h"
 
@@ -111,7 +111,7 @@ void compare_with_one_rank(Job& job, int batches, Amp amp) {
   const auto local = job.group().split(job.rank());  // of this rank alone
   Model here(job.group());
   Model alone(*local);
-  for (int step = 0; step < 3; ++step) {  // the second has rebuilt buckets
+  for (int step = 0; step < 3; ++step) {  // the second step has rebuilt buckets
     here.step(batches, amp);
     alone.step(batches, amp);
     const std::string what = "in step " + std::to_string(step) + " on " + std::to_string(job.world_size());
@@ -233,7 +233,7 @@ RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThrea
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "no gradient today");
   }
-  // The engine of each replica's thread is as it was: a plain backward on the same threads ends as it should.
+  // The engine of each replica's thread still works: a plain backward on the same threads ends normally.
   failing = false;
   model.team.run([&](Replica&) {
     const at::Tensor x = at::randn({2}).requires_grad_(true);

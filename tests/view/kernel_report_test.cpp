@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel computed which layer, and what is known to be slow.
+// The kernel of each layer, and the known slow cases.
 #include "lockstep/view/kernel_report.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ ProfiledCall section(const std::string& name, std::int64_t begin_ms, std::int64_
   return made;
 }
 
-/// A node of the backward that a layer has made, which began at `made_ms`.
+/// A backward node of a layer that began at `made_ms`.
 ProfiledCall node(std::int64_t made_ms, std::int64_t begin_ms, std::int64_t end_ms) {
   ProfiledCall made = call("Node", begin_ms, end_ms);
   made.kind = CallKind::kBackwardNode;

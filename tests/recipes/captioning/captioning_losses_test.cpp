@@ -41,7 +41,7 @@ at::Tensor logits() {
   return at::randn({kRows, kColumns, kWords});
 }
 
-/// 0 ends the first caption after one word; what comes after it counts nowhere.
+/// 0 ends the first caption after one word; later words never count.
 at::Tensor targets() {
   return at::tensor(
              {std::int64_t{4}, std::int64_t{0}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{2}, std::int64_t{0}})
@@ -124,8 +124,8 @@ TEST(SelfCriticalLoss, HasTheGradientOfThePolicy) {
   }
 }
 
-// Attention in windows of a grid against a computation that looks at each cell: who sees whom, distances, padding, and
-// the global token.
+// Attention in windows of a grid against a computation for each cell: which cells see each other, distances, padding,
+// and the global token.
 
 double difference(const at::Tensor& one, const at::Tensor& other) { return (one - other).abs().max().item<double>(); }
 
@@ -148,7 +148,7 @@ struct SlowAttention {
   std::map<std::string, at::Tensor> weights;
   std::int64_t heads = 2;
 
-  /// Of one sequence [N, dim] with scores to add.
+  /// The attention of one sequence [N, dim] with scores to add.
   [[nodiscard]] at::Tensor of(const at::Tensor& x, const at::Tensor& bias) const {
     const at::Tensor projected =
         at::matmul(x, weights.at("query_key_value.weight").t()) + weights.at("query_key_value.bias");
@@ -162,7 +162,7 @@ struct SlowAttention {
   }
 };
 
-/// Cells that see each other: those of the same window after the shift that also were not brought together from
+/// Cells that see each other: those in the same window after the shift, unless the shift brought them together from
 /// opposite edges.
 std::vector<std::vector<std::array<std::int64_t, 2>>> slow_windows(const Grid& grid, std::int64_t window,
                                                                    bool shifted) {
@@ -231,7 +231,7 @@ TEST(CaptioningWindowAttention, AWindowOverTheWholeGridIsOneAndIsNotShifted) {
   expect_windows_of({.height = 2, .width = 3}, 6, true);
 }
 
-/// The windows that a grid is cut into, here without a shift: the global token sees each.
+/// The global token sees each window of the grid, here without a shift.
 TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow) {
   at::manual_seed(2);
   WindowAttention attention({.dim = 8, .heads = 2, .window = 2});

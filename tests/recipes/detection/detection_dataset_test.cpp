@@ -33,8 +33,8 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Pictures with boxes: which operations run in which epoch, one size a batch on all ranks, what training leaves out and
-// evaluation keeps.
+// Pictures with boxes: the operations of each epoch, one size per batch on all ranks, objects that training leaves out
+// and evaluation keeps.
 
 /// A generated set for all tests of the file.
 class Scenes : public ::testing::Test {
@@ -55,7 +55,7 @@ AnnotatedImage taken(const DetectionSet& set, std::int64_t index, std::int64_t e
   return *std::any_cast<Unsized>(set.dataset->get(index, context).extra);
 }
 
-/// No chance is left to what an epoch does.
+/// Makes all operations of an epoch certain.
 AugmentOptions certain() {
   return {.policy = {1, 2, 3},
           .mosaic_prob = 1,
@@ -301,8 +301,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, boxes that are tight,
-// and refusals that name the cause.
+// Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, tight boxes, and errors
+// that name the cause.
 
 using Files = std::map<std::string, std::string>;  // name to bytes
 
@@ -505,7 +505,7 @@ TEST(Outline, HasTheWantedAreaAndATightBox) {
                       .degrees = random.uniform(0, 360),
                       .stretch = random.uniform(0.8, 1.25)};
     const Outline outline(shape);
-    // A fine grid tells what the polygon's arithmetic should.
+    // A fine grid gives the expected result of the polygon's arithmetic.
     constexpr double kStep = 0.2;
     double area = 0;
     Extent seen{1e9, 1e9, -1e9, -1e9};

@@ -60,7 +60,7 @@ at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   return near_one ? 0.75 + 0.5 * f : (f - 0.5) * 0.4;
 }
 
-/// What the network computes from its sizes alone.
+/// True for values that the network computes from its sizes alone.
 bool constant(const std::string& name) {
   for (const char* end :
        {".num_points_scale", ".up", ".reg_scale", ".anchors", ".valid_mask", ".num_batches_tracked"}) {
@@ -139,7 +139,7 @@ Batch objects() {
           .labels = (fractions("labels", {kBatch, kObjects}) * kClasses).to(at::kLong)};
 }
 
-/// Groups of objects and as many negative boxes.
+/// Groups of objects, with as many negative boxes.
 Denoising noise_of(const Batch& batch, std::int64_t queries) {
   const std::int64_t slots = 2 * kGroups * kObjects;
   const at::Tensor other = (fractions("other", {kBatch, slots}) * kClasses).to(at::kLong);
@@ -159,7 +159,7 @@ Denoising noise_of(const Batch& batch, std::int64_t queries) {
   return noise;
 }
 
-/// `tolerance`: of the difference's norm, in norms of what it should be.
+/// `tolerance`: the norm of the difference, relative to the norm of the expected values.
 void expect_samples(const at::Tensor& tensor, const std::string& name, double tolerance) {
   const at::Tensor expected = golden_tensors().at(name);
   const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous().flatten();
@@ -195,8 +195,8 @@ class Golden {
     }
   }
 
-  /// Compares with the same network in another precision, query by query: those that score nearly the same may come in
-  /// another order.
+  /// Compares with the same network in another precision, query by query: queries with nearly equal scores may change
+  /// their order.
   void expect_queries_of(Golden& whole, double tolerance) {
     const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
     const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: differences, not products
@@ -284,8 +284,8 @@ class Golden {
   Targets targets_;
 };
 
-/// The file's values are float32, as are anchors and bins, which 1 in 10,000 of a gradient that nearly cancels comes
-/// from.
+/// The file's values, anchors and bins are float32: they cause an error of 1 in 10,000 in a gradient that nearly
+/// cancels.
 TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLossAndGradient) {
   Golden network("s", at::kDouble);
   network.train();
@@ -294,7 +294,7 @@ TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLoss
   network.expect_gradients(sum(terms), 1e-4);
 }
 
-/// Random weights enlarge rounding, most of all in the bins that a side lies between.
+/// Random weights enlarge rounding, most of all in the two bins around a side.
 TEST(DetectionDfineGolden, InFloat32ItsPredictionsAndLossesAreTheSameButForRounding) {
   Golden network("s", at::kFloat);
   Golden whole("s", at::kDouble);
