@@ -133,8 +133,7 @@ void wire_hello(std::string_view bytes) {
 
 void wire_opening(std::string_view bytes) {
   using namespace wire_targets;
-  // These ends have another key: the fuzzer sees the comparisons below, and finds the right words of the other key by
-  // itself.
+  // Another key: the fuzzer sees the comparisons below, and finds the right words of the first key by itself.
   static const std::string key = wire_key("a token of no other end", "seed");
   Opening caller = calling_end(key);
   Opening called = called_end(key);

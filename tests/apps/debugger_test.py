@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Presses F5 twice: runs the program of a .vscode/launch.json, once and again, without the debugger.
 
-usage: debugger_test.py PROJECT PROGRAM PROGRAM replaces the one that the file names
+usage: debugger_test.py PROJECT PROGRAM      PROGRAM replaces the one that the file names
 """
 import json
 import os

@@ -159,7 +159,7 @@ TEST(DetectionCommand, AClassWithoutABoxIsNamed) {
   EXPECT_THAT(run.err, HasSubstr("set: no box is of class 1 (squirrel): it will never be found"));
   const ProcessResult looked = lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages"}, home.path());
   EXPECT_EQ(looked.code, 0) << looked.err;
-  EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder stands for its pictures: " << looked.out;
+  EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder means its pictures: " << looked.out;
   EXPECT_THAT(looked.out, AllOf(HasSubstr("000001.png  nothing found"), Not(HasSubstr("%"))));
   const ProcessResult json =
       lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages", "--json"}, home.path());
@@ -412,7 +412,7 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
   }
   const ProcessResult words =
       lockstep({"predict", "detection", "--checkpoint", "run", "film/frame_8.png", "--threshold", "0"}, home.path());
-  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "which figure stands at the end";
+  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "the figure at the end";
   EXPECT_EQ(frame, 11);
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
   const ProcessResult none =

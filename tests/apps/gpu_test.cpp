@@ -136,7 +136,7 @@ LOCKSTEP_RANKS_ON_ONE_GPU();
 
 // Every recipe on a real GPU: it trains there, and its weights mean the same on GPU and CPU.
 
-/// The lines "name value" of `lockstep eval`.
+/// The lines "name   value" of `lockstep eval`.
 std::map<std::string, double> printed_metrics(const std::string& text) {
   std::map<std::string, double> metrics;
   std::istringstream lines(text);

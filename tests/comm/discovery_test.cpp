@@ -102,7 +102,7 @@ TEST(Discovery, ServesOnTheLoopbackWhereTheLauncherSaysThatAllRanksAreHere) {
   torchrun["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(discover_world(torchrun).host, "box");
   torchrun.erase("LOCAL_WORLD_SIZE");
-  EXPECT_EQ(discover_world(torchrun).host, "box") << "nobody has said so";
+  EXPECT_EQ(discover_world(torchrun).host, "box") << "no variable says so";
   const Environment slurm = {{"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "4"},
                              {"SLURM_LOCALID", "2"},        {"SLURM_STEP_TASKS_PER_NODE", "4"},
                              {"SLURM_STEP_NODELIST", "n1"}, {"SLURM_JOB_ID", "123"},
@@ -467,7 +467,7 @@ TEST_F(AddressFile, OfAnotherIsNoWordOfRankZero) {
   EXPECT_EQ(read_address(file_).error(), "it is a symbolic link");
   std::filesystem::remove(file_);
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
-  EXPECT_EQ(read_address(file_).error(), "it is no regular file") << "and nobody waits for its writer";
+  EXPECT_EQ(read_address(file_).error(), "it is no regular file") << "and no wait for its writer";
   std::filesystem::remove(file_);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   publish_address(file_, address_);

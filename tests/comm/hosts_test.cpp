@@ -101,7 +101,7 @@ void count_connections(Job& job) {
   for (const int first : {0, 2}) {
     EXPECT_EQ(counts[static_cast<std::size_t>(first)].item<float>(),
               counts[static_cast<std::size_t>(first) + 1].item<float>() + 1)
-        << "the first rank of a host is connected with that of the other host, and the second with nobody";
+        << "the first rank of a host is connected with that of the other host, and the second with none";
   }
   EXPECT_EQ(values[0].item<float>(), 10.0F);
   EXPECT_EQ(part[0].item<float>(), 40.0F);

@@ -152,7 +152,7 @@ TEST(CsvList, WhatIsNoClassIsRefusedWithItsLine) {
   EXPECT_THAT(error("1", "nan"), AllOf(HasSubstr("line 3: 'nan'"), HasSubstr("such as '1' in line 2")));
   EXPECT_THAT(error("", "1"), HasSubstr("line 2: ''"));
   EXPECT_THAT(error("cat", ""), HasSubstr("line 3: ''"));
-  EXPECT_THAT(error("cat", "10"), HasSubstr("line 2: 'cat'")) << "10 would stand before 2";
+  EXPECT_THAT(error("cat", "10"), HasSubstr("line 2: 'cat'")) << "10 would come before 2";
 }
 
 TEST(CsvList, AColumnOfNumbersWithAGapIsNoCaption) {

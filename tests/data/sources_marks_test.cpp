@@ -155,7 +155,7 @@ TEST(Coco, TakesNumbersAndFlagsInEverySpelling) {
   EXPECT_EQ(object_with("\"category_id\": 1", "\"category_id\": 1.0").label, 0);
   EXPECT_EQ(object_with("\"image_id\": 7", "\"image_id\": 7.0").area, 1.5F);
   EXPECT_EQ(object_with("\"id\": 3", "\"id\": \"3-a\"").area, 1.5F) << "an annotation may be called by a text";
-  EXPECT_EQ(object_with("\"area\": 1.5", "\"area\": null").area, 2.0F) << "the box's, where nothing is said";
+  EXPECT_EQ(object_with("\"area\": 1.5", "\"area\": null").area, 2.0F) << "the box's, if none is given";
   EXPECT_EQ(coco_with("\"width\": 4", "\"width\": 4.0")->images.at(0).size.width, 4);
 }
 

@@ -165,7 +165,7 @@ TEST(Guests, TheNewestTakesThePlaceOfTheOldestStranger) {
   EXPECT_THAT(guests.come(7, kStart), IsEmpty());
   EXPECT_THAT(guests.come(5, kStart), IsEmpty());
   EXPECT_THAT(guests.come(6, kStart), ElementsAre(7));
-  EXPECT_THAT(guests.come(8, kStart), ElementsAre(5)) << "7 has been told already";
+  EXPECT_THAT(guests.come(8, kStart), ElementsAre(5)) << "7 is asked already";
 }
 
 TEST(Guests, WhoHasProvedWhoHeIsKeepsHisPlace) {

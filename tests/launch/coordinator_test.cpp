@@ -329,7 +329,7 @@ TEST(FirstCause, IsTheLostNodeWhereNobodyClaims) { EXPECT_TRUE(is_the_node(std::
 TEST(FirstCause, IsTheLostNodeAndNotTheRankThatWaitedForIt) {
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kTimeout, 0, kSecond)));
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kPeer, 0, kSecond)));
-  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it was told so";
+  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it had heard so";
 }
 
 TEST(FirstCause, IsTheLostNodeWhereARankElsewhereFailedWhileItWasSilent) {

@@ -143,7 +143,7 @@ TEST_P(MeasuredLinks, NobodyThereIsAnErrorWithTheSystemsWords) {
   (void)host(0);
   try {
     (void)measure(host(1), 1, std::chrono::milliseconds(300));
-    FAIL() << "somebody listened";
+    FAIL() << "a host listened";
   } catch (const IoError& problem) {
     EXPECT_EQ(problem.message(), "cannot connect: Connection refused");
   }

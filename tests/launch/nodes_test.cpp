@@ -112,7 +112,7 @@ TEST_F(TwoNodes, ANodeWhoseAgentIsKilledIsNamedAtOnce) {
   EXPECT_THAT(of_first.err, HasSubstr("lockstep: node 1 ("));
   EXPECT_THAT(of_first.err, HasSubstr("ranks 1 to 2) is lost: its launcher was killed, or its machine went down"));
   EXPECT_THAT(of_first.err, Not(HasSubstr("rank 0")));
-  EXPECT_LT(passed.count(), 10.0) << "nobody waits for a node that is gone";
+  EXPECT_LT(passed.count(), 10.0) << "no node waits for one that is gone";
   EXPECT_TRUE(all_gone());
 }
 

@@ -191,7 +191,7 @@ TEST(Hostfile, ReadsTheFormsOfOthersAndNamesTheBadLine) {
         }
       },
       UsageError);
-  std::ofstream(file) << "# nobody\n";
+  std::ofstream(file) << "# none\n";
   EXPECT_THROW((void)read_hostfile(file), DataError);
   EXPECT_THROW((void)read_hostfile(folder.path() / "none"), DataError);
 }

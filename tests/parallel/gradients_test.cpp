@@ -438,7 +438,7 @@ RANKS_TEST(Join, EarlyTerminationIsAnErrorOnEveryRank, 3) {
     join.run([&] {
       for (int step = 0; step < (job.rank() == 1 ? 1 : 3); ++step, ++begun) model(batch_of(step, 0)).backward();
     });
-    ADD_FAILURE() << "nobody noticed";
+    ADD_FAILURE() << "no error";
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "rank 1 has no more data, 2 other ranks have");
   }

@@ -240,7 +240,7 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
   std::set<std::string> keys;
   for (const Change& change : table_of(GetParam().name)) {
     if (change.key.empty()) continue;
-    EXPECT_TRUE(keys.insert(change.key).second) << change.key << " stands twice";
+    EXPECT_TRUE(keys.insert(change.key).second) << change.key << " is there twice";
   }
   const auto config = GetParam().make()->make_config();
   const TrainConfig base;
@@ -289,9 +289,9 @@ TEST_P(Settings, AChangedValueIsSeen) {
       sets.push_back(change.key + "=" + change.value);
       const std::string now = runs.outcome(sets);
       if (change.unseen.empty()) {
-        EXPECT_NE(now, before) << change.key << "=" << change.value << " is seen by nobody";
+        EXPECT_NE(now, before) << change.key << "=" << change.value << " has no effect";
       } else {
-        EXPECT_EQ(now, before) << change.key << "=" << change.value << " is seen, and the table says otherwise";
+        EXPECT_EQ(now, before) << change.key << "=" << change.value << " has an effect, but the table says otherwise";
       }
     } catch (const Error& error) {
       ADD_FAILURE() << change.key << "=" << change.value << ": " << error.what();

@@ -51,8 +51,8 @@ TEST(Strangers, OfManyAddressesAreBoundedInAll) {
   (void)strangers.add(1, "a");
   (void)strangers.add(2, "b");
   (void)strangers.add(3, "b");
-  EXPECT_EQ(strangers.add(4, "c"), 2U) << "the oldest of who has most";
-  EXPECT_EQ(strangers.add(5, "d"), 1U) << "the oldest where each has one";
+  EXPECT_EQ(strangers.add(4, "c"), 2U) << "the oldest of the address with most";
+  EXPECT_EQ(strangers.add(5, "d"), 1U) << "the oldest if each has one";
   EXPECT_EQ(strangers.size(), 3U);
 }
 

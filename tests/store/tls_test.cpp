@@ -161,7 +161,7 @@ class StoreTls : public ::testing::Test {
 };
 
 TEST_F(StoreTls, AListenerHearsNoValueOnceACertificateIsGiven) {
-  const std::string value = "a value that nobody else should see";
+  const std::string value = "a value that no one else should see";
   for (const bool is_encrypted : {false, true}) {
     const auto server = serve(is_encrypted ? own_ : Certificate{});
     Listener listener(server->port());

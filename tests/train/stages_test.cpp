@@ -143,7 +143,7 @@ TEST(StageDecisions, TheSecondStagesEpochsAreCountedFromItsFirstAndEndWithTheRun
   config.epochs = 10;
   config.stages = {.stop_epoch = 8, .patience = 1, .epochs = 3};
   StageState state;
-  EXPECT_EQ(last_epoch(config, state), 10) << "nobody knows yet when the second one begins";
+  EXPECT_EQ(last_epoch(config, state), 10) << "the start of the second one is not known yet";
   make_move(config.stages, StageMove::kRefresh, 4, std::nullopt, state);
   EXPECT_EQ(last_epoch(config, state), 7);
   state.begin_epoch = 8;

@@ -3,7 +3,7 @@
 // variables, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
 //   PROVOKE_SAMPLE_MS   CPU time of a sample          PROVOKE_READ      a file that each sample reads
 //   PROVOKE_FORWARD_MS  CPU time of a forward         PROVOKE_LAYERS    layers of 1 MiB
-//   PROVOKE_FREE_MB the first steps take all but this much of the memory
+//   PROVOKE_FREE_MB     the first steps take all but this much of the memory
 //   PROVOKE_CORES       the core of each rank: "0,1"
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros.h>

@@ -426,7 +426,7 @@ TEST_F(CaptioningPage, BreaksLinesAtBlanksAndWideWordsAnywhere) {
     joined += line;
   }
   EXPECT_EQ(joined, "Rindfleischetikettierungsüberwachung");
-  EXPECT_THAT(letters.lines("ab", 1), ElementsAre("a", "b")) << "a letter stands somewhere";
+  EXPECT_THAT(letters.lines("ab", 1), ElementsAre("a", "b")) << "a letter must go somewhere";
 }
 
 TEST_F(CaptioningPage, DrawsTheSameForBytesThatAreNoUtf8AsForQuestionMarks) {

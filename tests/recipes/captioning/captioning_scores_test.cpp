@@ -146,7 +146,7 @@ TEST(CaptioningScores, OfOneCaptionAreThePublishedOnes) {
   EXPECT_NEAR(scores.bleu[2], 0.5108729, 1e-7);
   EXPECT_NEAR(scores.bleu[3], 0.0000903602, 1e-10);
   EXPECT_NEAR(scores.rouge_l, 0.9070631, 1e-7);
-  EXPECT_EQ(scores.cider_d, 0) << "of one image no n-gram tells anything";
+  EXPECT_EQ(scores.cider_d, 0) << "with one image no n-gram carries information";
 }
 
 // nlg-eval's example. Its CIDEr, as in COCO's evaluation, is CIDEr-D with the frequencies of its references.

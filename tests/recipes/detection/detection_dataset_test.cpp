@@ -454,7 +454,7 @@ TEST(MakeScene, ObjectsCoverATenthOfAPercentToTwentyPercent) {
         if (object.crowd) continue;
         least = std::min(least, object.area / pixels);
         most = std::max(most, object.area / pixels);
-        EXPECT_GE(object.area, 25) << "pixels, to be told apart";
+        EXPECT_GE(object.area, 25) << "pixels, enough to be distinct";
       }
     }
     EXPECT_GE(least, 0.00098);
