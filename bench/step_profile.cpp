@@ -131,7 +131,7 @@ class Step {
   }
 
  private:
-  /// Gives the optimizer's kernel a name: it is no operator of libtorch.
+  /// Gives the optimizer's kernel a name: it is not an operator of libtorch.
   struct NamedScope {
     NamedScope() {
       if (guard.isActive()) guard.before("lockstep::AdamW");

@@ -61,7 +61,7 @@ class Step:
 
 
 def read_page(text: str):
-    """Returns (steps, shell commands that must succeed, or the example is skipped)."""
+    """Returns (steps, shell commands); the example is skipped unless all these commands succeed."""
     steps, needs = [], []
     pattern = re.compile(r"^```(sh|text)\n(.*?)^```|<!-- (check|exit|any number|skip unless): (.*?) -->", re.M | re.S)
     for language, block, kind, rest in pattern.findall(text):

@@ -50,7 +50,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<do
 /// carries it; a LOCKSTEP_LOG that is already set stays.
 void be_quiet();
 
-/// "--log-level": the same for LOCKSTEP_LOG. Throws: UsageError if it is no level.
+/// "--log-level": the same for LOCKSTEP_LOG. Throws: UsageError if it is not a level.
 void set_log_level(const std::string& level);
 
 /// The words that take_settings() looks for.

@@ -22,8 +22,8 @@ struct CommandText {
   std::vector<std::string> examples;     ///< whole command lines
   std::string usage = {};                ///< the words after the name; empty: "[OPTIONS]" and the positional arguments
   std::vector<HelpSection> lists = {};   ///< between the arguments and the options
-  std::vector<std::string> notes = {};   ///< paragraphs behind the options
-  std::vector<HelpSection> tables = {};  ///< behind the notes
+  std::vector<std::string> notes = {};   ///< paragraphs after the options
+  std::vector<HelpSection> tables = {};  ///< after the notes
 };
 
 inline constexpr const char* kHelp = "print this help";

@@ -257,7 +257,7 @@ void read_torchrun_variables(CLI::App& app) {
   }
 }
 
-// The launcher's own words come first. The program begins at the first word that is no option, or after "--".
+// The launcher's own words come first. The program begins at the first word that is not an option, or after "--".
 struct Split {
   std::vector<std::string> own;
   std::vector<std::string> program;

@@ -41,7 +41,7 @@ std::string typed(std::string_view key, const Words& arguments) {
   return found;
 }
 
-// The value in a settings file; empty if it has none or is no such file.
+// The value in a settings file; empty if it has none or is not such a file.
 std::string in_file(std::string_view key, const std::string& file) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return "";
   try {

@@ -15,9 +15,9 @@ namespace lockstep::worker {
 class Settings {
  public:
   /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names one.
-  /// `sets`: a.b=c each, of --set; the last one of a name wins. `file`: the file of -c, over a recipe or a preset; it
-  /// need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown key or a wrong value;
-  /// DataError for a missing file.
+  /// `sets`: a.b=c each, of --set; the last one of a name wins. `file`: the file of -c, over a recipe or a preset,
+  /// which need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown key or a wrong
+  /// value; DataError for a missing file.
   Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file = "");
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;

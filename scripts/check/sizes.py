@@ -94,7 +94,7 @@ def signature(head):
 
 
 def is_member_initialiser(rest):
-    """True if the brace after `rest` (the text behind the parameters) opens a member's value: "Foo() : a_{"."""
+    """True if the brace after `rest` (the text after the parameters) opens a member's value: "Foo() : a_{"."""
     return re.search(r"(?<!:):(?!:)", rest) is not None and re.search(r"[\w>]\s*$", rest) is not None
 
 

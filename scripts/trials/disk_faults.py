@@ -351,7 +351,7 @@ class Faults:
         run.require(run.code == 0, "the first run has not come to its end")
         self.require_unbroken(run_dir)
 
-    # Paths that are no folder, or cannot become one.
+    # Paths that are not a folder, or cannot become one.
 
     def a_file_in_its_place(self, world: int) -> None:
         path = runs.fresh(self.given.work / "places")

@@ -57,7 +57,7 @@ def self_test(Counts, soak, report) -> None:
         # A trial that tries nothing is not repeated.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
-        # A build during a trial is no failure of the trial.
+        # A build during a trial does not make the trial fail.
         given.bin = pathlib.Path(folder)
         begin = [*Counts(path).rows]
         touching = Trial("built", "runs", 1, 1, ["{python}", "-c", "import sys; open(sys.argv[1], 'w'); raise SystemExit(1)",

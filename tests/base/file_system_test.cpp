@@ -120,7 +120,7 @@ TEST(FileSystem, AMissingFileIsADataErrorThatNamesIt) {
   }
 }
 
-/// Everything that is no regular file, with its kind in words. `listener` keeps the socket open.
+/// Everything that is not a regular file, with its kind in words. `listener` keeps the socket open.
 std::vector<std::pair<std::string, std::string>> special_files(const test::TempDir& folder, UniqueFd& listener) {
   EXPECT_EQ(::mkfifo((folder / "fifo").c_str(), 0644), 0);
   sockaddr_un address{};

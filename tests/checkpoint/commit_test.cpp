@@ -316,7 +316,7 @@ TEST(Commit, KeepsTextsBesideTheStatesWhateverFails) {
                                threw && !fs::exists(run / "checkpoints/step-00000010"));
                      if (!has_step_folders(good(), run / "checkpoints")) return;
                      const Checkpoint checkpoint = load_checkpoint(run.string());
-                     EXPECT_TRUE(is_of(checkpoint, 1));  // also checks that the texts are no states
+                     EXPECT_TRUE(is_of(checkpoint, 1));  // also checks that the texts do not count as states
                      EXPECT_THAT(checkpoint.text_files(), ElementsAre("config.yml", "empty.txt"));
                      EXPECT_EQ(checkpoint.text("config.yml"), "seed: 1\n");
                      EXPECT_EQ(checkpoint.text("empty.txt"), "");

@@ -40,8 +40,8 @@ at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, R
   return expected;
 }
 
-/// The large size runs every op in one dtype and one op in the others, of which large worlds run few: all would take
-/// minutes.
+/// The large size runs every op in one dtype and one op in the others, and only some of these in large worlds: all
+/// would take minutes.
 std::vector<ReduceOp> ops_to_run(const Job& job, at::ScalarType dtype, std::int64_t count) {
   if (count <= 1000) return ops_for(dtype);
   if (job.world_size() > 3 && dtype != at::kFloat && dtype != at::kBFloat16) return {};

@@ -411,7 +411,7 @@ TEST(DoubleFailure, AThreadThatWaitsForAFullQueueComesBack) {
   }
 }
 
-/// Runs ranks of which rank 1 has a fault while the GPUs connect; returns their ends and the time.
+/// Runs ranks; rank 1 has a fault while the GPUs connect. Returns their ends and the time.
 EndedRanks connect_with(const std::string& fault) {
   return loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=init,fault=" + fault}});
 }

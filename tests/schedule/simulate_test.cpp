@@ -186,7 +186,7 @@ TEST(Phases, OfOtherCollectivesOfAHierarchyGoThroughItsLeadersToo) {
 }
 
 TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
-  // Three ranks per machine: ranks 3, 4 and 5 are no subtree, but 3 and (4, 5) are.
+  // Three ranks per machine: ranks 3, 4 and 5 are not a subtree, but 3 and (4, 5) are two.
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
   EXPECT_EQ(found.at(3), (std::pair{Among::kLeaders, std::int64_t{400'000}}));
   EXPECT_EQ(found.at(4), (std::pair{Among::kLeaders, std::int64_t{200'000}}));

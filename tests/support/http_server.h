@@ -61,7 +61,7 @@ class HttpServer {
     while (true) {
       asio::ip::tcp::socket socket = acceptor_.accept();
       if (ending_) return;
-      asio::error_code gone;  // a client that leaves early is no fault
+      asio::error_code gone;  // a client may leave early
       std::string request;
       asio::read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n", gone);
       if (gone) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data.skip_samples: the samples that replace others, and the same bits for a run without some samples however it was
+// data.skip_samples: the samples that replace others. A run without some samples has the same bits whichever way it was
 // made.
 #include "train/plan/skipped_samples.h"
 

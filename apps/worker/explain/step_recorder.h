@@ -45,7 +45,7 @@ class StepRecorder final : public StepWatch {
   [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
   /// Returns the gradient norms of the replayed steps, the recorded one last.
   [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
-  /// Returns the pictures of the step, by replica and sample; undefined if its data are no pictures.
+  /// Returns the pictures of the step, by replica and sample; undefined if its data are not pictures.
   [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
 
  private:

@@ -28,7 +28,7 @@ int inspect_data(const Arguments& arguments);
                                       const std::vector<std::string>& class_names,
                                       const std::vector<std::string>& remarks = {});
 
-/// `lockstep inspect flight`: the last events of each rank of a run that runs, hangs, or was killed.
+/// `lockstep inspect flight`: the last events of each rank of a live, hanging or killed run.
 int inspect_flight(const Arguments& arguments);
 
 /// The rings below `path`, by rank. `path`: a ring, a rank's log folder, an attempt's, or a run (its newest attempt).
@@ -42,7 +42,7 @@ int inspect_flight(const Arguments& arguments);
 /// The last `count` events of all ranks, on one clock if they ran on one host. Pure function.
 [[nodiscard]] std::string events_text(const std::vector<flight::Snapshot>& ranks, std::size_t count);
 
-/// One JSON object a line for each event. Pure function.
+/// One JSON object per event, each on a line. Pure function.
 [[nodiscard]] std::string events_json(const std::vector<flight::Snapshot>& ranks);
 
 /// The current work of the GPUs, and the variables that a run obeys.

@@ -21,8 +21,8 @@ struct RecipePictures {
 /// they are. Lifetime: `config` outlives the source.
 [[nodiscard]] RecipePictures as_recipe_reads(std::shared_ptr<ImageSource> source, const TrainConfig& config);
 
-/// A remark on mask values that are no class ids, such as 0 and 255, with the setting that maps them; empty: none. Pure
-/// function.
+/// A remark on mask values that are not class ids, such as 0 and 255, with the setting that maps them; empty: none.
+/// Pure function.
 [[nodiscard]] std::string remark_on_masks(const Survey& survey);
 
 /// Makes 255 a value like others, so that a sheet shows it.
