@@ -364,7 +364,7 @@ TEST(VerifyFile, RefusesAKeyThatIsNoUtf8) {
   }
 }
 
-// Four members of 300 MB of zeros in 300 kB.
+// Four members, each with 300 MB of zeros in 300 kB.
 TEST(VerifyFile, DoesNotUnpackWhatIsFarLargerThanTheFile) {
   const test::TempDir folder;
   write(folder / "bomb.py", R"(

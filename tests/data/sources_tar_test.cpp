@@ -222,7 +222,7 @@ TEST_F(Shards, ACommandThatFailsIsAnErrorWithItsStatus) {
 }
 
 TEST_F(Shards, ACommandTakesSignalsWhateverItsThreadBlocks) {
-  const SignalGuard all_are_blocked;  // like in a worker of a loader
+  const SignalGuard all_are_blocked;  // as in a loader's worker
   const std::string say = "pipe:grep -q 'SigBlk:.0*$' /proc/self/status && kill -TERM $$; sleep 5; exit 3";
   TarStream stream(say, {.allow_commands = true});
   EXPECT_THAT(fault_of<DataError>([&] { (void)stream.next(); }), HasSubstr("signal 15"));
