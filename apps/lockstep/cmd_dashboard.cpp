@@ -71,7 +71,8 @@ void show_page_of_run(const std::string& address, const std::filesystem::path& f
   const pid_t child = ::fork();
   if (child < 0) throw ResourceError(fmt::format("cannot start {}: {}", words[0], std::strerror(errno)), "try again");
   if (child > 0) return;
-  // Standard output belongs to the run: a reader of its pipe sees the end when the run ends, not when the page does.
+  // Standard output belongs to the run: a reader of its pipe must see the end when the run ends, not when the page
+  // does.
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int file : {STDIN_FILENO, STDOUT_FILENO}) {
     if (nothing >= 0) ::dup2(nothing, file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation as a person types it.
+// // Segmentation from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A network that is quick, not one that finds anything.
+/// A quick network, which need not find anything.
 const std::vector<std::string> kTiny = {"--layers",
                                         "18",
                                         "--batchsize",
@@ -225,8 +225,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Weak labels as a person makes them: a drawn set, then scribbles, pseudo-labels and distance maps of its masks, step
-// by step and at once.
+// Making weak labels: a drawn set, then scribbles, pseudo-labels and distance maps of its masks, step by step and at
+// once.
 
 class WeakLabelsCommand : public ::testing::Test {
  protected:

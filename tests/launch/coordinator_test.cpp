@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agents and the coordinator say to each other, and what follows: a node that lies or is lost, a restart.
+// The messages between agents and the coordinator, and their effects: a node that lies or is lost, a restart.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Coordinator, ThatCannotGoOnTellsItsAgentWhy) {
   EXPECT_THROW(coordinator.rethrow_failure(), std::bad_alloc);
 }
 
-// Who knows the id of an agent can say that it left, or was lost.
+// A process that knows an agent's id could report that it left or was lost.
 TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   const std::string token = make_token();
   const StoreServer server({.token = token});
@@ -75,7 +75,7 @@ TEST(KeyWatcher, TakesNoOtherStoreForTheOneThatItKnew) {
   EXPECT_THROW(KeyWatcher(address, "key", order_queue("secret-b") + "1"), PeerError);
 }
 
-// A group of nodes with one in it that holds the token and means it ill.
+// A group of nodes, one of which has the token and is hostile.
 
 class GroupWithALiar : public ::testing::Test {
  protected:
@@ -101,7 +101,7 @@ class GroupWithALiar : public ::testing::Test {
     return decision;
   }
 
-  // What the group says once node b has failed with a failure of this rank.
+  // The group's verdict after node b has failed with a failure of this rank.
   std::string verdict_on(int rank) {
     end("b", rank);
     EXPECT_EQ(next().kind, Kind::kStop);
@@ -135,7 +135,7 @@ class GroupThatLosesANode : public GroupWithALiar {
     apply(state_, event, now_, options_);
   }
 
-  // As an agent that has lost the store, and finds it again.
+  // Joins like an agent that lost the store and found it again.
   void join_again(const std::string& host) {
     Event event{.kind = Event::Kind::kJoined};
     event.node = {.id = host + "-again", .host = host, .wish = 1, .min_nodes = 2, .max_nodes = 2, .last_round = 0};
@@ -183,7 +183,7 @@ TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) 
   EXPECT_EQ(conclusion().cause.value().host, "host-b");
 }
 
-// Its agent was frozen before it could say how the rank ended; the rank itself had.
+// Its agent was frozen before it could report the rank's end; the rank itself had reported it.
 TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   options_.max_restarts = 3;
   state_.claim = FailureRecord{.type = "DataError", .message = "torn", .rank = 1, .host = "host-b"};
@@ -236,7 +236,7 @@ TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_FALSE(parse_event("silent\n")) << "of no node";
 }
 
-// An exit code has eight bits, and 128 + 128 are none.
+// An exit code has eight bits, in which 128 + 128 would be 0.
 TEST(Messages, NoCodeAndNoSignalWrapsRoundToASuccess) {
   for (const char* code : {"256", "512", "-1", "100000"}) {
     const auto event = parse_event(fmt::format(
@@ -329,11 +329,11 @@ TEST(FirstCause, IsTheLostNodeWhereNobodyClaims) { EXPECT_TRUE(is_the_node(std::
 TEST(FirstCause, IsTheLostNodeAndNotTheRankThatWaitedForIt) {
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kTimeout, 0, kSecond)));
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kPeer, 0, kSecond)));
-  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it was told so";
+  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it had heard so";
 }
 
 TEST(FirstCause, IsTheLostNodeWhereARankElsewhereFailedWhileItWasSilent) {
-  // Its own library's "connection reset".
+  // "connection reset" from the rank's own library.
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kDied, 0, 94 * kSecond)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks start: hosts, GPUs, how many, and with which environment.
+// The start of ranks: their hosts, GPUs, number and environment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -191,7 +191,7 @@ TEST(Hostfile, ReadsTheFormsOfOthersAndNamesTheBadLine) {
         }
       },
       UsageError);
-  std::ofstream(file) << "# nobody\n";
+  std::ofstream(file) << "# none\n";
   EXPECT_THROW((void)read_hostfile(file), DataError);
   EXPECT_THROW((void)read_hostfile(folder.path() / "none"), DataError);
 }
@@ -288,7 +288,7 @@ namespace placement_test {
 
 using ::testing::HasSubstr;
 
-// With a management library of make-believe GPUs (fake_nvml.c).
+// Uses a management library of make-believe GPUs (fake_nvml.c).
 
 class Gpus : public ::testing::Test {
  protected:
@@ -351,7 +351,7 @@ TEST_F(Gpus, AProcessIsShownWithTheRankOfItsEnvironment) {
   ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment), 0);
   setenv("FAKE_NVML_PID", std::to_string(child).c_str(), 1);
   GpuReport report = read_gpus(LOCKSTEP_FAKE_NVML);
-  // The environment can be read only once the kernel has set the new program up.
+  // The environment can be read only after the kernel has set up the new program.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!report.gpus.front().processes.front().rank && std::chrono::steady_clock::now() < end) {
     report = read_gpus(LOCKSTEP_FAKE_NVML);

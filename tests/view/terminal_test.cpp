@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is drawn on a terminal: lines that fit, tables, the banner, progress.
+// Drawing on a terminal: lines that fit, tables, the banner, progress.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -365,7 +365,7 @@ TEST_F(ProgressBarTest, ThePlainLinesOfALoopDoNotEndInItsMiddle) {
 }
 
 TEST_F(ProgressBarTest, TheLastLineHasAllOfALongLabel) {
-  // Longer than what a string keeps in itself: a label that was freed is then seen here, and by the address sanitizer.
+  // Too long for a string's own buffer: a freed label then shows here, and in the address sanitizer.
   const std::string label = "evaluating the held-out pictures of the second stage";
   {
     ProgressBar bar(options(false), clock_);

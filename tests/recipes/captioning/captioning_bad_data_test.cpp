@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with people's sets of captions: each is an error that names the file and the line, or the id.
+// Faults in users' caption sets: each is an error that names the file and the line, or the id.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ class BadCaptions : public ::testing::Test {
   [[nodiscard]] static std::string fault(const SetOptions& options) {
     return fault_of<DataError>([&] { (void)read_captions(options); });
   }
-  /// The first sample, as a run gets to it.
+  /// The error of reading a sample, as in a run.
   [[nodiscard]] static std::string fault_of_sample(const SetOptions& options, std::int64_t index = 0) {
     const auto vocabulary = std::make_shared<const Vocabulary>(Vocabulary::from_text("a\nUNK\n", ""));
     return fault_of<DataError>([&] {
@@ -232,7 +232,7 @@ TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
   EXPECT_THAT(fault({.path = at(name)}), HasSubstr("is missing"));
 }
 
-/// The tests' user may look everywhere where it is root: then the rights are those of nobody.
+/// Root may look everywhere: as root, the test takes the rights of user 65534.
 TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
   put("shut/captions.txt", "a.png\ta dog\n");
   fs::permissions(folder_ / "shut", fs::perms::none);

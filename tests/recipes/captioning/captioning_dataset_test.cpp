@@ -36,8 +36,8 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches, and that a sample
-// depends on nothing but seed, epoch and index.
+// Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches. A sample depends
+// only on seed, epoch and index.
 
 void put(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
@@ -288,7 +288,7 @@ TEST_F(CaptionFiles, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
   options.split = "train";
   const auto train = read_captions(options);
   EXPECT_THAT(ids_of(train), ElementsAre("392", "393"));
-  // The folder of the file is used where it is there.
+  // The file's folder is used if it exists.
   EXPECT_EQ(train[0].file, (folder_ / "images/b.png").string());
   EXPECT_EQ(train[1].file, (folder_ / "images/train/c.png").string());
   options.split = "test";
@@ -437,7 +437,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
               HasSubstr("'scenes:5' is drawn in memory and has no 'train'"));
 }
 
-// Words and ids: the same vocabulary from the same captions, files as the origin has them, refusals that name the line.
+// Words and ids: the same vocabulary from the same captions, files in the origin's form, errors that name the line.
 
 std::vector<CaptionedImage> images() {
   return {{.id = "1", .file = {}, .captions = {"A dog runs.", "a cat sits, a dog runs"}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with people's annotations: each is an error or a counted note that names file and entry.
+// Faults in users' annotations: each is an error or a counted note that names file and entry.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -48,7 +48,7 @@ class BadCoco : public ::testing::Test {
                 "categories": [{{"id": 3, "name": "cat"}}, {{"id": 7, "name": "dog"}}]}})",
                             images, annotations));
   }
-  /// The good annotation and one with these words more.
+  /// Writes the good annotation and one with these further words.
   void write_one(const std::string& rest, const std::string& head = R"("id": 2, "image_id": 2, )") const {
     write(fmt::format("{}, {{{}{}}}", kGood, head, rest));
   }
