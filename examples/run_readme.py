@@ -176,7 +176,7 @@ def main() -> None:
         sys.exit("the README has no sh block with its output")
     environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source),
                        BUILD=str(build))
-    # Real data lies beside the project, as for the tests in C++; if it is missing, examples draw their own.
+    # Real data is in a folder beside the project, as for the C++ tests; if it is missing, examples draw their own.
     environment.setdefault("LOCKSTEP_DATA", str(source.parents[1] / "../shared/data"))
     for need in needs:
         if subprocess.run(["bash", "-c", need], env=environment, check=False, capture_output=True).returncode:

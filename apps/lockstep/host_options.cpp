@@ -81,7 +81,7 @@ bool names_a_place(const std::vector<std::string>& typed) {
   });
 }
 
-// The words about the meeting place of the nodes, the same for every launcher.
+// The options that say where the nodes meet, the same for every launcher.
 std::vector<std::string> meeting_words(const NodeOptions& node, const AgentOptions& checked,
                                        const std::vector<HostEntry>& hosts, bool has_address) {
   std::vector<std::string> words;

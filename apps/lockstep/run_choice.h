@@ -27,12 +27,12 @@ struct RunChoice {
 };
 
 /// With `auto` and no --run-dir: the newest <runs>/<name>-<time> that holds a run, else a new one. With a path: the run
-/// folder that contains it. Creates the folder if it chose the name, so that runs that start at once get one each.
+/// folder that contains it. Creates the folder if it chose the name, so that runs started together get one each.
 /// Throws: UsageError if the folder holds another run (the error names the process that trains in it) or --resume is a
 /// URL; DataError if the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
 
-/// True if both paths are of one folder, which may be missing.
+/// True if both paths name one folder, which may be missing.
 [[nodiscard]] bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Creates the run folder and refuses one in which no rank could train: one error, before there are ranks to repeat it.

@@ -40,7 +40,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// lockstep-worker lies beside this program.
+// lockstep-worker is in this program's folder.
 fs::path worker_path() { return fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker"; }
 
 Words worker_command(const std::string& verb, const Words& arguments) {
@@ -217,7 +217,7 @@ int launch(const std::string& verb, const Words& arguments, const Launch& setup)
                        .console = ConsoleStyle::kMainRaw};
   apply(setup.node, options);
   if (setup.processes > 1 && !env::get("OMP_NUM_THREADS")) {
-    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // the agent would say so at once
+    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // here, as the agent prints its note at once
     cli::keep_start_note(threads_note(setup.processes));
   }
   require_address_space(blas_threads(setup.processes > 1));

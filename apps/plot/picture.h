@@ -9,7 +9,7 @@
 
 namespace lockstep::plot {
 
-/// Draws `charts` below each other into `file`, as its ending says: .png or .svg.
+/// Draws `charts` below each other into `file`, in the format of its ending, .png or .svg.
 /// Throws: UsageError for another ending; IoError if it cannot be written.
 void draw_picture(const std::vector<view::Chart>& charts, const std::filesystem::path& file);
 

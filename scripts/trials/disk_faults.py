@@ -259,7 +259,7 @@ class Faults:
             disk.remount(f"size={16 * page}")
             self.require_goes_on(world, run_dir)
 
-    # # A read-only disk.
+    # A read-only disk.
 
     def read_only_before_the_start(self, world: int) -> None:
         with Disk(self.disk, "size=1g") as disk:
@@ -334,7 +334,7 @@ class Faults:
         self.require_verifies(folder)
         self.require_unbroken(run_dir)
 
-    # # A taken folder.
+    # A taken folder.
 
     def a_second_run(self, world: int) -> None:
         run_dir = runs.fresh(self.given.work / "taken")

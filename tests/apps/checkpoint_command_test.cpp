@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// // `lockstep checkpoint` from the command line.
+// `lockstep checkpoint` from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

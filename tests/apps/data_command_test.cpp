@@ -115,7 +115,7 @@ TEST(PredictCaptcha, OfAnotherSizeSaysWhatItWouldTake) {
   EXPECT_THAT(trained.err, HasSubstr("add --set data.width=200 --set data.height=80"));
 }
 
-// // `lockstep pack` from the command line.
+// `lockstep pack` from the command line.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 

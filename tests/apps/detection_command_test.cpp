@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// // Detection from the command line.
+// Detection from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@ namespace plan_command_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// // `lockstep plan` from the command line.
+// `lockstep plan` from the command line.
 
 class PlanCommand : public ::testing::Test {
  protected:

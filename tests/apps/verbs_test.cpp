@@ -35,7 +35,7 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-// // The surroundings of the installed command.
+// The surroundings of the installed command.
 
 void make_program(const fs::path& file) {
   fs::create_directories(file.parent_path());

@@ -296,7 +296,7 @@ TEST(Fonts, LieBesideTheFolderOfTheProgramOrOfTheLibraryElseWhereDebianHasThem) 
   std::ofstream(beside / "DejaVuSans.ttf") << "";
   EXPECT_EQ(font_folder_of(home.path() / "bin/program"), beside);
   EXPECT_EQ(font_folder_of(home.path() / "lib/liblockstep.so"), beside);
-  EXPECT_EQ(font_folder(), debian) << "this test lies beside no fonts";
+  EXPECT_EQ(font_folder(), debian) << "no fonts are beside this test";
 }
 
 }  // namespace file_system_test

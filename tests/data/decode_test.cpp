@@ -25,7 +25,7 @@ namespace decode_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Decoding against Pillow (golden/make_images.py), and of files that are cut, empty or no images.
+// Pictures decoded as Pillow does (golden/make_images.py); files that are cut, empty or not images.
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;

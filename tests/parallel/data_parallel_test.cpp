@@ -93,7 +93,7 @@ RANKS_TEST(DataParallel, TrainsAsDistributedDataParallelOnAsManyRanks, 4) {
     threads_optimizer.zero_grad();
     ranks_optimizer.zero_grad();
   }
-  if (!job.is_main()) return;  // rank 0's own batch norm is that of replica 0
+  if (!job.is_main()) return;  // the threads keep the batch norm of replica 0 (rank 0)
   for (const auto& item : ranks.named_buffers()) {
     EXPECT_TRUE(at::allclose(threads.named_buffers()[item.key()].to(at::kFloat), item.value().to(at::kFloat), 1e-5))
         << item.key();
@@ -267,7 +267,7 @@ TEST(DataParallel, TakesPlainArgumentsAndGivesTuplesAndScalars) {
 }
 
 TEST(DataParallel, ReplicasRunAtTheSameTimeForwardAndBackward) {
-  std::barrier together(3);  // would never open if they came one after the other
+  std::barrier together(3);  // would never open if the replicas ran one by one
   DataParallel model(std::make_shared<CustomImpl>([&](const at::Tensor& x, double) {
                        together.arrive_and_wait();
                        at::Tensor y = x * 1;

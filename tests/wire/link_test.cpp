@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to a rank when a stranger answers in its place.
+// The link to a rank, also if a stranger answers in its place.
 #include "wire/link.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ HubOptions rank_one(const Endpoint& zero, bool is_encrypted, std::chrono::millis
 
 class Calling : public ::testing::TestWithParam<bool> {
  protected:
-  /// The next call of the link; a call with 0 ms looks without waiting and lets the link continue.
+  /// The next call of the link, which goes on with each connect().
   UniqueFd next_call() {
     for (int tries = 0; tries < 5000; ++tries) {
       (void)link_.connect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the libraries of lockstep-worker: NCCL may lie beside libtorch, which this program does not link.
+// Finds the libraries of lockstep-worker: NCCL may be in the folder of libtorch, which this program does not link.
 #pragma once
 
 #include <string>

@@ -438,7 +438,7 @@ def a_planted_rendezvous_file_is_not_followed(bench):
         raise AssertionError("the rank went to the stranger's store")
 
 
-# # ---- displayed and stored secrets ----
+# ---- displayed and stored secrets ----
 
 def secrets_of_urls_are_shown_nowhere(bench):
     url = f"http://ann:s3cret@127.0.0.1:{free_port()}/runs/a.pth?token=tok3n"

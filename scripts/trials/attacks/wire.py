@@ -88,7 +88,7 @@ def changed_nothing(bench, run, code, said, steps=STEPS):
     assert code in ENDED and re.search(ENDED[code], said), f"ended with {code}: {said[-2000:]}"
 
 
-# # ---- two hosts, with him between them ----
+# ---- two hosts, with him between them ----
 
 def between(bench, wire, change=None, same_ports=True, meanwhile=None, patience="60", steps=STEPS):
     """Trains on two hosts. Returns the man in the middle, and the codes and words of both nodes."""

@@ -320,7 +320,7 @@ class Network:
         return self.decoder(self.encoder(self.backbone(images)), noise)
 
 
-# # the objects to find
+# the objects to find
 def objects():
     f = fractions("objects", BATCH, OBJECTS, 4)
     boxes = torch.cat([0.25 + 0.5 * f[..., :2], 0.1 + 0.3 * f[..., 2:]], -1)

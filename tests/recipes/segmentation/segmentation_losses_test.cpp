@@ -443,7 +443,7 @@ TEST(SegmentationLorm, ForegroundIsWhereLabelsResizedAsNumbersAreAboveNothing) {
       at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, at::kLong)
           .reshape({5, 5})));
   EXPECT_TRUE(row(3).equal(at::zeros({9}, at::kLong)));  // rows and columns 0, 2, 4
-  // Rows and columns 0, 1.33, 2.67, 4: the third one lies beside the label.
+  // Rows and columns 0, 1.33, 2.67, 4: the third one misses the label.
   EXPECT_TRUE(row(4).equal(at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, at::kLong)));
   EXPECT_TRUE(labels.equal(before)) << "labels are not to change";
 }

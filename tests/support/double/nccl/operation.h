@@ -31,7 +31,7 @@ struct Place {
 /// The bytes of `count` elements.
 [[nodiscard]] std::size_t bytes_of(const Operation& operation);
 
-/// The bytes that this rank reads at `from`, or writes at `to`. Only the root has those of the root.
+/// The bytes that this rank reads at `from`, or writes at `to`; 0 if only the root does and this is another rank.
 [[nodiscard]] std::size_t bytes_read(const Operation& operation, const Place& place);
 [[nodiscard]] std::size_t bytes_written(const Operation& operation, const Place& place);
 
