@@ -11,9 +11,7 @@
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
-#include "launch/nodes/key_watcher.h"
 #include "launch/nodes/messages.h"
-#include "lockstep/base/error.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -65,14 +63,24 @@ TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
 }
 
-// Node 0's launcher was started again: its store has no order for this node.
-TEST(KeyWatcher, TakesNoOtherStoreForTheOneThatItKnew) {
+Order first_order_of_a_new_coordinator() {
   const std::string token = make_token();
   const StoreServer server({.token = token});
   const StoreAddress address{.port = server.port(), .token = token};
-  connect_store(address, seconds(10))->append(order_queue("secret-a"), "an order");
-  EXPECT_NO_THROW(KeyWatcher(address, "key", order_queue("secret-a") + "1"));
-  EXPECT_THROW(KeyWatcher(address, "key", order_queue("secret-b") + "1"), PeerError);
+  const Coordinator coordinator({.address = address, .serving_id = "a", .free_port = [] { return std::uint16_t{1}; }});
+  const auto store = connect_store(address, seconds(10));
+  const NodeInfo node{.id = "a", .host = "h"};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kJoined, .node = node}));
+  return parse_order(store->get(order_queue("a") + "1", seconds(10))).value_or(Order{});
+}
+
+// Node 0's launcher was started again, and an agent that was stopped starts ranks by an order of the old one.
+TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
+  const Order old = first_order_of_a_new_coordinator();
+  const Order present = first_order_of_a_new_coordinator();
+  EXPECT_EQ(old.round, present.round);
+  EXPECT_NE(old.keys, "");
+  EXPECT_NE(old.keys, present.keys);
 }
 
 // A group of nodes with one in it that holds the token and means it ill.

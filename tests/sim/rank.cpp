@@ -103,7 +103,7 @@ class Training {
   explicit Training(Rank& self)
       : self_(self),
         store_(with_prefix(connect_store(store_address(*self.process), env::collective_timeout()),
-                           attempt_prefix(self.round))) {}
+                           self.process->environment.at("LOCKSTEP_STORE_PREFIX"))) {}
 
   int run() {
     if (self_.rank == 0) serve();

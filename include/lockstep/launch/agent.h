@@ -37,7 +37,7 @@ struct ConsoleChoice {
   std::string prefix = "[${rank}]: ";  ///< what stands before a line, with ${role_name}, ${local_rank} and ${rank}
 };
 
-/// The key, in an attempt's part of the store (attempt_prefix), of how many replicas the program's run has. Each rank
+/// The key, in a round's part of the store, of how many replicas the program's run has. Each rank
 /// needs one: a group of a range of nodes takes in no node for whose ranks there is none. A program without the key may
 /// have any number of ranks.
 inline constexpr const char* kReplicasKey = "lockstep/train/replicas";

@@ -18,6 +18,7 @@ namespace {
 constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
 constexpr auto kForever = std::chrono::hours(24 * 365);
 constexpr auto kConnect = std::chrono::seconds(10);
+constexpr std::size_t kNonceDigits = 16;
 
 Order::Kind kind_of(Decision::Kind kind) {
   switch (kind) {
@@ -47,7 +48,10 @@ Order order_for(const std::string& id, Order order) {
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorSpec spec)
-    : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
+    : spec_(std::move(spec)),
+      nonce_(make_token().substr(0, kNonceDigits)),
+      store_(connect_store(spec_.address, kConnect)),
+      state_(AwakeClock::instance().now()) {
   see_stops();
   state_.stopped_for = {};  // before, nothing depended on it
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
@@ -129,7 +133,7 @@ void Coordinator::observe() {
         std::count_if(state_.nodes.begin(), state_.nodes.end(), [](const auto& node) { return !node.is_serving; }));
   }
   changed_.notify_all();
-  const std::string prefix = attempt_prefix(state_.round);
+  const std::string prefix = round_keys(nonce_, state_.round);
   if (has_joiners(state_, spec_.options)) {
     const auto saves = store_->try_get(prefix + kSavesKey);
     observe_saves(state_, saves ? parse_whole(*saves, {}) : std::nullopt);
@@ -186,6 +190,7 @@ Order Coordinator::order_of(const Decision& decision) {
               .code = decision.code};
   if (order.kind != Order::Kind::kRun) return order;
   order.master_port = spec_.free_port();
+  order.keys = round_keys(nonce_, state_.round);
   for (const std::string& id : decision.ids) {
     for (const GroupNode& node : state_.nodes) {
       if (node.info.id == id) order.members.push_back({id, node.info.host, node.info.processes});

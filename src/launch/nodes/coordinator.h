@@ -53,6 +53,7 @@ class Coordinator {
   void observe_replicas_of(const std::string& prefix);
 
   const CoordinatorSpec spec_;
+  const std::string nonce_;  ///< in the keys of its rounds
   std::shared_ptr<Store> store_;
   GroupState state_;
   std::int64_t next_event_ = 1;

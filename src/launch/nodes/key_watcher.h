@@ -22,8 +22,7 @@ inline constexpr auto kReachAgain = std::chrono::seconds(20);
 /// Waits for a key in a thread of its own.
 class KeyWatcher {
  public:
-  /// Throws: PeerError where the store at that address lacks the key `known`: it is another than the one that had it.
-  KeyWatcher(const StoreAddress& address, std::string key, const std::string& known);
+  KeyWatcher(const StoreAddress& address, std::string key);
   ~KeyWatcher();
   KeyWatcher(const KeyWatcher&) = delete;
   KeyWatcher& operator=(const KeyWatcher&) = delete;

@@ -169,7 +169,7 @@ void Membership::coordinate() {
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
 }
 
-std::shared_ptr<Store> Membership::store_of(int round) const { return with_prefix(store_, attempt_prefix(round)); }
+std::shared_ptr<Store> Membership::store_of(const Round& round) const { return with_prefix(store_, round.keys); }
 
 std::optional<Order> Membership::take_order() {
   if (coordinator_) coordinator_->rethrow_failure();
@@ -190,7 +190,8 @@ std::optional<Round> Membership::round_of(const Order& order) const {
               .restarts = order.restarts,
               .max_world_size = order.max_world_size,
               .min_world_size = order.min_world_size,
-              .master_port = order.master_port};
+              .master_port = order.master_port,
+              .keys = order.keys};
   round.place.nodes = static_cast<int>(order.members.size());
   round.place.node_rank = -1;
   round.place.world_size = 0;
