@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <future>
 #include <new>
@@ -11,7 +13,9 @@
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
+#include "launch/nodes/long_work.h"
 #include "launch/nodes/messages.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -81,6 +85,24 @@ TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
   EXPECT_EQ(old.round, present.round);
   EXPECT_NE(old.keys, "");
   EXPECT_NE(old.keys, present.keys);
+}
+
+// Node 0's machine is gone while an agent begins to ask whether others are at work: it has to stop its ranks.
+TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
+  const UniqueFd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(deaf.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(deaf.get(), 8), 0);
+  ASSERT_EQ(::getsockname(deaf.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    LongWorkLink link({.port = ntohs(address.sin_port), .token = make_token()}, "key");
+    link.publish();
+    EXPECT_FALSE(link.ask(SystemClock::instance().now()));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(1));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(8)) << "it ends";
 }
 
 // A group of nodes with one in it that holds the token and means it ill.
