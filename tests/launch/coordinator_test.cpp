@@ -9,12 +9,14 @@
 #include <future>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
 #include "launch/nodes/long_work.h"
 #include "launch/nodes/messages.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/launch/restart.h"
 
@@ -85,6 +87,34 @@ TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
   EXPECT_EQ(old.round, present.round);
   EXPECT_NE(old.keys, "");
   EXPECT_NE(old.keys, present.keys);
+}
+
+// A job over spot instances may have thousands of rounds.
+TEST(Coordinator, LeavesNothingOfTheRoundBeforeInTheStore) {
+  const std::string token = make_token();
+  StoreServer server({.token = token});
+  const StoreAddress address{.port = server.port(), .token = token};
+  const Coordinator coordinator({.address = address,
+                                 .options = {.max_restarts = 1},
+                                 .serving_id = "a",
+                                 .free_port = [] { return std::uint16_t{1}; },
+                                 .remove_all = [&](const std::string& prefix) { server.remove_all(prefix); }});
+  const auto store = connect_store(address, seconds(10));
+  const NodeInfo node{.id = "a", .host = "h"};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kJoined, .node = node}));
+  const auto first = parse_order(store->get(order_queue("a") + "1", seconds(10)));
+  store->set(first.value().keys + "key", "of a rank");
+  const NodeEnd failed{.round = 0, .code = 1, .cause = FailureRecord{.type = "IoError", .rank = 0}};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kEnded, .node = {.id = "a"}, .end = failed}));
+  const auto next = parse_order(store->get(order_queue("a") + "3", seconds(10)));
+  EXPECT_EQ(next.value().round, 1);
+  EXPECT_NE(next.value().keys, first.value().keys);
+  const auto end = AwakeClock::instance().now() + seconds(10);
+  for (const std::string& key : {first.value().keys + "key", order_queue("a") + "1"}) {
+    while (store->try_get(key) && AwakeClock::instance().now() < end) std::this_thread::yield();
+    EXPECT_EQ(store->try_get(key), std::nullopt) << key;
+  }
+  EXPECT_NE(store->try_get(order_queue("a") + "3"), std::nullopt);
 }
 
 // Node 0's machine is gone while an agent begins to ask whether others are at work: it has to stop its ranks.

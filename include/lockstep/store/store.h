@@ -96,6 +96,8 @@ class StoreServer {
   /// Returns the way in for clients of this process, for StoreAddress::inside. They may do what no other may: see
   /// Options::kept.
   [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept;
+  /// Removes soon all keys that begin with `prefix`. Thread-safe: yes.
+  void remove_all(const std::string& prefix);
 
  private:
   class Impl;

@@ -171,11 +171,29 @@ void Coordinator::act(const Decision& decision, TimePoint at) {
   carry_out(state_, whole, at);
   send(whole);
   if (whole.kind == Decision::Kind::kAgain) observe();
+  // Nobody asks for what the ranks of the round before have said, and a job may have any number of rounds.
+  const bool is_next = whole.kind == Decision::Kind::kStart && state_.round > 0;
+  if (is_next && spec_.remove_all) spec_.remove_all(round_keys(nonce_, state_.round - 1));
 }
 
 void Coordinator::send(const Decision& decision) {
   const Order order = order_of(decision);
-  for (const std::string& id : decision.ids) store_->append(order_queue(id), to_text(order_for(id, order)));
+  std::map<std::string, std::int64_t> numbers;
+  for (const std::string& id : decision.ids) {
+    numbers[id] = store_->append(order_queue(id), to_text(order_for(id, order)));
+  }
+  if (order.kind == Order::Kind::kRun) remove_read(numbers);
+}
+
+// Each order that begins a round names all nodes. An agent that has ended one round, or is not there any more, needs
+// those up to it no longer.
+void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
+  const auto before = std::exchange(orders_, {});
+  for (const auto& [id, number] : next) orders_[id].run = number;
+  for (auto [id, orders] : before) {
+    while (orders.removed < orders.run) (void)store_->remove(order_queue(id) + std::to_string(++orders.removed));
+    if (const auto found = orders_.find(id); found != orders_.end()) found->second.removed = orders.removed;
+  }
 }
 
 Order Coordinator::order_of(const Decision& decision) {

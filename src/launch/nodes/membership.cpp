@@ -165,6 +165,7 @@ void Membership::coordinate() {
     // A rank of the round before that hangs in the kernel still listens there.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
+  spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };
   spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
 }
