@@ -62,9 +62,9 @@ void add_returns(Dice& dice, Plan& plan) {
                             fault.kind == Kind::kTellToLeave || fault.kind == Kind::kPreempt;
     if (!ends_agent || !dice.chance(0.5)) continue;
     const Nanos gone = fault.kind == Kind::kPreempt ? fault.lasts : 0;
-    plan.faults.push_back({.kind = Kind::kStartAgent,
-                           .at = fault.at + gone + dice.between(100 * kMilli, 20 * kSecond),
-                           .node = fault.node});
+    const Nanos most = dice.chance(0.5) ? 2 * kSecond : 20 * kSecond;  // a supervisor is fast
+    plan.faults.push_back(
+        {.kind = Kind::kStartAgent, .at = fault.at + gone + dice.between(100 * kMilli, most), .node = fault.node});
   }
 }
 
@@ -200,9 +200,9 @@ Plan draw_plan(std::uint64_t seed, Size size) {
   plan.step_time = dice.between(20, 600) * kMilli;
   plan.delay = dice.between(20, 2000) * kMicro;
   const auto count = dice.chance(0.15) ? 0 : dice.between(1, 4);
-  for (std::int64_t i = 0; i < count; ++i) {
-    plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, 3 * kSecond + plan.steps * plan.step_time));
-  }
+  const bool is_of_start = dice.chance(0.25);
+  const Nanos end = is_of_start ? 6 * kSecond : 3 * kSecond + plan.steps * plan.step_time;
+  for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, end));
   add_companions(dice, plan);
   add_returns(dice, plan);
   if (plan.is_range() && dice.chance(0.2)) add_operator(dice, plan);
