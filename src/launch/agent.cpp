@@ -65,22 +65,17 @@ void tell_of_ranks(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Ranks that it starts
-// would meet those of another round. Returns the end to report if no rank was started.
+// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Returns the end to
+// report if no rank was started.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
-  const auto end_by = [&](const Error& problem) {
+  try {
+    group.emplace(spec);
+    return std::nullopt;
+  } catch (const TimeoutError& problem) {
     const Round& round = spec.round;
     return NodeEnd{.round = round.number,
                    .code = static_cast<int>(problem.code()),
                    .cause = record_of(problem, round.place.first_rank, host_name())};
-  };
-  try {
-    group.emplace(spec);
-    return std::nullopt;
-  } catch (const PeerError& problem) {
-    return end_by(problem);
-  } catch (const TimeoutError& problem) {
-    return end_by(problem);
   }
 }
 

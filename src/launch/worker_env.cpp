@@ -77,6 +77,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   }
   set_torchrun(variables, spec);
   variables["LOCKSTEP_STORE"] = spec.store.host + ":" + std::to_string(spec.store.port);
+  variables["LOCKSTEP_STORE_PREFIX"] = spec.store_prefix;
   variables["LOCKSTEP_STORE_TOKEN"] = spec.store.token;
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
   if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;

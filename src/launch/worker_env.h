@@ -18,6 +18,7 @@ struct EnvironmentSpec {
   std::string master_addr;
   std::uint16_t master_port = 0;
   StoreAddress store;
+  std::string store_prefix;  ///< of the round's keys
   std::string error_file;
   std::string flight_ring;  ///< the path of the rank's flight ring; empty: it has none
   std::string role;

@@ -45,6 +45,7 @@ std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_r
                                                 .master_addr = spec.options.master_addr,
                                                 .master_port = spec.round.master_port,
                                                 .store = spec.membership.address(),
+                                                .store_prefix = spec.round.keys,
                                                 .error_file = log != nullptr ? log->error_file().string() : "",
                                                 .flight_ring = ring != nullptr ? ring->path() : "",
                                                 .role = spec.options.role,
@@ -108,7 +109,7 @@ std::int64_t last_step_of(const std::vector<WorkerMember>& members) {
 
 std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* topic) {
   if (spec.round.place.nodes < 2) return nullptr;
-  return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + topic);
+  return std::make_unique<LongWorkLink>(spec.membership.address(), spec.round.keys + topic);
 }
 
 /// For poll(): milliseconds until `next`, or until the next look at `stop`, a moment of AwakeClock; -1: for ever.
@@ -144,9 +145,7 @@ WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
     : spec_(spec),
       output_(spec.options, spec.round.place.first_rank),
       hangs_([this](const char* topic) { return link_of(spec_, topic); }) {
-  watcher_ =
-      std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey,
-                                   spec.membership.first_order_key());
+  watcher_ = std::make_unique<KeyWatcher>(spec.membership.address(), spec.round.keys + kFirstFailureKey);
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
   spec.standbys.begin_round(now());
 }
@@ -171,7 +170,7 @@ void WorkerGroup::start(int local_rank) {
 void WorkerGroup::start_standbys() {
   std::vector<RunningRank> ranks;
   for (const WorkerMember& member : members_) ranks.push_back({member.worker->rank(), member.pid});
-  const auto store = spec_.membership.store_of(spec_.round.number);
+  const auto store = spec_.membership.store_of(spec_.round);
   const bool is_possible = !is_stopping_ && !result_.lost && can_stand_by(ranks, *store, spec_.path);
   spec_.standbys.start(now(), is_possible, [this](int local_rank) { return worker_spec(spec_, output_, local_rank); });
 }
@@ -182,7 +181,7 @@ WorkerGroupResult WorkerGroup::run() {
   show_the_rest();
   result_.last_step = last_step_of(members_);
   try {
-    if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
+    if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
     // The store of another node is gone: this node's own facts have to do.
   }
@@ -231,7 +230,7 @@ void WorkerGroup::on_times() {
     result_.found = find_stopped(watched(members_));
   }
   if (result_.found && !is_stopping_) {
-    publish(*spec_.membership.store_of(spec_.round.number), *result_.found);
+    publish(*spec_.membership.store_of(spec_.round), *result_.found);
     stop_failed_group();
   }
   if (times_.stop_at && awake_now() >= *times_.stop_at) stop_failed_group();
@@ -272,7 +271,7 @@ void WorkerGroup::on_signals() {
 void WorkerGroup::on_first_failure() {
   watcher_.reset();
   try {
-    result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
+    result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
     return;  // the store is gone, and its heartbeat will say so
   }
@@ -295,7 +294,7 @@ void WorkerGroup::on_orders() {
       stop(SIGTERM);
     } else {
       if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);
-      if (order->cause) publish(*spec_.membership.store_of(spec_.round.number), *order->cause);
+      if (order->cause) publish(*spec_.membership.store_of(spec_.round), *order->cause);
       stop_failed_group();
     }
   }
@@ -343,7 +342,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
     if (code == static_cast<int>(ExitCode::kUsage)) result_.found = find_odd(watched(members_));
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found.value_or(record_of_end(end)));
+    publish(*spec_.membership.store_of(spec_.round), result_.found.value_or(record_of_end(end)));
     stop_failed_group();
   }
 }

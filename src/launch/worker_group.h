@@ -77,8 +77,8 @@ struct StopTimes {
 /// Owned by the agent's thread.
 class WorkerGroup {
  public:
-  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended. PeerError, TimeoutError if
-  /// the store that has ordered the round is gone or another: then none was started.
+  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended. TimeoutError if the store is
+  /// gone: then none was started.
   explicit WorkerGroup(const WorkerGroupSpec& spec);
 
   /// Blocks until no process of any worker's tree is left.

@@ -59,11 +59,13 @@ TEST(Discovery, JoinsTheLaunchersStore) {
                                     {"GROUP_RANK", "1"},
                                     {"LOCKSTEP_STORE", "10.0.0.1:4000"},
                                     {"LOCKSTEP_STORE_TOKEN", "t"},
+                                    {"LOCKSTEP_STORE_PREFIX", "rounds/7/2/"},
                                     {"TORCHELASTIC_RESTART_COUNT", "2"}});
   EXPECT_EQ(plan.store, StoreKind::kAgent);
   EXPECT_EQ(plan.host, "10.0.0.1");
   EXPECT_EQ(plan.port, 4000);
   EXPECT_EQ(plan.token, "t");
+  EXPECT_EQ(plan.prefix, "rounds/7/2/");
   EXPECT_EQ(plan.info.rank, 3);
   EXPECT_EQ(plan.info.local_rank, 1);
   EXPECT_EQ(plan.info.node_rank, 1);

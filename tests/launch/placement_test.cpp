@@ -42,6 +42,7 @@ EnvironmentSpec spec() {
       .master_addr = "10.0.0.1",
       .master_port = 12345,
       .store = {.host = "10.0.0.1", .port = 29500, .token = "secret"},
+      .store_prefix = "rounds/7/1/",
       .error_file = "/logs/error.json",
       .role = "trainer",
       .run_id = "job",
@@ -73,6 +74,7 @@ TEST(WorkerEnvironment, HasTorchrunsVariables) {
                                "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
                                "OMP_NUM_THREADS=1",
                                "LOCKSTEP_STORE=10.0.0.1:29500",
+                               "LOCKSTEP_STORE_PREFIX=rounds/7/1/",
                                "LOCKSTEP_STORE_TOKEN=secret",
                                "LOCKSTEP_ERROR_FILE=/logs/error.json"}) {
     EXPECT_THAT(variables, Contains(expected));

@@ -549,6 +549,19 @@ TEST(Table, CompareSetTakesUnsetForEmpty) {
   EXPECT_EQ(table.compare_set("k", "", "second"), "first");
 }
 
+TEST(Table, RemovesAllKeysOfAPrefixWithTheirBytes) {
+  Table table;
+  table.set("rounds/1/key", "value");
+  const std::size_t before = table.bytes();
+  table.set("rounds/0/key", "value");
+  table.append("rounds/0/queue/", "value");
+  table.remove_all("rounds/0/");
+  EXPECT_EQ(table.find("rounds/0/key"), std::nullopt);
+  EXPECT_EQ(table.find("rounds/0/queue/1"), std::nullopt);
+  EXPECT_EQ(table.find("rounds/1/key"), "value");
+  EXPECT_EQ(table.bytes(), before);
+}
+
 TEST(Table, TimeoutMessageNamesAFewKeysOnly) {
   EXPECT_EQ(timeout_message({"a"}, 2), "the store did not get key 'a' within 2.0 s");
   const std::vector<std::string> many(20, "k");

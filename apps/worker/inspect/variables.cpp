@@ -56,6 +56,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_START_NOTES",
           "what a rank says for its launcher once settings and data are right; set by lockstep"},
     Known{"LOCKSTEP_STORE", "host:port of the launcher's store; set by lockstep run"},
+    Known{"LOCKSTEP_STORE_PREFIX", "what the keys of the ranks of one round begin with there; set by lockstep run"},
     Known{"LOCKSTEP_STORE_TOKEN", "the secret of that store; set by lockstep run"},
     Known{"LOCKSTEP_TIMEOUT", "seconds that a collective may take (default 300)"},
     Known{"LOCKSTEP_TLS_CA", "the PEM file of the certificates that the store may show; default: LOCKSTEP_TLS_CERT"},

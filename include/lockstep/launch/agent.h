@@ -37,9 +37,9 @@ struct ConsoleChoice {
   std::string prefix = "[${rank}]: ";  ///< comes before each line, with ${role_name}, ${local_rank} and ${rank}
 };
 
-/// The key, in an attempt's part of the store (attempt_prefix), of the number of replicas of the program's run. Each
-/// rank needs one: a group of a range of nodes takes in no node that would leave a rank without a replica. A program
-/// without the key may have any number of ranks.
+/// The key, in a round's part of the store, of the number of replicas of the program's run. Each rank needs one: a
+/// group of a range of nodes takes in no node that would leave a rank without a replica. A program without the key may
+/// have any number of ranks.
 inline constexpr const char* kReplicasKey = "lockstep/train/replicas";
 
 /// When a group of a range of nodes takes in one more: it has to stop its ranks and start them again for that.

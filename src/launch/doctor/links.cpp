@@ -65,8 +65,8 @@ Meeting meet_at_store() {
                   .rank = static_cast<int>(*rank),
                   .world = static_cast<int>(*world)};
   const StoreAddress at{.host = meeting.store_host, .port = static_cast<std::uint16_t>(port), .token = meeting.token};
-  const int restarts = static_cast<int>(env::get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
-  meeting.store = with_prefix(connect_store(at, meeting.patience), attempt_prefix(restarts) + "lockstep/doctor/");
+  const std::string round = env::get("LOCKSTEP_STORE_PREFIX").value_or("");
+  meeting.store = with_prefix(connect_store(at, meeting.patience), round + "lockstep/doctor/");
   return meeting;
 }
 

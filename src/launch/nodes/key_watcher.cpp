@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/nodes/key_watcher.h"
 
-#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
@@ -29,12 +27,8 @@ void notify(const UniqueFd& event) {
 
 }  // namespace
 
-KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key, const std::string& known)
+KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key)
     : store_(connect_store(address, kReachAgain)), event_(make_event(0)) {
-  if (!store_->try_get(known)) {
-    throw PeerError(fmt::format("the store at {}:{} is another than before", address.host, address.port),
-                    "its launcher was started again: this node joins it anew");
-  }
   thread_ = start_thread("that watches the store", [this, wanted = std::move(key)] {
     try {
       store_->wait({wanted}, kNoLimit);

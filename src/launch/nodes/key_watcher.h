@@ -22,8 +22,7 @@ inline constexpr auto kReachAgain = std::chrono::seconds(20);
 /// Waits for a key in its own thread.
 class KeyWatcher {
  public:
-  /// Throws: PeerError if the store at that address lacks the key `known`, so that it is a different store.
-  KeyWatcher(const StoreAddress& address, std::string key, const std::string& known);
+  KeyWatcher(const StoreAddress& address, std::string key);
   ~KeyWatcher();
   KeyWatcher(const KeyWatcher&) = delete;
   KeyWatcher& operator=(const KeyWatcher&) = delete;

@@ -14,10 +14,12 @@
 
 namespace lockstep::launch {
 
-/// Its thread uses the store only while publish() or ask() is called. Thread-safe: yes; neither call blocks.
+/// Its thread connects to the store at the first publish() or ask(), and uses it only while one of the two is called.
+/// Thread-safe: yes. Neither call blocks, nor does the constructor: the agent must notice meanwhile if the store is
+/// lost.
 class LongWorkLink {
  public:
-  LongWorkLink(const StoreAddress& address, std::string key);
+  LongWorkLink(StoreAddress address, std::string key);
   ~LongWorkLink();
   LongWorkLink(const LongWorkLink&) = delete;
   LongWorkLink& operator=(const LongWorkLink&) = delete;
@@ -30,10 +32,12 @@ class LongWorkLink {
  private:
   void loop();
   void talk(bool publish);
+  Store& store();
 
+  const StoreAddress address_;
   const std::string key_;
-  std::shared_ptr<Store> store_;
   std::mutex mutex_;
+  std::shared_ptr<Store> store_;  // none before the first call
   std::condition_variable changed_;
   bool wants_publish_ = false;
   bool wants_answer_ = false;

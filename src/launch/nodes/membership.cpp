@@ -165,11 +165,12 @@ void Membership::coordinate() {
     // A rank of the round before that hangs in the kernel still listens there.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
+  spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };
   spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
 }
 
-std::shared_ptr<Store> Membership::store_of(int round) const { return with_prefix(store_, attempt_prefix(round)); }
+std::shared_ptr<Store> Membership::store_of(const Round& round) const { return with_prefix(store_, round.keys); }
 
 std::optional<Order> Membership::take_order() {
   if (coordinator_) coordinator_->rethrow_failure();
@@ -190,7 +191,8 @@ std::optional<Round> Membership::round_of(const Order& order) const {
               .restarts = order.restarts,
               .max_world_size = order.max_world_size,
               .min_world_size = order.min_world_size,
-              .master_port = order.master_port};
+              .master_port = order.master_port,
+              .keys = order.keys};
   round.place.nodes = static_cast<int>(order.members.size());
   round.place.node_rank = -1;
   round.place.world_size = 0;

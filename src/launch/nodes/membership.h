@@ -38,6 +38,7 @@ struct Round {
   int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
   Place place = {};               ///< of local rank 0
   std::uint16_t master_port = 0;  ///< free on node 0, for programs that make their own store
+  std::string keys = {};          ///< the prefix of its keys in the store
   std::vector<std::string> hosts = {};
 };
 
@@ -54,11 +55,9 @@ class Membership {
 
   [[nodiscard]] const StoreAddress& address() const { return address_; }
   /// The part of the store that belongs to a round.
-  [[nodiscard]] std::shared_ptr<Store> store_of(int round) const;
+  [[nodiscard]] std::shared_ptr<Store> store_of(const Round& round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
-  /// A key of the store that has given this agent an order.
-  [[nodiscard]] std::string first_order_key() const { return order_queue(id_) + "1"; }
   /// Readable when take_order() has something to return, or to throw.
   [[nodiscard]] int orders_fd() const { return orders_->fd(); }
   /// Throws: the error that ended the coordinator, if this agent has the coordinator.

@@ -25,6 +25,10 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 /// The store's queue of the orders to the agent `id`.
 [[nodiscard]] std::string order_queue(const std::string& id);
 
+/// The prefix of all keys of a round's ranks. `nonce` is the coordinator's own: ranks that an agent starts by an old
+/// order meet none of a round that another coordinator has begun in another store at the same address.
+[[nodiscard]] std::string round_keys(const std::string& nonce, int round);
+
 /// A node, as its agent describes it when it joins.
 struct NodeInfo {
   std::string id;    ///< of this agent's one connection, and its secret; another after it has lost the store
@@ -78,6 +82,7 @@ struct Order {
   int max_world_size = 0;            ///< kRun: ranks that the job may have at most
   int min_world_size = 0;            ///< kRun: the fewest ranks with which a range goes on; 0: no range
   std::uint16_t master_port = 0;     ///< kRun
+  std::string keys = {};             ///< kRun: round_keys(), which no round of another coordinator has
   std::vector<Member> members = {};  ///< kRun, in the order of their node ranks
   /// kStop: the ranks are healthy; they save and leave. kEnd: they were asked to leave, and did: none has failed.
   bool is_graceful = false;
