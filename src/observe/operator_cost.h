@@ -24,8 +24,8 @@ namespace lockstep::observe {
 [[nodiscard]] std::vector<view::CallInput> inputs_of(c10::ArrayRef<const c10::IValue> inputs);
 
 struct OperatorCost {
-  double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition
-  std::int64_t bytes = 0;  ///< of the inputs, if an operator does little but move them
+  double flops = 0;        ///< operations of products and convolutions: two for each multiplication and its addition
+  std::int64_t bytes = 0;  ///< bytes of the inputs, if an operator does little but move them
 };
 
 /// Both are 0 for an unknown operator. A convolution counts as the direct sum, however it is computed.

@@ -25,7 +25,7 @@ enum class ConsoleStyle {
 
 /// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
-  int of_all = 0;                   ///< of ranks that `of_rank` does not have
+  int of_all = 0;                   ///< streams of ranks that `of_rank` does not have
   std::map<int, int> of_rank = {};  ///< by local rank
 };
 

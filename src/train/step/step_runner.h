@@ -133,7 +133,7 @@ class StepRunner {
   std::int64_t first_batch_ = 0;  ///< number of the step's first batch in the epoch
   bool synced_ = false;           ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
-  std::int64_t batches_ = 1;   ///< of each replica in this step
+  std::int64_t batches_ = 1;   ///< batches of each replica in this step
   bool adds_up_ = false;       ///< the batch's gradients are reduced with those of a later one
   std::int64_t images_ = 0;    ///< images of this rank's replicas
   std::vector<Holder> batch_;  ///< the tensors of the last batch
