@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's present place, for reports; signal handlers read it too.
+// The program's present place (section, rank, step) for reports. Signal handlers read it, too.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class FixedText {
     used_ += count < room ? count : room;
     return *this;
   }
-  /// In base 10 or 16.
+  /// Appends `value` in base 10 or 16.
   FixedText& add_number(std::uint64_t value, unsigned base = 10) noexcept {
     std::array<char, 24> digits = {};
     std::size_t at = digits.size() - 1;
@@ -42,8 +42,8 @@ class FixedText {
 };
 
 struct Place {
-  const char* section = nullptr;  ///< section of this thread
-  std::int64_t rank = -1;         ///< -1: not known
+  const char* section = nullptr;  ///< this thread's section; nullptr: none
+  std::int64_t rank = -1;         ///< -1: unknown
   std::int64_t step = -1;
   std::int64_t epoch = -1;
   std::int64_t batch = -1;
@@ -51,7 +51,7 @@ struct Place {
 
 /// Async-signal-safe.
 [[nodiscard]] Place current_place() noexcept;
-/// Adds " in forward (rank 1, step 13)"; nothing if the place is unknown. Async-signal-safe.
+/// Adds " in forward (rank 1, step 13)", or nothing if the place is unknown. Async-signal-safe.
 void add_place(FixedText& text, const Place& place) noexcept;
 
 /// The launcher's error file; "" if there is none.

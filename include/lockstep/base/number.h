@@ -10,11 +10,11 @@
 
 namespace lockstep::text {
 
-/// Returns the number that `text` is as a whole, with a decimal point in any locale; "inf" and "nan" are numbers. None
-/// for anything else, or if a double cannot hold it.
+/// Returns the number if all of `text` is one, with a decimal point in any locale; "inf" and "nan" are numbers. Returns
+/// none for any other text, or if a double cannot hold the number.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
-/// Returns `value` as JSON, with so many decimals (-1: the shortest text that reads back as the same bits). NaN and
+/// Returns `value` as JSON with `decimals` decimals (-1: the shortest text that reads back as the same bits). NaN and
 /// infinity become null: JSON has neither.
 [[nodiscard]] std::string json_number(double value, int decimals = -1);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for people: sizes, durations, the nearest valid spelling; and JSON strings.
+// Text for people, such as sizes, durations and the nearest valid spelling; and JSON strings.
 #pragma once
 
 #include <cstdint>

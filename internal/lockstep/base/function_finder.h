@@ -16,7 +16,7 @@ class FunctionFinder {
   /// `library`: the handle from dlopen().
   explicit FunctionFinder(void* library) : library_(library) {}
 
-  /// Sets `function` to the library's; to null if the library lacks it.
+  /// Sets `function` to the library's function `name`; to null if the library lacks it.
   template <class Function>
   void set(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
