@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS lists the library folders of an
-// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths begin at the folder of the file
-// with this code.
+// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths begin at the folder of this code's
+// file.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>
@@ -48,8 +48,7 @@ std::vector<std::string> folders_from(const fs::path& here, std::string_view lis
   return folders;
 }
 
-/// Returns the folders that the loader searches for this program: the folders of RPATH, of LD_LIBRARY_PATH and of the
-/// system.
+/// Returns the folders that the loader searches for this program: RPATH, LD_LIBRARY_PATH and the system's.
 std::vector<std::string> folders_of_loader() {
   void* program = ::dlopen(nullptr, RTLD_LAZY);
   Dl_serinfo count{};

@@ -50,8 +50,7 @@ struct Noted {
   base::Stack stack;
 };
 
-/// The last noted exceptions. They are kept alive, so that no later exception gets the same address and is confused
-/// with one of them.
+/// The last noted exceptions. They are kept alive, so that a later exception does not get the same address.
 class Notes {
  public:
   void add(const std::exception_ptr& exception, const base::Stack& stack) noexcept {

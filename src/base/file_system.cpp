@@ -237,8 +237,7 @@ class PosixFileSystem final : public FileSystem {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
     if (::fsync(fd.get()) == 0) return;
-    // Some network and FUSE file systems make names durable by themselves, or not at all, so a failure here is
-    // harmless.
+    // Some network and FUSE file systems make names durable by themselves, or not at all: the failure is harmless.
     if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
     static std::atomic_flag said;
     if (said.test_and_set()) return;
@@ -256,12 +255,10 @@ UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
   if (!fd.valid()) {
     const int code = errno;
     const bool there = ::stat(path.c_str(), &status) == 0;
-    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message does not name their
-    // kind.
+    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message lacks the kind.
     if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
     errno = code;
-    // Another process has a lease on the file, and the kernel asks it to give the lease back. A second open waits for
-    // that.
+    // Another process has a lease on the file. The kernel asks for it, and a second open waits until it is returned.
     if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
     fd.reset(::open(path.c_str(), wanted, mode));
     if (!fd.valid()) return fd;

@@ -36,8 +36,7 @@ Level current_level() noexcept {
   return level;
 }
 
-// Returns true for a terminal with colours, unless NO_COLOR is set (no-color.org). Lines for a file or the launcher
-// have no colours.
+// Returns true for a terminal with colours, unless NO_COLOR is set (no-color.org). Lines in files have no colours.
 bool is_coloured() {
   static const bool yes =
       ::isatty(STDERR_FILENO) == 1 && !env::get("NO_COLOR") && env::get("TERM").value_or("dumb") != "dumb";

@@ -46,15 +46,13 @@ bool is_of_scheme(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '-' || c == '.';
 }
 
-/// Returns true if a scheme ends at `mark`: of "x://", or of "https:/", which remains of a URL that was treated as a
-/// path.
+/// Returns true if a scheme ends at `mark`: of "x://", or of "https:/", a URL that was treated as a path.
 bool is_mark(std::string_view words, std::size_t mark) {
   if (words.substr(mark).starts_with("://")) return is_of_scheme(words[mark - 1]);
   return words.substr(0, mark).ends_with("http") || words.substr(0, mark).ends_with("https");
 }
 
-/// Returns the end of the URL whose "://" ends at `at`: it ends before a space, a quote, or the punctuation of the
-/// sentence around it.
+/// Returns the end of the URL whose "://" ends at `at`: before a space, a quote, or the sentence's punctuation.
 std::size_t url_end(std::string_view words, std::size_t at) {
   const auto stops = [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || std::string_view("'\"`<>|").find(c) != std::string_view::npos;

@@ -19,19 +19,17 @@ struct Stack {
 /// Returns the caller's stack. Async-signal-safe after the first call, which loads libgcc.
 [[nodiscard]] Stack capture_stack() noexcept;
 
-/// The place of an address in a file. `function` is the mangled name; "" if neither the file's symbols nor its exports
-/// have it.
+/// The place of an address in a file. `function` is the mangled name; "" if it is not among the file's symbols.
 struct Frame {
   const char* file = "";
   const char* function = "";
   std::uint64_t offset = 0;  ///< offset in the function; in the file if the function is unknown
 };
 
-/// Finds the place of `address`. It allocates no memory, maps files and leaves them mapped. It is as async-signal-safe
-/// as dladdr().
+/// Finds the place of `address`. It allocates no memory, but maps files for good. As async-signal-safe as dladdr().
 [[nodiscard]] Frame find_frame(const void* address) noexcept;
 
-/// Returns one line per frame, "#0 Net::forward(at::Tensor)+0x1c (first_training)", without the frames of the throw and
+/// Returns one line per frame, "#0 Net::forward(at::Tensor)+0x1c (first_training)", without the throw's frames and
 /// those below main.
 [[nodiscard]] std::string to_text(const Stack& stack);
 

@@ -42,7 +42,7 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
-/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. Its values are texts or lists of
+/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a text or a list of
 /// texts.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
@@ -53,13 +53,12 @@ struct ConfigValue {
   bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns the problem with a YAML text, with line and column; "" if it can be read. A text is one document of at most
-/// 4 MiB, 64 levels and 100,000 values with its aliases expanded, without an alias inside its own anchor and without a
-/// key twice in a map.
+/// Returns the problem with a YAML text, with line and column; "" if it can be read. A valid text is one document of at
+/// most 4 MiB, 64 levels and 100,000 values with aliases expanded. An alias must not be inside its own anchor, and the
+/// keys of a map must differ.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
 
-/// A map from dotted keys ("optimizer.lr") to values, in key order. Later values win: maps are merged, lists are
-/// replaced.
+/// Values by dotted keys ("optimizer.lr"), in key order. Later values win: maps are merged, lists are replaced.
 class ConfigTree {
  public:
   /// Reads `path`; the files under its key `__include__` (relative to it) are read first, depth first.

@@ -61,15 +61,13 @@ class Error : public std::runtime_error {
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 /// A file, a data set or a checkpoint is missing or bad, or a loss is not finite. Never restarted.
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
-/// Memory, threads, processes or descriptors have run out, or there is no such device. Restarted within the
-/// budget.
+/// Out of memory, threads, processes or descriptors, or there is no such device. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 /// A bug in Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
 /// An exception of the program that is not a lockstep::Error, after it has been sent to another process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or a network failed, possibly for a moment. Restarted within the budget, unless the disk is full or
-/// read-only.
+/// A disk or network failed, maybe for a short time. Restarted within the budget, unless the disk is full or read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
@@ -97,8 +95,7 @@ class CorruptionError : public Error {
 
 /// Runs a program's body. An error that leaves it is printed once, written to the launcher's error file (the path in
 /// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and turned into the exit code. An exception
-/// that is not a lockstep::Error gives ExitCode::kProgram and is printed with its type, its place and its backtrace.
-/// Never throws.
+/// that is not a lockstep::Error gives ExitCode::kProgram and is printed with type, place and backtrace. Never throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep

@@ -46,8 +46,7 @@ void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the report of an exception of the program: "your program threw std::runtime_error in forward (rank 1, step
 /// 13): boom". It describes the exception that is being handled, so call it in a catch block.
 [[nodiscard]] std::string headline(const std::exception& error);
-/// Returns the backtrace of the exception that is being handled, one line per frame, from the place of the throw; empty
-/// if it is unknown.
+/// Returns the backtrace from the throw of the exception that is being handled, one line per frame; empty if unknown.
 [[nodiscard]] std::string backtrace_text();
 /// Returns the type under which an exception that is not a lockstep::Error is reported to the launcher and other ranks:
 /// "ProgramError", or in Lockstep's own commands "InternalError".

@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// An fsync failed. The kernel may have dropped the written data, and a second fsync may then succeed although the data
-/// is lost: write it again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?,
-/// USENIX ATC 2020.
+/// An fsync failed. The kernel may have dropped the written data, and a second fsync may succeed although it is lost:
+/// write it again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC
+/// 2020.
 class SyncError : public IoError {
  public:
   using IoError::IoError;
@@ -76,8 +76,7 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
-  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; then write a new file instead of
-  /// syncing this one again.
+  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; write a new file after it.
   virtual void sync() = 0;
 };
 
@@ -114,8 +113,7 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
   /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Renames a file or folder. Throws: IoError, even if `to` is a folder with entries, a named pipe, a socket or a
-  /// device.
+  /// Renames a file or folder. Throws: IoError, even if `to` is a non-empty folder, a named pipe, a socket or a device.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// Removes a file, or a folder with all its content; does nothing if it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;

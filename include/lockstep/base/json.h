@@ -58,8 +58,7 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 /// Returns the value of `text`; null if it is not JSON or exceeds the limits.
 [[nodiscard]] nlohmann::json json_or_null(std::string_view text, const JsonLimits& limits = {});
 
-/// Passes the events of `text` to `to`, and returns the result of the last call to it. Throws: JsonError beyond the
-/// limits.
+/// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError beyond the limits.
 bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann::json_sax<nlohmann::json>& to);
 
 /// Returns the value of `bytes`, a CBOR text. Throws: JsonError.

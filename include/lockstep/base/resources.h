@@ -43,19 +43,16 @@ struct LimitWords {
 /// is 1,048,576 bytes (ulimit -f)".
 [[nodiscard]] std::string error_words(int error);
 
-/// Returns the advice after a write that failed with `error`, to free space or to raise the limit; empty if there is
-/// none.
+/// Returns the advice after a write failed with `error`, such as to free space; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
-/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT". `what` stands for WHAT, for example "start a thread
-/// that watches the store".
+/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT" with WHAT replaced by `what` ("start a thread").
 [[nodiscard]] ResourceError shortage_error(const std::string& what, int error);
 
 /// Throws: shortage_error() if `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& what, int error);
 
-/// Returns a thread's name for debuggers and /proc, at most 15 characters: "loader worker 3" for "for loader worker 3
-/// of 4".
+/// Returns a thread's name for debuggers, at most 15 characters: "loader worker 3" for "for loader worker 3 of 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 
 /// Starts a thread that takes no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches the
@@ -63,8 +60,7 @@ struct LimitWords {
 /// threads that it has already started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts `count` threads at the same time and ends them. Call it before a library that hangs or exits if it cannot
-/// start its threads.
+/// Starts `count` threads at once and ends them. Call it before a library that hangs or exits if threads cannot start.
 /// Throws: the errors of start_thread().
 void require_threads(int count, const std::string& purpose);
 

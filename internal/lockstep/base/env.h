@@ -26,8 +26,7 @@ namespace lockstep::env {
 /// the default is 300 s.
 /// Throws: UsageError if the variable is not a positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
-/// Returns the name of the variable that set this limit, for messages: "NCCL_TIMEOUT", else "LOCKSTEP_TIMEOUT", even if
-/// neither is set.
+/// Returns the variable that sets this limit, for messages: "NCCL_TIMEOUT", or "LOCKSTEP_TIMEOUT", the default.
 [[nodiscard]] const char* timeout_variable();
 
 }  // namespace lockstep::env

@@ -48,8 +48,7 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns the wall time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns the record of this rank's `error`. An exception that is not a lockstep::Error has the type
-/// fault::type_of_unknown().
+/// Returns the record of this rank's `error`. The type of a foreign exception is fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
 /// Returns "DataError: broken image", or only the message if the type is empty or the message begins with it.

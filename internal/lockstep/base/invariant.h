@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks conditions that hold unless Lockstep has a bug. Release builds check them, too: a run that continues in a
-// wrong state costs more than a rank that ends. Use it only for cheap conditions; a mistake by a caller or another
-// process is an Error.
+// wrong state costs more than a rank that ends. Use it for cheap conditions only; a mistake by a caller or a peer is an
+// Error.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names training options and settings in messages: as command-line options, or as fields for a program that sets them
-// in code.
+// Names training options and settings in messages: as command-line options, or as fields that a program sets.
 #pragma once
 
 #include <array>

@@ -10,8 +10,7 @@
 
 namespace lockstep {
 
-/// While it lives, the calling thread takes no signals. Threads that this thread starts during that time never take
-/// any.
+/// While it lives, the calling thread takes no signals. Threads that it starts during that time never take any.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {

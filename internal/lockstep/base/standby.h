@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A standby: a process that has loaded its libraries and waits, before main, to become a rank. A restart of the ranks
-// then does not wait the seconds that libtorch takes to load. The launcher starts a standby with LOCKSTEP_STANDBY in
-// its environment.
+// A standby: a process that has loaded its libraries and waits, before main, to become a rank. A restart then does not
+// wait seconds for libtorch to load. The launcher starts a standby with LOCKSTEP_STANDBY in its environment.
 #pragma once
 
 #include <string>
