@@ -31,8 +31,8 @@ struct FileBytes;
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes `<name>.safetensors`.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Texts of a checkpoint by file name ("config.yml"). They are verified like the states, but neither names() nor the
-/// digest includes them.
+/// Texts of a checkpoint by file name ("config.yml"). They are verified like states, but are not in names() or the
+/// digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
 /// Decides if values that are not finite may be saved. A run cannot resume from a checkpoint with NaN in its weights,
@@ -41,8 +41,8 @@ using CheckpointTexts = std::map<std::string, std::string>;
 /// The check covers the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
 /// refused in all of them. Infinity is refused in optimizers, in running statistics of norms, and in learnt entries.
 /// Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if the
-/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries may be infinite, such
-/// as an attention mask.
+/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Others, such as an attention mask,
+/// may be infinite.
 struct FiniteCheck {
   bool required = true;               ///< false: everything is saved
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
@@ -74,7 +74,7 @@ struct ShardedContent {
 };
 
 /// Does the same as commit_checkpoint() with all ranks of `peers`: each rank writes its parts,
-/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Readers on any number of ranks see the whole
+/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Any number of ranks can read the whole
 /// states.
 ///
 /// Collective: every rank of `peers`. Blocks: until all data are on the disk.

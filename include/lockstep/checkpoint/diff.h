@@ -29,30 +29,26 @@ struct TensorDifference {
   std::string type;             ///< "float32 [64, 1, 3, 3]"
   std::int64_t elements = 0;    ///< number of all elements
   std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on either side; the values
-                                ///< below leave them out
+  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on a side; not in the
+                                ///< values below
   double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute divided by the largest magnitude in either tensor
-  std::optional<std::uint64_t> largest_ulps;  ///< largest distance between a and b in representable values; none if
-                                              ///< the type is not floating
+  std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating
 };
 
 /// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and sorted by name, except in `tensors`.
 struct CheckpointDiff {
-  std::filesystem::path path_a;         ///< the first checkpoint
-  std::filesystem::path path_b;         ///< the second checkpoint
-  std::string digest_a;                 ///< see checkpoint_digest()
-  std::string digest_b;                 ///< checkpoint_digest() of the second
-  std::int64_t entries = 0;             ///< number of entries that either has
-  std::vector<ValueDifference> meta;    ///< differences of manifests and of whole texts, for display; they do not
-                                        ///< belong to the state
-  std::vector<std::string> only_in_a;   ///< entries that only the first has
-  std::vector<std::string> only_in_b;   ///< entries that only the second has
-  std::vector<ValueDifference> types;   ///< entries whose dtype or shape differs, or that are a tensor on one side and
-                                        ///< a plain value on the other
-  std::vector<ValueDifference> values;  ///< plain values that differ, as canonical JSON
-  std::vector<TensorDifference> tensors;  ///< the worst first: those that are not finite, then by largest_relative,
-                                          ///< then by name
+  std::filesystem::path path_a;           ///< the first checkpoint
+  std::filesystem::path path_b;           ///< the second checkpoint
+  std::string digest_a;                   ///< see checkpoint_digest()
+  std::string digest_b;                   ///< checkpoint_digest() of the second
+  std::int64_t entries = 0;               ///< number of entries that either has
+  std::vector<ValueDifference> meta;      ///< differences of manifests and whole texts, for display only
+  std::vector<std::string> only_in_a;     ///< entries that only the first has
+  std::vector<std::string> only_in_b;     ///< entries that only the second has
+  std::vector<ValueDifference> types;     ///< entries whose dtype or shape differs, or only one of which is a tensor
+  std::vector<ValueDifference> values;    ///< plain values that differ, as canonical JSON
+  std::vector<TensorDifference> tensors;  ///< worst first: not finite ones, then by largest_relative and name
 
   /// Returns the number of entries that differ.
   [[nodiscard]] std::int64_t differing() const;
@@ -65,8 +61,8 @@ struct CheckpointDiff {
 /// Throws: DataError if a file is torn; IoError.
 [[nodiscard]] CheckpointDiff diff_checkpoints(const Checkpoint& a, const Checkpoint& b);
 
-/// Returns "equal: digest ...", or tables of the differences, each with at most `limit` rows (0: all) and a count of
-/// the rest.
+/// Returns "equal: digest ...", or tables of differences, each with at most `limit` rows (0: all) and a count of the
+/// rest.
 [[nodiscard]] std::string to_text(const CheckpointDiff& diff, std::size_t limit = 20);
 
 /// Returns one JSON object on one line with all differences. Its keys are the fields of CheckpointDiff, and "equal".

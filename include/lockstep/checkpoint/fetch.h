@@ -24,8 +24,7 @@ struct FetchProgress {
 struct FetchOptions {
   /// The folder of fetched files; empty means fetch_cache().
   std::filesystem::path cache = {};
-  /// The SHA-256 that the content must have, as 64 hexadecimal digits; empty means the digits after "#sha256=" in the
-  /// URL, if any.
+  /// The SHA-256 of the content as 64 hexadecimal digits; empty means the digits after "#sha256=" in the URL, if any.
   std::string sha256 = {};
   std::uint64_t max_bytes = std::uint64_t{1} << 40;  ///< larger content is refused
   /// The limit of consecutive attempts without a new byte. The wait after attempt n is n^2 * first_wait.
@@ -43,8 +42,7 @@ struct FetchOptions {
   std::chrono::milliseconds speed_window{30'000};
   /// The limit of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
   int stalled_tries = 2;
-  /// The longest wait without a new byte for another process that fetches the same file; that process may hang in the
-  /// kernel.
+  /// The longest wait without a new byte for another process that fetches the same file, and may hang in the kernel.
   std::chrono::milliseconds lock_limit{300'000};
   /// The limit of redirects.
   int max_redirects = 10;

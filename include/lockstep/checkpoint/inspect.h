@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspects the integrity and the content of a checkpoint. The functions return values and texts; the commands only
-// print them.
+// Inspects the integrity and the content of a checkpoint. The functions return values and texts for commands to print.
 #pragma once
 
 #include <cstdint>

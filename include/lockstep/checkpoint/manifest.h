@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manifest, in which a checkpoint describes itself: plain values, without libtorch. docs/formats/checkpoint.md has
-// the grammar.
+// A checkpoint's manifest as plain values, without libtorch. docs/formats/checkpoint.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,8 @@ struct CheckpointMeta {
   std::int64_t replicas = 1;       ///< number of data-parallel replicas; the result depends on it
   std::int64_t threads = 1;        ///< libtorch threads per replica
   std::string configuration_hash;  ///< hash of the settings that change the result
-  std::string digest_fold = {};    ///< combined value of the run's step digests up to this step, 16 hexadecimal digits;
-                                   ///< empty: the run has none
+  std::string digest_fold = {};    ///< the run's step digests up to this step, combined, 16 hexadecimal digits; empty:
+                                   ///< none
 
   bool operator==(const CheckpointMeta&) const = default;
 };

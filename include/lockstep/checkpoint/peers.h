@@ -45,8 +45,8 @@ struct PeersOptions {
   std::chrono::milliseconds timeout{600'000};  ///< limit for every gather() and broadcast()
 };
 
-/// Makes CheckpointPeers that communicate through a store. A key is removed once it has been read. Lifetime: the store
-/// outlives the result.
+/// Makes CheckpointPeers that use a store. Each key is removed after it was read. Lifetime: the store outlives the
+/// result.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep

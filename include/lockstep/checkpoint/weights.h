@@ -32,8 +32,8 @@ struct WeightsOptions {
 };
 
 /// Reads the weights of `where`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
-/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE names the state, as
-/// `options.from` does.
+/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE has the effect of
+/// options.from.
 ///
 /// Without a name, it takes the first of these states in a checkpoint folder or a dict of states: ema (ema.module),
 /// model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A dict that
@@ -63,9 +63,8 @@ struct WeightsMatch {
   std::vector<std::string> unused;            ///< entries that only the weights have
 };
 
-/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of(); if
-/// `weights` may have tied weights under any of their names, use named_entries_of(). Tied weights count under their
-/// first name.
+/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of(). If
+/// `weights` may have any name of tied weights, use named_entries_of(); tied weights count under their first name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
 /// Returns a summary line, then lists of the entries that were not loaded, each with at most `limit` rows and a count

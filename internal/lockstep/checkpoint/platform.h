@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instruction set and kernels with which a checkpoint was computed. Equal digests are promised only if they are the
-// same.
+// The instruction set and kernels of a checkpoint. Equal digests are promised only if these are the same.
 #pragma once
 
 #include <string>

@@ -77,8 +77,7 @@ long status_of(CURL* curl) {
 
 TimePoint now(AwakeTime& awake) { return awake.at(SystemClock::instance().now()); }
 
-/// One request and the state of its callbacks. libcurl calls them from C, so an exception is kept until libcurl has
-/// returned.
+/// One request and the state of its callbacks. libcurl is C, so an exception is kept until libcurl has returned.
 class Transfer {
  public:
   Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
@@ -218,8 +217,7 @@ std::string Transfer::header(const std::string& name) const {
   return found == headers_.end() ? "" : found->second;
 }
 
-/// Returns the tag of the content. A weak ETag is not used, because it does not prove that two contents have the same
-/// bytes.
+/// Returns the tag of the content. A weak ETag is not used, because it does not prove equal bytes.
 std::string Transfer::tag() const {
   const std::string etag = header("etag");
   return etag.empty() || etag.starts_with("W/") ? header("last-modified") : etag;
@@ -266,8 +264,7 @@ void Transfer::note_bytes(std::size_t count) {
   received_ += count;
 }
 
-/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and does not report
-/// the speed.
+/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and hides it.
 void Transfer::measure_speed() {
   const auto time = now(awake_) - window_begin_;
   if (received_ == 0 || time < options_.speed_window) return;

@@ -45,8 +45,7 @@ std::filesystem::path PartialFile::part_path() const { return path_.string() + "
 std::filesystem::path PartialFile::tag_path() const { return path_.string() + ".part.tag"; }
 
 void PartialFile::restart(const std::string& tag) {
-  // The old tag is removed before the old bytes, and the new tag is written before the new bytes, so a tag never
-  // belongs to other content.
+  // Removes the old tag before the old bytes, and writes the new tag before new bytes: a tag never has other bytes.
   FileSystem::system().remove(tag_path());
   if (::ftruncate(file_.get(), 0) != 0) fail_part("empty", part_path());
   size_ = 0;

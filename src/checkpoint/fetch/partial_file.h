@@ -11,8 +11,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The files <path>.part, and <path>.part.tag with the server's tag for the content to which the bytes belong. The
-/// caller holds a lock.
+/// The files <path>.part, and <path>.part.tag with the server's tag for the content. The caller holds a lock.
 class PartialFile {
  public:
   /// Opens the bytes of an earlier attempt. Bytes without a tag belong to unknown content and are dropped. Throws:

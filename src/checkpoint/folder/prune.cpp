@@ -44,8 +44,7 @@ std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder
   return prunable;
 }
 
-/// Removes the folders. It renames them first, durably, so that an interrupted removal does not leave a torn
-/// checkpoint.
+/// Renames the folders durably, then removes them, so that an interruption does not leave a torn checkpoint.
 void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs::path>& paths) {
   std::vector<fs::path> doomed;
   for (const fs::path& path : paths) {

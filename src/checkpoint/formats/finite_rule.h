@@ -22,8 +22,7 @@ class FiniteRule {
   /// Returns true for the states that are checked: their names begin with "model", "optimizer" or "ema".
   [[nodiscard]] static bool looks_at(std::string_view state);
 
-  /// Notes that a state has this floating tensor. A tensor of an optimizer marks the parameter to which it belongs as
-  /// learnt.
+  /// Notes that a state has this floating tensor. A tensor of an optimizer marks its parameter as learnt.
   void add(std::string_view state, const std::string& entry);
 
   /// Returns true if the entry of a checked state has wrong values. Call it after all calls to add().

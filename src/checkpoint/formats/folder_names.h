@@ -34,12 +34,11 @@ struct StepName {
 /// Returns the "step-00001200" of a name from old_name(); none if `name` is not such a name.
 [[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
 
-/// Returns true if `name` has only letters, digits, '_' and '-', and does not begin with "step-". Such a name is valid
-/// for a state or a named checkpoint.
+/// Returns true if `name` has only letters, digits, '_' and '-', and does not begin with "step-": it can name a state
+/// or a checkpoint.
 [[nodiscard]] bool is_plain_word(std::string_view name);
 
-/// Returns true if `name` has only letters, digits, '_', '-' and '.', and does not begin with '.'. Such a name cannot
-/// lead out of its folder.
+/// Returns true if `name` has only letters, digits, '_', '-' and '.', not '.' first: it cannot lead out of its folder.
 [[nodiscard]] bool is_plain_file_name(std::string_view name);
 
 /// The file of a state, or of a part of it.

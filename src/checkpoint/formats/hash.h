@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, but does not stop an
-// attacker.
+// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, not an attacker.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads unsigned numbers of 1 to 8 bytes with the least significant byte first, as zip, pickle and safetensors store
-// them.
+// Reads little-endian unsigned numbers of 1 to 8 bytes, as in zip, pickle and safetensors.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores a StatePart as a safetensors file: slices of tensors become one-dimensional tensors, and `__metadata__` has
-// their places.
+// Stores a StatePart as a safetensors file: slices become one-dimensional tensors, `__metadata__` has their places.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +16,7 @@ namespace lockstep::checkpoint {
 /// Writes a part and syncs it to the disk. Throws: the errors of write_safetensors().
 FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part);
 
-/// Returns the part whose file holds `state` and `metadata`. Throws: DataError naming `file` if the metadata are
-/// invalid.
+/// Returns the part whose file holds `state` and `metadata`. Throws: DataError naming `file` for invalid metadata.
 [[nodiscard]] StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file);
 
 /// Returns `{"begin": 12, "shape": [64, 3]}`, and adds "strides" if they are not row-major.

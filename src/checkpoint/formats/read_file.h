@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a file once into memory that tensors can share. The memory is not zeroed first, and the hash is computed in the
-// same pass.
+// Reads a file once into memory that tensors can share. The memory is not zeroed, and the same pass computes the hash.
 #pragma once
 
 #include <cstddef>

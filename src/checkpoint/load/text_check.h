@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the texts of a checkpoint that programs parse. A save writes them, and a verification accepts them, only if
-// they can be parsed.
+// Checks the texts of a checkpoint that programs parse. Saves write them, and verification accepts them, only if they
+// parse.
 #pragma once
 
 #include <cstddef>

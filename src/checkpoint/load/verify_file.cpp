@@ -64,8 +64,7 @@ std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>
   return "";
 }
 
-/// Checks a zip file. Also reads a torch file, as `inspect` and `import` do, because a malicious file can have correct
-/// checksums.
+/// Checks a zip file. Also parses a torch file, because a malicious file can have correct checksums.
 void verify_zip(FileSystem& files, FileReport& report) {
   FileBytes bytes;
   const std::string refusal = refusal_of(report, [&] { return bytes = read_zip_file(files, report.path); });

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a CheckpointDiff for a person (aligned columns, long values cut to the place where they differ) and for a
-// program (JSON).
+// Writes a CheckpointDiff for a person (columns, long values cut around the difference) and for a program (JSON).
 #include <fmt/format.h>
 
 #include <algorithm>

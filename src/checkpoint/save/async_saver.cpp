@@ -63,8 +63,7 @@ void finish_copies(const std::set<std::string>& devices) {
   }
 }
 
-/// A copy of states in memory that every save uses again, because each save has the same tensors. It belongs to one
-/// thread at a time.
+/// A copy of states in memory that all saves share, as their tensors are the same. It belongs to one thread at a time.
 class StateCopy {
  public:
   /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for page faults.

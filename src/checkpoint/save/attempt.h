@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of a save by one process and a save by many: the start and the end of an attempt, and the text of an
-// error.
+// The common parts of a save by one process and by many: the start and end of an attempt, and the text of an error.
 #pragma once
 
 #include <filesystem>

@@ -89,8 +89,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// One rank's part of a save. Every step ends with a report from rank 0 to all ranks, so that they all continue in the
-/// same way.
+/// One rank's part of a save. Every step ends with a report from rank 0, so that all ranks continue alike.
 class ShardedSave {
  public:
   ShardedSave(FileSystem& files, CheckpointPeers& peers, SaveTarget target, const Content& content)

@@ -18,8 +18,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Returns true for an unfinished entry of a dead process. Only one thread of a process commits to a folder, so an
-/// entry with this process's own pid is a leftover, too (pids are reused).
+/// Returns true for an unfinished entry of a dead process. One thread of a process commits to a folder, so an entry
+/// with this process's pid is a leftover, too: pids are reused.
 bool is_leftover(const std::string& name) {
   const auto pid = parse_temporary_pid(name);
   if (!pid || *pid <= 0) return false;

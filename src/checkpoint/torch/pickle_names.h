@@ -32,12 +32,12 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments, adds the new value to `pickle` and returns it. A failure names the fault of
-/// the arguments.
+/// Calls a name with a tuple of arguments, adds the new value to `pickle` and returns it. A failure has the arguments'
+/// fault.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
-/// Returns the storage that a persistent id names. Fails if the id is invalid, or differs from an earlier one for the
-/// same storage.
+/// Returns the storage that a persistent id names. Fails if the id is invalid, or contradicts an earlier id of the
+/// storage.
 [[nodiscard]] Result<PickleId> load_pickle_storage(Pickle& pickle, const PickleNode& id);
 
 }  // namespace lockstep::checkpoint

@@ -54,8 +54,7 @@ class PickleBytes {
   bool cut_ = false;
 };
 
-/// The machine's stack, marks and memo, and the tree that it builds. Functions that can fail return the reason, or ""
-/// for success.
+/// The machine's stack, marks and memo, and the tree that it builds. Functions that can fail return the reason, or "".
 class PickleStack {
  public:
   void push(PickleNode node) {
@@ -333,8 +332,7 @@ bool PickleReader::reduce() {
   return true;
 }
 
-/// Reads BUILD only as state_dict() uses it: for attributes of an OrderedDict ("_metadata", the versions of modules).
-/// It leaves them out.
+/// Reads BUILD as in state_dict(): attributes of an OrderedDict ("_metadata", the versions of modules). It drops them.
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

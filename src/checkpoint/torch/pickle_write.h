@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the pickles that torch.load(weights_only=True) reads: protocol 2, dicts as plain dicts. It does not use
-// libtorch.
+// Writes the pickles that torch.load(weights_only=True) reads: protocol 2, plain dicts. It does not use libtorch.
 #pragma once
 
 #include <cstdint>

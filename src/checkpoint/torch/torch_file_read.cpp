@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the bytes of a .pth file into a tree of values: the members of the zip file, then the pickle, then its tensors.
+// Reads the bytes of a .pth file into a tree of values: the zip file's members, the pickle, then its tensors.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>

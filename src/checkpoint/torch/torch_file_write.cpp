@@ -46,8 +46,7 @@ ElementType savable_type(const at::Tensor& tensor, const std::string& path) {
   return *type;
 }
 
-/// Returns the index of the tensor's storage. A tensor with two names has one storage, so that tied weights stay tied
-/// and are written once.
+/// Returns the index of the tensor's storage. A tensor with two names has one storage, so tied weights stay tied.
 std::size_t TorchPickler::place_of(const at::Tensor& tensor) {
   auto key = std::make_tuple(static_cast<const void*>(tensor.data_ptr()), tensor.scalar_type(), tensor.sizes().vec(),
                              tensor.strides().vec());

@@ -34,8 +34,7 @@ inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 /// Returns true if `end`, the last bytes of a file, is the end of a zip file.
 [[nodiscard]] bool has_zip_end(std::string_view end);
 
-/// Returns all members, by offset. On success every member is inside the file, and members do not overlap. It does not
-/// check their CRCs.
+/// Returns all members, by offset. On success the members are inside the file and do not overlap. CRCs are not checked.
 [[nodiscard]] Result<std::vector<ZipMember>> parse_zip(std::string_view file);
 
 /// Returns the member's bytes as they are in the file.
