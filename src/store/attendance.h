@@ -35,8 +35,7 @@ class Attendance {
     return true;
   }
 
-  /// Stops watching a client that has left or is lost. Returns the keys for its will; an empty list if it sent no
-  /// heartbeat.
+  /// Stops watching a client that has left or is lost. Returns the keys for its will; empty if it sent no heartbeat.
   std::vector<std::string> end() {
     silence_.cancel();
     return std::exchange(keys_, {});

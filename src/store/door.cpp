@@ -79,8 +79,7 @@ std::string holder_words(const StoreAddress& address) {
                   holder_words(address)));
 }
 
-// Knocks (proves before the encryption that this side knows the token, as the server requires), then encrypts. Returns
-// the error; empty: none.
+// Knocks (proves, still unencrypted, that this side knows the token), then encrypts. Returns the error; empty: none.
 std::string encrypt(Socket& socket, Exchange& exchange, const StoreAddress& address, const Nonces& nonces) {
   const auto context = client_tls(address.trust);
   if (!exchange.ask(FrameWriter(Verb::kKnock).string(knock(knock_key(address.token), nonces)))) {

@@ -15,7 +15,7 @@ struct Opened {
   bool is_reached = false;
 };
 
-/// Connects once, and gives up if there is no answer within `reach`. Throws: UsageError if one side does not know the
+/// Connects once; gives up if there is no answer within `reach`. Throws: UsageError if one side does not know the
 /// token.
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
@@ -25,8 +25,7 @@ struct Opened {
 /// errors of open_connection().
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline);
 
-/// Returns how long a server may be silent before it counts as stopped or cut off: LOCKSTEP_TIMEOUT, but at least 5 s
-/// and at most a minute.
+/// Returns how long a server may be silent before it counts as lost: LOCKSTEP_TIMEOUT, but 5 s to a minute.
 [[nodiscard]] std::chrono::milliseconds answer_limit();
 
 }  // namespace lockstep::store

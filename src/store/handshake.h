@@ -23,7 +23,7 @@ struct Nonces {
 /// Returns a proof: 32 bytes that only a holder of `token` can make, for these two nonces only.
 [[nodiscard]] std::string prove(std::string_view token, Side side, const Nonces& nonces);
 
-/// Returns true if `proof` is the result of prove(). Its time does not depend on where they differ.
+/// Returns true if `proof` is the result of prove(). The comparison takes constant time.
 [[nodiscard]] bool is_proof(std::string_view proof, std::string_view token, Side side, const Nonces& nonces);
 
 /// Returns the key of knocks, derived from the token by PBKDF2. An eavesdropper can test guesses of the token against a
@@ -36,7 +36,7 @@ struct Nonces {
 /// valid proof, and a proof never a valid knock: their keys and their messages differ.
 [[nodiscard]] std::string knock(std::string_view key, const Nonces& nonces);
 
-/// Returns true if `proof` is the result of knock(). Its time does not depend on where they differ.
+/// Returns true if `proof` is the result of knock(). The comparison takes constant time.
 [[nodiscard]] bool is_knock(std::string_view proof, std::string_view key, const Nonces& nonces);
 
 }  // namespace lockstep::store

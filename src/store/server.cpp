@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's server: one thread, and an object for each client's connection. The server keeps the waits, so that
-// clients need not poll.
+// The store's server: one thread, and an object for each client's connection. It keeps the waits, so clients need not
+// poll.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -47,8 +47,7 @@ store::DoorLimits use_file_limit() {
   return store::door_limits(limit.rlim_cur);
 }
 
-// Sets close-on-exec, so that a program started by this process does not keep the port or connections open after this
-// process ends.
+// Sets close-on-exec, so that programs started by this process do not keep the port or connections open.
 void close_on_exec(int socket) { (void)::fcntl(socket, F_SETFD, FD_CLOEXEC); }
 
 tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) {

@@ -35,8 +35,7 @@ class SteppedTimer {
  public:
   explicit SteppedTimer(const asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// Calls `on_end` after `limit`, unless start() or cancel() is called before that. `on_end` must keep this timer's
-  /// owner alive.
+  /// Calls `on_end` after `limit`, unless start() or cancel() comes first. `on_end` must keep the timer's owner alive.
   void start(std::chrono::milliseconds limit, std::function<void()> on_end) {
     cancel();
     step(StepCount(limit), number_, std::move(on_end));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values, and the effect of each verb on them, for the server and the store inside a process. It has neither
-// threads nor waits.
+// Keys and values, and the effect of each verb on them, for the server and the local store, without threads or waits.
 #pragma once
 
 #include <cstdint>

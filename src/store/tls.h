@@ -16,11 +16,9 @@ namespace lockstep::store {
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-/// Makes the context of a server that presents the PEM file `certificate`. Throws: UsageError naming the file that
-/// cannot be used.
+/// Makes the context of a server that presents the PEM file `certificate`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext server_tls(const std::string& certificate, const std::string& key);
-/// Makes the context of a client that trusts the PEM file `trust`. Throws: UsageError naming the file if it does not
-/// hold a certificate.
+/// Makes the context of a client that trusts the PEM file `trust`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
 /// Returns 32 bytes that both ends of an encrypted connection share and that every other connection lacks.

@@ -64,8 +64,8 @@ struct StoreAddress {
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
 
-/// The number of checkpoints that the program has committed, under the prefix of a round. A program that counts them
-/// sets it to 0 at its start.
+/// The number of checkpoints that the program has committed, under a round's prefix. Programs that count set it to 0
+/// first.
 inline constexpr const char* kSavesKey = "lockstep/train/saves";
 
 /// Makes a store inside this process, for tests and a world of one.
@@ -84,8 +84,7 @@ class StoreServer {
     std::string kept = {};   ///< a prefix of keys that clients of other processes may only read; empty: no such keys
     std::string inbox = {};  ///< a queue with this prefix to which they may append, and which they may not read
   };
-  /// Throws: UsageError naming host and port if the port is in use, or naming a file that is not a certificate or its
-  /// key.
+  /// Throws: UsageError naming host and port if the port is in use, or naming an invalid certificate or key file.
   explicit StoreServer(const Options& options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -93,8 +92,7 @@ class StoreServer {
 
   /// Returns the port on which it listens.
   [[nodiscard]] std::uint16_t port() const noexcept;
-  /// Returns the door for clients in this process, for StoreAddress::inside. Options::kept does not restrict these
-  /// clients.
+  /// Returns the door for clients in this process (StoreAddress::inside), which Options::kept does not restrict.
   [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept;
   /// Makes the server's thread remove all keys that begin with `prefix`. Thread-safe: yes.
   void remove_all(const std::string& prefix);

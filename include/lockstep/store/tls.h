@@ -8,14 +8,11 @@
 
 namespace lockstep {
 
-/// Returns the PEM file of the certificate that a store's server presents, with its chain: LOCKSTEP_TLS_CERT, or "" if
-/// it is unset.
+/// Returns the PEM file of the certificate that a store's server presents, with its chain: LOCKSTEP_TLS_CERT, or "".
 [[nodiscard]] std::string tls_certificate();
-/// Returns the PEM file of that certificate's private key: LOCKSTEP_TLS_KEY, or "" if it is unset. Only the server
-/// needs it.
+/// Returns the PEM file of that certificate's private key, which only the server needs: LOCKSTEP_TLS_KEY, or "".
 [[nodiscard]] std::string tls_key();
-/// Returns the PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT, or "" if
-/// both are unset.
+/// Returns the PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT, or "".
 [[nodiscard]] std::string tls_trust();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the store's server that a process is alive: a connection with a heartbeat and a last will, as in MQTT (OASIS,
+// Shows a store's server that a process is alive: a connection with a heartbeat and a last will, as in MQTT (OASIS,
 // MQTT 5.0, section 3.1.2.5). It does not use libtorch.
 #pragma once
 
@@ -18,8 +18,7 @@ namespace lockstep {
 struct PresenceOptions {
   /// The keys that the server sets, if they are unset, when the process is lost. The value is "closed" (the connection
   /// ended because the process or its host died) or "silent" (no heartbeat arrives because the link is cut or the
-  /// process is frozen), a newline, and the will. A key that ends with "/" is a queue, to which the server appends the
-  /// value.
+  /// process is frozen), a newline, and the will. If a key ends with "/", the server appends the value to that queue.
   std::vector<std::string> keys;
   std::string will;  ///< the last part of the value, such as the node's name
   /// Each side considers the other lost after this much silence. Heartbeats are sent six times as often.

@@ -19,7 +19,7 @@ inline constexpr std::size_t kNonceBytes = 32;
 /// Returns the HMAC-SHA256 of `words`.
 [[nodiscard]] std::string hmac(std::string_view key, std::string_view words);
 
-/// Returns true if the two are equal. Its time does not depend on where they differ.
+/// Returns true if the two are equal, in constant time.
 [[nodiscard]] bool are_equal(std::string_view proof, std::string_view right);
 
 /// Returns bytes as hexadecimal.

@@ -20,8 +20,8 @@ void require_secret(const std::string& token, const std::string& where);
 /// Writes a new token into a new file that only this user may read. Throws: UsageError if the file exists; IoError.
 void write_token_file(const std::filesystem::path& file);
 
-/// Returns true if only processes of this machine can reach `host`: it is a loopback address, or a name that resolves
-/// only to such addresses.
+/// Returns true if only processes of this machine can reach `host`: it is a loopback address, or a name of only such
+/// addresses.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

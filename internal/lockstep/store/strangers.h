@@ -48,8 +48,7 @@ class Strangers {
   std::unordered_map<std::string, std::size_t> of_address_;
 };
 
-/// The limits of a server's connections, by kind. A connection over the limit of its kind is closed; other kinds are
-/// not affected.
+/// The limits of a server's connections, by kind. A connection over the limit of its own kind is closed.
 struct DoorLimits {
   Strangers::Limits strangers = {};  ///< connections without any proof
   std::size_t knocked = 256;         ///< connections that have proved the token and are about to be encrypted
