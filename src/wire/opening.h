@@ -31,8 +31,7 @@ class Opening {
   /// Makes the opening of the called end. It has received `words`, from which read_hello() has read `hello`.
   [[nodiscard]] static Opening answer(Facts facts, const Hello& hello, std::string words);
 
-  /// Takes received bytes, and returns how many of them belong to the opening; the rest is the start of the other end's
-  /// first message.
+  /// Takes received bytes, and returns how many belong to the opening; the rest starts the other end's first message.
   std::size_t arrived(std::string_view bytes);
 
   [[nodiscard]] Step step() const noexcept { return step_; }

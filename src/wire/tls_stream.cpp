@@ -245,8 +245,7 @@ class TlsStream final : public Stream {
   std::vector<std::byte> gathered_;
   std::size_t sent_ = 0;  // number of bytes of gathered_ that were sent
   std::array<std::byte, kRecord> record_;
-  // Records that OpenSSL has not read yet. Unused pages take no memory, which matters because a rank may have many
-  // streams.
+  // Records that OpenSSL has not read yet. Unused pages take no memory: a rank may have many streams.
   const std::unique_ptr<std::byte[]> come_{new std::byte[kSocketRead]};
   std::size_t come_begin_ = 0;
   std::size_t come_end_ = 0;

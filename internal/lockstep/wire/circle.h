@@ -26,22 +26,20 @@ class ConnectionLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A rank sends a message whose length differs from the expected one, because the two ranks' calls differ. The earlier
-/// messages have arrived.
+/// A message of a rank has an unexpected length, because the two ranks' calls differ. The earlier messages have
+/// arrived.
 class WrongLength : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An exchange was interrupted, or its time is over. what() is the reason why suspect() is not connected; empty if it
-/// is connected.
+/// An exchange was interrupted or timed out. what() is the reason why suspect() is not connected; empty if it is.
 class Interrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The settings of the connections between the ranks that meet in a store. Only `rank` and `address` differ between the
-/// ranks.
+/// The settings of the connections between the ranks of a store. Only `rank` and `address` differ between ranks.
 struct HubOptions {
   std::shared_ptr<Store> store = {};     ///< the store that all ranks share
   std::string prefix = {};               ///< prefix of the ranks' keys in the store
@@ -68,8 +66,7 @@ struct Message {
 };
 
 /// The connections of one communicator: the ranks make circles with the same number. One thread at a time uses a
-/// circle, and does all its work: it sends and receives as much as possible without a wait, then waits for the
-/// descriptors.
+/// circle, and does all its work: it sends and receives as much as it can, then waits for the descriptors.
 class Circle {
  public:
   /// `number` must be unique among the circles of the hub.
@@ -82,15 +79,15 @@ class Circle {
   struct Exchange {
     const std::vector<Message>& sends;                 ///< empty messages are skipped
     const std::vector<Message>& receives;              ///< messages between two ranks match in order
-    std::function<void(std::size_t)> arrived = {};     ///< called with the number of bytes that have arrived of each
-                                                       ///< message
+    std::function<void(std::size_t)> arrived = {};     ///< called with the number of bytes of each message that have
+                                                       ///< arrived
     std::function<void(int rank)> not_connected = {};  ///< called every 100 ms while `rank` is not connected; may throw
     TimePoint end = TimePoint::max();                  ///< the exchange throws Interrupted at this moment of AwakeClock
   };
 
   /// Sends and receives all messages. After an exception the circle must not be used again.
-  /// Blocks: until all messages are sent and received. Throws: ConnectionLost, WrongLength, Interrupted; the exceptions
-  /// of `not_connected`.
+  /// Blocks: until all are sent and received. Throws: ConnectionLost, WrongLength, Interrupted; those of
+  /// `not_connected`.
   void exchange(const Exchange& exchange);
 
   /// Returns the rank because of which exchange() threw.
