@@ -36,8 +36,7 @@ struct Response {
   /// Returns the next piece of a body of unknown length; an empty piece ends the body. It may block, because each
   /// connection has its own thread.
   std::function<std::string()> next = {};
-  std::map<std::string, std::string> headers = {};  ///< headers in addition to the server's; they replace headers of
-                                                    ///< the same names
+  std::map<std::string, std::string> headers = {};  ///< more headers; they replace the server's of the same names
 };
 
 /// The address of a server, and the functions that answer.
@@ -56,7 +55,7 @@ struct ServerOptions {
 /// Serves from construction to destruction, with one thread per connection. It sleeps between requests.
 ///
 /// The head of a request may have 16 KB and take 5 s; a body is refused. If all places are taken, a new connection
-/// replaces the oldest one of an unknown client, so silent clients cannot keep others out. Range requests are not
+/// replaces the oldest one of an unknown client, so silent clients cannot block others. Range requests are not
 /// supported.
 ///
 /// Thread-safe: no.
