@@ -30,7 +30,7 @@ thread_local bool is_main_thread = false;
 
 /// Measures the time in which the calling thread was ready to run but waited for a core, because other programs or
 /// threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the thread that made
-/// the object may use it.
+/// it may use it.
 class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}

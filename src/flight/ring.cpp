@@ -98,8 +98,7 @@ void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
 
 namespace {
 
-// Sets the last collective of a lane. One thread at a time begins a group's collectives, so no atomic increment is
-// needed.
+// Sets the last collective of a lane. Only one thread at a time does so, so an atomic increment is not needed.
 void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::uint64_t kind) noexcept {
   const std::uint64_t version = lane.version.load(memory_order_relaxed);
   lane.version.store(version + 1, memory_order_relaxed);

@@ -25,16 +25,14 @@ bool is_number(const fs::path& part) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Returns true for the descriptor of a process, such as "/proc/4711/fd/5". Files of other folders cannot have such a
-/// name.
+/// Returns true for a process's descriptor, such as "/proc/4711/fd/5". Files elsewhere cannot have such a name.
 bool is_descriptor(const fs::path& target) {
   std::vector<fs::path> parts(target.begin(), target.end());
   return parts.size() == 5 && parts[0] == "/" && parts[1] == "proc" && is_number(parts[2]) && parts[3] == "fd" &&
          is_number(parts[4]);
 }
 
-/// Opens a memory file through its link in /proc. Only memory files have seals; the seal checked here keeps the memory
-/// from becoming smaller while it is read.
+/// Opens a memory file by its link in /proc. Only memory files have seals; the one checked here prevents shrinking.
 UniqueFd open_memory(const fs::path& link) {
   std::error_code problem;
   const fs::path target = fs::read_symlink(link, problem);

@@ -14,8 +14,7 @@ namespace {
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 
-// The limit of a ring's numbers, nine years in nanoseconds. A file may have any numbers; with the limit, arithmetic on
-// them does not overflow.
+// The limit of a ring's numbers, nine years in nanoseconds, so that arithmetic on a file's numbers cannot overflow.
 constexpr std::int64_t kFar = std::int64_t{1} << 58;
 
 std::int64_t number_of(const std::atomic<std::int64_t>& value) {

@@ -36,8 +36,7 @@ bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// Returns true if a disk or the swap blocks the rank inside the collective. It is used if all ranks are inside and none
-// was stopped.
+// Returns true if a disk or the swap blocks the rank inside the collective: the last guess if all ranks are inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }

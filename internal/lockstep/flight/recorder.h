@@ -19,8 +19,7 @@ struct RecorderOptions {
   int world_size = 1;                    ///< number of ranks
   std::string host = {};                 ///< name of the rank's host
   std::chrono::milliseconds timeout{0};  ///< the timeout of the rank's collectives
-  std::filesystem::path file = {};  ///< the file in which other processes read the ring; empty: this process's memory
-                                    ///< only
+  std::filesystem::path file = {};  ///< the file of the ring for other processes; empty: only memory of this process
 };
 
 /// Records the events that trace::Span reports from now on: collectives, sections, steps. Only sections of the calling

@@ -38,9 +38,8 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< `What`, name, group, bucket and number of buckets
-  std::atomic<std::int64_t> other_ns;   ///< when a collective was called (in its begin event), or when a thread began
-                                        ///< to wait for it (in its end event); Event::queued_ns of a section; 0:
-                                        ///< unknown or none
+  std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began to wait
+                                        ///< for it (end event); Event::queued_ns of a section; 0: unknown, none
 };
 
 /// The collectives of one group.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains in one line why ranks hang or ended, from their flight rings and the states of their processes. All
-// functions are pure.
+// Explains in one line why ranks hang or ended, by their flight rings and process states. All functions are pure.
 #pragma once
 
 #include <cstdint>
