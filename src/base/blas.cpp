@@ -42,7 +42,7 @@ using Action = void (*)();
 
 template <class Function>
 Function find(void* library, const char* name) {
-  return reinterpret_cast<Function>(dlsym(library, name));  // this is how dlsym is used
+  return reinterpret_cast<Function>(dlsym(library, name));  // the usual cast for dlsym()
 }
 
 std::string text_of(void* library, const char* name) {

@@ -83,7 +83,7 @@ struct Including {
   int files = 0;
 };
 
-/// A path is relative to the including file; "~/" is the home folder.
+/// Resolves a path relative to the including file; "~/" is the home folder.
 std::filesystem::path included_path(const std::filesystem::path& from, const std::string& name) {
   if (!name.starts_with("~/")) return from.parent_path() / name;
   return std::filesystem::path(env::get("HOME").value_or("/")) / name.substr(2);

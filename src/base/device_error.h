@@ -12,7 +12,7 @@ namespace lockstep::base {
 /// CUDA_LAUNCH_BLOCKING=1 is set. It is a pure function.
 [[nodiscard]] std::string device_error_hint(std::string_view what, bool launch_blocking);
 
-/// True if CUDA_LAUNCH_BLOCKING=1 is set.
+/// Returns true if CUDA_LAUNCH_BLOCKING=1 is set.
 [[nodiscard]] bool is_launch_blocking();
 
 }  // namespace lockstep::base

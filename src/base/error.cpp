@@ -101,7 +101,7 @@ std::string indented(const std::string& lines) {
   return out;
 }
 
-/// Reports an exception that is no lockstep::Error: libtorch's, the standard library's, the program's own.
+/// Reports an exception that is not a lockstep::Error: libtorch's, the standard library's, the program's own.
 int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
   const std::string device_hint = base::device_error_hint(error.what(), blocking);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes the backtrace of an exception at the throw: the stack is still intact during the search for a handler. The
 // search calls the personality routine of each frame that it passes (Itanium C++ ABI). So a frame whose routine notes
-// the exception and catches nothing sees every exception that will leave it, and costs nothing without one.
+// the exception and catches nothing sees every exception that will leave it, and costs nothing if there is no
+// exception.
 #include "lockstep/base/fault.h"
 
 #include <cxxabi.h>

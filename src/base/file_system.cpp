@@ -66,7 +66,7 @@ const char* special_kind(mode_t mode) {
   }
 }
 
-/// True for a shell's <(COMMAND), or standard input.
+/// Returns true for a shell's <(COMMAND), or standard input.
 bool is_own_descriptor(const std::string& path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }

@@ -83,7 +83,7 @@ class Counter {
   std::uint64_t values_ = 0;
 };
 
-/// Stops nlohmann's CBOR reader, which recurses for each nested list, at the limits.
+/// Applies the limits to nlohmann's CBOR reader, which recurses for each nested list.
 class CborCounter final : public nlohmann::json_sax<json> {
  public:
   explicit CborCounter(const JsonLimits& limits) : limits_(limits) {}

@@ -54,13 +54,13 @@ struct Place {
 /// Adds " in forward (rank 1, step 13)", or nothing if the place is unknown. Async-signal-safe.
 void add_place(FixedText& text, const Place& place) noexcept;
 
-/// The launcher's error file; "" if there is none.
+/// Returns the path of the launcher's error file; "" if there is none.
 [[nodiscard]] std::string error_file_path();
 
 /// Prints the exception that is being handled, and writes it to the launcher's error file. Returns: the exit code.
 int report_current_exception() noexcept;
 
-/// Reports SIGSEGV and similar signals from now on. `error_file`: "" for none.
+/// Reports SIGSEGV and similar signals from now on. An `error_file` of "" means none.
 void install_signal_reports(const char* error_file) noexcept;
 /// From now on, a thread that gets fault::stack_signal() writes its stack into `file`.
 void install_stack_report(const char* file) noexcept;

@@ -54,7 +54,7 @@ std::string memory_limit(const ResourceLimits& limits) {
   return fmt::format("{} of address space are allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// Returns true if a thread's stack does not fit: the errno is then the same as at the limit of threads.
+// Returns true if memory is too short for a thread's stack. The errno is then the same as at the limit of threads.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;

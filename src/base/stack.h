@@ -26,7 +26,8 @@ struct Frame {
   std::uint64_t offset = 0;  ///< offset in the function; in the file if the function is unknown
 };
 
-/// Finds the place of `address`. It allocates no memory, but maps files for good. As async-signal-safe as dladdr().
+/// Finds the place of `address`. It allocates no memory, but leaves files mapped. It is async-signal-safe if dladdr()
+/// is.
 [[nodiscard]] Frame find_frame(const void* address) noexcept;
 
 /// Returns one line per frame, "#0 Net::forward(at::Tensor)+0x1c (first_training)", without the throw's frames and

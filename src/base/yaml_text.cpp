@@ -80,7 +80,7 @@ class YamlMeter : public YAML::EventHandler {
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
   std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
-  YAML::Mark last_;                               ///< the last place known
+  YAML::Mark last_;                               ///< the place of the last event
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {

@@ -15,9 +15,9 @@ namespace lockstep::blas {
 
 /// The instruction sets that the processor and the system support.
 struct CpuFeatures {
-  bool avx2 = false;         ///< together with FMA
-  bool avx512 = false;       ///< F, CD, BW, DQ and VL together
-  bool avx512_bf16 = false;  ///< in addition to avx512
+  bool avx2 = false;         ///< AVX2 and FMA
+  bool avx512 = false;       ///< AVX-512 F, CD, BW, DQ and VL
+  bool avx512_bf16 = false;  ///< AVX-512 BF16, in addition to avx512
 };
 
 /// Returns the features of this processor, as CPUID reports them.
@@ -43,8 +43,8 @@ struct Library {
 [[nodiscard]] std::optional<Library> loaded();
 
 /// Makes the OpenBLAS of this process use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
-/// changed. The tensor module calls this before main, so that the process computes no product with other kernels.
-/// Thread-safe: no; no other thread may multiply during the call.
+/// changed. The tensor module calls this before main, before the process multiplies anything. Thread-safe: no; no other
+/// thread may multiply during the call.
 bool choose_kernels();
 
 /// Returns the value of OPENBLAS_CORETYPE that a launcher sets for the programs it starts; empty: it sets nothing. It

@@ -12,10 +12,10 @@ namespace lockstep {
 
 /// The limits of a control group; none: no limit, or unknown.
 struct GroupLimits {
-  std::optional<double> cores;          ///< CPU time per wall time, in cores
-  std::optional<std::uint64_t> memory;  ///< bytes
+  std::optional<double> cores;          ///< limit of CPU time, in cores
+  std::optional<std::uint64_t> memory;  ///< limit of memory, in bytes
   std::uint64_t memory_used = 0;        ///< bytes in use by the group that has the limit, without cached files
-  std::optional<std::uint64_t> tasks;   ///< processes and threads
+  std::optional<std::uint64_t> tasks;   ///< limit of processes and threads
   std::uint64_t tasks_used = 0;         ///< number of processes and threads
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error tree. An error's type decides the exit code and whether the launcher may restart the job.
-// Expected outcomes are not errors: they are std::optional or Result<T> (result.h).
+// The error types. An error's type decides the exit code and whether the launcher may restart the job. Expected
+// outcomes are not errors: they are std::optional or Result<T> (result.h).
 #pragma once
 
 #include <functional>

@@ -76,7 +76,7 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
-  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; write a new file after it.
+  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; then write a new file.
   virtual void sync() = 0;
 };
 
@@ -124,12 +124,12 @@ class FileSystem {
   [[nodiscard]] static FileSystem& system();
 };
 
-/// Replaces the whole file `path` or nothing: writes a temporary file beside it, syncs it, renames it and syncs the
-/// folder. Throws: IoError; `path` is then unchanged.
+/// Replaces the file `path` atomically: writes a temporary file beside it, syncs it, renames it and syncs the folder.
+/// Throws: IoError; `path` is then unchanged.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
-/// Creates a new folder, with its parents, and returns its path: `path`, or the first unused one of "runs/a-2",
-/// "runs/a-3", ... Two processes never get the same one. Throws: IoError.
+/// Creates a new folder, with its parents, and returns its path: `path`, or the first unused path of "runs/a-2",
+/// "runs/a-3", ... Two processes never get the same folder. Throws: IoError.
 [[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -52,7 +52,7 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {},
                                         const nlohmann::json::parser_callback_t& each = nullptr);
 
-/// Does the same, and keeps the order of the keys. Throws: JsonError.
+/// Does the same as parse_json(), and keeps the order of the keys. Throws: JsonError.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 
 /// Returns the value of `text`; null if it is not JSON or exceeds the limits.
@@ -61,7 +61,7 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 /// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError beyond the limits.
 bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann::json_sax<nlohmann::json>& to);
 
-/// Returns the value of `bytes`, a CBOR text. Throws: JsonError.
+/// Returns the value of the CBOR data `bytes`. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_cbor(std::string_view bytes, const JsonLimits& limits = {});
 
 /// Returns the value in a file. Throws: the errors of FileSystem::read(); DataError naming the file and the place.

@@ -27,8 +27,8 @@ inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "n
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While an object made with `on` = true lives, this process writes no notes. So only one rank writes a note that all
-/// ranks have. Thread-safe: yes.
+/// While an object made with `on` = true lives, this process writes no notes. Ranks use it so that only one of them
+/// writes a common note. Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:
   explicit QuietNotes(bool on) noexcept;

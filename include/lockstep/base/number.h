@@ -10,8 +10,8 @@
 
 namespace lockstep::text {
 
-/// Returns the number if all of `text` is one, with a decimal point in any locale; "inf" and "nan" are numbers. Returns
-/// none for any other text, or if a double cannot hold the number.
+/// Parses all of `text` as a number, with a decimal point in any locale; "inf" and "nan" are numbers. Returns none if
+/// it is not a number, or a double cannot hold it.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
 /// Returns `value` as JSON with `decimals` decimals (-1: the shortest text that reads back as the same bits). NaN and

@@ -26,8 +26,7 @@ namespace lockstep::text {
 /// Returns "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
-/// Returns the candidate nearest to `word` by edit distance; "" if more than a third of the letters differ in all of
-/// them.
+/// Returns the candidate nearest to `word` by edit distance; "" if each differs in more than a third of its letters.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns " (did you mean 'x'?)" or "".

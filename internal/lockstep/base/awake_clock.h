@@ -39,7 +39,7 @@ class AwakeTime {
   TimePoint::duration stopped_{0};
 };
 
-/// The longest time between two calls to now() in a wait for a moment of AwakeClock.
+/// The longest time between two calls to now() during a wait that uses AwakeClock.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
 /// The process's clock without the time in which the process was stopped. Thread-safe: yes.
@@ -56,7 +56,7 @@ class AwakeClock final : public Clock {
   mutable AwakeTime time_{kAwakeLook};
 };
 
-/// Returns the time to wait before the next call to now(), if `left` remains until a moment of AwakeClock.
+/// Returns the time to wait before the next call to now(), if `left` remains until the deadline by AwakeClock.
 [[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }

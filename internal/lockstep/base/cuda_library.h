@@ -10,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-/// The first part that a process lacks for GPUs, in the order of the checks.
+/// The first missing part that a process needs for GPUs. The checks have this order.
 enum class Lack {
   kNothing,   ///< no library is missing
   kParts,     ///< this build has no liblockstep-cuda.so
@@ -46,7 +46,7 @@ struct Search {
 /// A loaded liblockstep-cuda.so, or the reason why none was loaded.
 struct Library {
   const void* parts = nullptr;  ///< the result of the library's only function; null: none was loaded
-  std::string path = {};        ///< its file
+  std::string path = {};        ///< the library's file
   Obstacle obstacle = {};       ///< the reason why none was loaded
 };
 

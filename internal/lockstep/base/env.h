@@ -26,7 +26,7 @@ namespace lockstep::env {
 /// the default is 300 s.
 /// Throws: UsageError if the variable is not a positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
-/// Returns the variable that sets this limit, for messages: "NCCL_TIMEOUT", or "LOCKSTEP_TIMEOUT", the default.
+/// Returns the name of the variable that sets this limit, for messages; "LOCKSTEP_TIMEOUT" if neither is set.
 [[nodiscard]] const char* timeout_variable();
 
 }  // namespace lockstep::env

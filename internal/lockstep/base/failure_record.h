@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-/// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had an error of its own.
-/// kTimeout: it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another
-/// rank's failure. kLost: the rank's whole node was lost, and `rank` is its first. kHang: the launcher found that the
-/// other ranks waited for `rank`, or that the calls of `rank` differed from theirs; `message` says which.
+/// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had its own error. kTimeout:
+/// it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure.
+/// kLost: the rank's whole node was lost, and `rank` is its first. kHang: the launcher found that the other ranks
+/// waited for `rank`, or that the calls of `rank` differed from theirs; `message` says which.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
 /// Returns "died", "failed" and so on.
@@ -36,7 +36,7 @@ struct FailureRecord {
   std::string message = {};                 ///< the failure, in words
   std::string hint = {};                    ///< the next step; may be empty
   int rank = -1;                            ///< the rank in the job; -1: unknown
-  std::string host = {};                    ///< the host of the rank
+  std::string host = {};                    ///< name of the rank's host
   int erred = -1;            ///< the rank with wrong numbers, if the error is a CorruptionError; -1: unknown
   std::int64_t time_ns = 0;  ///< when the record was made, in nanoseconds since 1970
 };

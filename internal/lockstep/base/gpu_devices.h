@@ -15,7 +15,7 @@ namespace lockstep {
 [[nodiscard]] int count_gpu_devices(const std::filesystem::path& folder = "/dev");
 
 /// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: the
-/// variable is not set. Each MIG slice counts, although CUDA shows only the first to a process. A pure function.
+/// variable is not set. Each MIG slice counts, although CUDA shows only the first one. It is a pure function.
 [[nodiscard]] int count_visible_gpus(int devices, const std::optional<std::string_view>& visible);
 
 /// Returns the one entry of the list `visible` that the rank `local_rank` may see; entries are assigned round-robin.

@@ -112,7 +112,7 @@ struct Search {
 struct Library {
   Functions functions = {};  ///< all of them if `problem` is empty
   std::string version = {};  ///< "2.28.9"; empty: no library was opened
-  std::string path = {};     ///< its file; empty: no library was opened
+  std::string path = {};     ///< the library's file; empty: no library was opened
   std::string problem = {};  ///< the reason why it cannot be used, in one line; empty: it can
 };
 
