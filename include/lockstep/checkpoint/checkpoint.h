@@ -41,8 +41,8 @@ using CheckpointTexts = std::map<std::string, std::string>;
 /// The check covers the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
 /// refused in all of them. Infinity is refused in optimizers, in running statistics of norms, and in learnt entries.
 /// Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if the
-/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Others, such as an attention mask,
-/// may be infinite.
+/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an attention
+/// mask, may be infinite.
 struct FiniteCheck {
   bool required = true;               ///< false: everything is saved
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
@@ -50,8 +50,8 @@ struct FiniteCheck {
 
 /// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path once it is durable. `folder` is a
 /// run's "checkpoints" folder; it is created if missing. If the step is saved again with the same content, the old
-/// folder stays. If the content differs, or the old folder is torn, the old folder is renamed to `step-<8
-/// digits>.bad-<n>`. The unfinished folders of dead writers are removed.
+/// folder stays. If the content differs, or the old folder is torn, it is renamed to `step-<8 digits>.bad-<n>`. The
+/// unfinished folders of dead writers are removed.
 ///
 /// After a failed fsync everything is written again, to new files, in up to three attempts.
 ///
@@ -92,7 +92,7 @@ void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path&
 /// without checkpoints from a run whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// The rule for which checkpoints to keep.
+/// The rule that decides which checkpoints are kept.
 struct Retention {
   std::int64_t keep_last = 3;   ///< number of newest checkpoints to keep; 0: all
   std::int64_t keep_every = 0;  ///< checkpoints whose step is a multiple of it are kept, too; 0: none
@@ -175,7 +175,7 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
-  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read on request
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< null: each file is read on request
 };
 
 /// Returns the step folder of `where`: the step folder itself, the newest valid one in a run folder (or in its

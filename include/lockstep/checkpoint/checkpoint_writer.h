@@ -59,8 +59,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Lets the thread allocate memory for copies of states like `parts`. Blocks only briefly. Does nothing without a
-  /// thread.
+  /// Lets the thread allocate memory for copies of states like `parts`. It blocks only briefly, and does nothing
+  /// without a thread.
   void reserve(const StateParts& parts);
 
   /// Commits and names a checkpoint, and removes old ones, in the calling thread.
@@ -87,7 +87,8 @@ class CheckpointWriter {
   /// Waits for the save under way. Throws: the errors of check().
   void wait();
 
-  /// Ends a save that waits for other ranks; it fails with PeerError unless it is committed. Any thread may call it.
+  /// Ends a save that waits for other ranks; the save fails with PeerError unless it is committed. Any thread may call
+  /// it.
   void give_up() noexcept;
 
   /// Sets the checkpoint from which a run resumes. It is the newest checkpoint until another is saved.

@@ -29,8 +29,8 @@ struct TensorDifference {
   std::string type;             ///< "float32 [64, 1, 3, 3]"
   std::int64_t elements = 0;    ///< number of all elements
   std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on a side; not in the
-                                ///< values below
+  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on a side; the values below
+                                ///< leave them out
   double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute divided by the largest magnitude in either tensor
   std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating

@@ -42,7 +42,7 @@ struct FetchOptions {
   std::chrono::milliseconds speed_window{30'000};
   /// The limit of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
   int stalled_tries = 2;
-  /// The longest wait without a new byte for another process that fetches the same file, and may hang in the kernel.
+  /// The longest wait without a new byte for another process that fetches the same file. It may hang in the kernel.
   std::chrono::milliseconds lock_limit{300'000};
   /// The limit of redirects.
   int max_redirects = 10;
@@ -66,7 +66,7 @@ struct FetchOptions {
 /// several processes want the same file, it is fetched once. A redirect from https to http is refused. In a job of
 /// several ranks, let one rank of each host call fetch(). Messages leave out the URL's user, password and query.
 ///
-/// Blocks: until the file is there and on the disk. Thread-safe: yes.
+/// Blocks: until the whole file is on the disk. Thread-safe: yes.
 /// Throws: DataError for a URL of another scheme, a permanent HTTP error (404), more than max_bytes and a wrong hash
 /// (the file is then removed); UsageError for an invalid sha256 and a cache to which others may write; IoError for
 /// network and disk; TimeoutError for a server that is silent or slow.

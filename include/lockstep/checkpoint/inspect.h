@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspects the integrity and the content of a checkpoint. The functions return values and texts for commands to print.
+// Inspects the integrity and the content of a checkpoint. The functions return values and texts, which commands print.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// One file of a checkpoint, compared with its entry in the manifest.
 struct FileCheck {
-  std::string file;     ///< its name in the step folder
+  std::string file;     ///< file name in the step folder
   std::string problem;  ///< empty: the file is whole
 };
 

@@ -21,7 +21,7 @@ struct ImportedStates {
   std::vector<std::string> left_out;  ///< entries that were left out, each with the reason
 };
 
-/// Sorts the content of a file into states. The key `model` (or model_state_dict, state_dict, module, net), or the
+/// Sorts the content of a file into states. The value of `model` (or model_state_dict, state_dict, module, net), or the
 /// whole of a flat file, becomes "model". `ema` becomes "ema", with its number of updates. A "module." in front of all
 /// names is removed. PyTorch stores an optimizer's state by position, not by name, so it is omitted. `file` is for
 /// messages.

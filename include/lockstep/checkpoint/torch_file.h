@@ -3,7 +3,7 @@
 // executed; a file that needs it is refused. docs/formats/torch_file.md has the grammar.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before other torch headers: else Clang cannot compile libtorch 1.13 as C++20
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

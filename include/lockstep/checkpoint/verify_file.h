@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The result of reading every byte of a file.
+/// The result of verify_file().
 struct FileReport {
   std::filesystem::path path;    ///< the file
   std::string proof;             ///< "a CRC-32 of each of 21 members", or the reason why there is no proof

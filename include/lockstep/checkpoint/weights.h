@@ -2,7 +2,7 @@
 // Loads weights from any file that holds some and matches them with a model, for fine-tuning, import and export.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before other torch headers: else Clang cannot compile libtorch 1.13 as C++20
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -32,12 +32,11 @@ struct WeightsOptions {
 };
 
 /// Reads the weights of `where`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
-/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE has the effect of
-/// options.from.
+/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE sets `options.from`.
 ///
-/// Without a name, it takes the first of these states in a checkpoint folder or a dict of states: ema (ema.module),
-/// model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A dict that
-/// itself holds tensors is the state. A "module." in front of every name is removed.
+/// Without a state's name, it takes the first of these states in a checkpoint folder or a dict of states: ema
+/// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
+/// dict that itself holds tensors is the state. A "module." in front of every name is removed.
 /// Throws: DataError naming the file, the fault and the states in the file; IoError.
 [[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
@@ -64,7 +63,8 @@ struct WeightsMatch {
 };
 
 /// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of(). If
-/// `weights` may have any name of tied weights, use named_entries_of(); tied weights count under their first name.
+/// `weights` may have tied weights under any of their names, pass named_entries_of(); they count under their first
+/// name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
 /// Returns a summary line, then lists of the entries that were not loaded, each with at most `limit` rows and a count

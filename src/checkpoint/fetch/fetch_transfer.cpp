@@ -264,7 +264,8 @@ void Transfer::note_bytes(std::size_t count) {
   received_ += count;
 }
 
-/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and hides it.
+/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and does not report
+/// it.
 void Transfer::measure_speed() {
   const auto time = now(awake_) - window_begin_;
   if (received_ == 0 || time < options_.speed_window) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of a torch file, with their names there and their sizes. It does not use libtorch.
+// The element types of a torch file: their names and sizes, without libtorch.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which values that are not finite make a checkpoint useless. It is a pure function, without libtorch.
+// Decides which values that are not finite make a checkpoint useless. The code is pure and does not use libtorch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, not an attacker.
+// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, but not an attacker's
+// changes.
 #pragma once
 
 #include <cstddef>

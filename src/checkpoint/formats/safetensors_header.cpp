@@ -245,7 +245,7 @@ Result<SafetensorsHeader> check_header(const RawHeader& raw, std::uint64_t data_
   return header;
 }
 
-/// {"__metadata__":{...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
+/// Returns {"__metadata__":{...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}.
 Result<std::string> header_json(const std::vector<TensorEntry>& tensors,
                                 const std::map<std::string, std::string>& metadata) {
   std::string json = "{";

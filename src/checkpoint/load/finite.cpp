@@ -22,7 +22,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's L2 cache
+constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's cache
 
 /// The file of a state, or of a part of it.
 struct OpenState {

@@ -69,7 +69,7 @@ Row row_of(const ValueDifference& difference) {
 
 Row row_of(const std::string& name) { return {name}; }
 
-/// Returns the number in words. If the difference is larger than rounding, its order of magnitude is enough.
+/// Returns the number as text. If the difference is larger than rounding, its order of magnitude is enough.
 std::string ulps_text(const std::optional<std::uint64_t>& ulps) {
   if (!ulps) return "-";
   return *ulps < 100'000 ? fmt::format("{}", *ulps) : fmt::format("{:.1e}", static_cast<double>(*ulps));

@@ -45,7 +45,7 @@ at::Tensor make_room(const at::Tensor& tensor) {
                : at::empty_strided(tensor.sizes(), tensor.contiguous().strides(), options);
 }
 
-/// Adds a copy that memcpy can do to `plain`, and starts any other copy.
+/// Adds the copy to `plain` if memcpy can do it, else starts it.
 void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<checkpoint::CopyJob>& plain) {
   if (is_dense_on_cpu(tensor)) {
     plain.push_back({static_cast<char*>(memory.data_ptr()), static_cast<const char*>(tensor.data_ptr()),
@@ -63,7 +63,7 @@ void finish_copies(const std::set<std::string>& devices) {
   }
 }
 
-/// A copy of states in memory that all saves share, as their tensors are the same. It belongs to one thread at a time.
+/// A copy of states in memory that all saves reuse: their tensors are the same. It belongs to one thread at a time.
 class StateCopy {
  public:
   /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for page faults.

@@ -89,7 +89,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// One rank's part of a save. Every step ends with a report from rank 0, so that all ranks continue alike.
+/// One rank's part of a save. Every step ends with a report from rank 0, so that all ranks continue in the same way.
 class ShardedSave {
  public:
   ShardedSave(FileSystem& files, CheckpointPeers& peers, SaveTarget target, const Content& content)

@@ -52,7 +52,7 @@ class Staging {
   /// stays and this one is removed; if it has other content, it is put aside. `placed` is set once the folder has the
   /// name. If `placed` is already set, the folder with that name comes from an attempt of the same save that was not
   /// durable, and is replaced.
-  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are lost then.
+  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are then lost.
   std::filesystem::path place(const Manifest& manifest, bool& placed);
 
  private:

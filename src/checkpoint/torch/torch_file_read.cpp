@@ -29,8 +29,9 @@ static_assert(std::endian::native == std::endian::little, "the storages of a tor
 namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
-constexpr std::uint64_t kInflateRatio = 64;  // limit for a whole file; weights shrink to a half at best
-constexpr std::uint64_t kShareRatio = 16;    // limit for how often each byte of a storage may occur in tensors
+constexpr std::uint64_t kInflateRatio =
+    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to a half at best
+constexpr std::uint64_t kShareRatio = 16;  // limit for how often each byte of a storage may occur in tensors
 constexpr const char* kDamaged = "get it anew: it is damaged, or made to look harmless";
 constexpr const char* kResave =
     "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
