@@ -110,7 +110,7 @@ class Client final : public Store {
       throw UsageError(fmt::format("a store request of {} is larger than {}", text::bytes(frame.size()),
                                    text::bytes(store::kMaxFrameBytes)));
     }
-    // A year is as good as for ever, and does not overflow the clock.
+    // A wait of a year is long enough, and does not overflow the clock.
     waits = std::clamp<std::chrono::milliseconds>(waits, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
     const auto deadline = now() + waits + answer_limit_;
     const SocketPtr socket = borrow();

@@ -25,7 +25,8 @@ struct Opened {
 /// errors of open_connection().
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline);
 
-/// Returns how long a server may be silent before it counts as lost: LOCKSTEP_TIMEOUT, but 5 s to a minute.
+/// Returns how long a server may be silent before it counts as lost: LOCKSTEP_TIMEOUT, but at least 5 s and at most 60
+/// s.
 [[nodiscard]] std::chrono::milliseconds answer_limit();
 
 }  // namespace lockstep::store

@@ -63,7 +63,7 @@ class Frames {
 
   [[nodiscard]] Stream& stream() { return stream_; }
 
-  /// Reads one frame, and calls `on_frame` once. A frame of more than `limit` bytes, or of 0, gives kTooLong.
+  /// Reads one frame, and calls `on_frame` once. A frame of 0 bytes or of more than `limit` gives kTooLong.
   void read(std::uint32_t limit, Reader on_frame);
 
   /// Sends a frame after the earlier frames. Calls `on_end` if the connection breaks, and after the last frame. Returns

@@ -53,7 +53,7 @@ struct ServerState {
   void unlist(const ConnectionPtr& connection, const std::string& key);
   /// Notes that a connection came through the network.
   void arrived(const ConnectionPtr& connection, const std::string& address);
-  /// Closes the oldest stranger. Returns false if there is none.
+  /// Closes the oldest connection of a stranger. Returns false if there is none.
   bool close_one_stranger();
   void left(Strangers::Id id) {
     strangers.remove(id);

@@ -28,7 +28,7 @@ class Socket {
   /// Encrypts all later bytes. Returns kGone for an untrusted certificate, too: distrust() has the reason.
   Outcome start_tls(const TlsContext& context, TimePoint deadline);
   [[nodiscard]] std::string distrust() const { return tls_ ? tls_->distrust() : ""; }
-  /// The channel binding; empty if the connection is not encrypted.
+  /// Returns the channel binding; empty if the connection is not encrypted.
   [[nodiscard]] std::string binding() const { return tls_ ? tls_->binding() : ""; }
 
   Outcome send(const std::string& frame, TimePoint deadline);

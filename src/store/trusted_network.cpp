@@ -20,7 +20,7 @@ namespace ip = asio::ip;
 
 constexpr int kWidest = 8;  // the shortest valid prefix length
 
-/// Returns an IPv4 address that is mapped into IPv6 as IPv4.
+/// Converts an IPv4-mapped IPv6 address into IPv4; returns other addresses unchanged.
 ip::address plain(const ip::address& address) {
   const bool is_wrapped = address.is_v6() && address.to_v6().is_v4_mapped();
   return is_wrapped ? ip::address(ip::make_address_v4(ip::v4_mapped, address.to_v6())) : address;

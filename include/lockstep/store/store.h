@@ -64,8 +64,8 @@ struct StoreAddress {
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
 
-/// The number of checkpoints that the program has committed, under a round's prefix. Programs that count set it to 0
-/// first.
+/// The number of checkpoints that the program has committed, under a round's prefix. A program that counts its
+/// checkpoints sets it to 0 at its start.
 inline constexpr const char* kSavesKey = "lockstep/train/saves";
 
 /// Makes a store inside this process, for tests and a world of one.
@@ -74,15 +74,15 @@ inline constexpr const char* kSavesKey = "lockstep/train/saves";
 /// Serves a store from its own thread until the object is destroyed; its clients then get PeerError.
 class StoreServer {
  public:
-  /// The address of a StoreServer, and the clients that it answers.
+  /// The settings of a StoreServer.
   struct Options {
     std::string host = "127.0.0.1";               ///< the only address on which it listens
     std::uint16_t port = 0;                       ///< 0: any free port
     std::string token;                            ///< the secret that clients must know; empty: none
-    std::string certificate = tls_certificate();  ///< PEM file to show; empty: connections are not encrypted
+    std::string certificate = tls_certificate();  ///< PEM file to present; empty: connections are not encrypted
     std::string key = tls_key();                  ///< PEM file of the certificate's private key
     std::string kept = {};   ///< a prefix of keys that clients of other processes may only read; empty: no such keys
-    std::string inbox = {};  ///< a queue with this prefix to which they may append, and which they may not read
+    std::string inbox = {};  ///< a queue with this prefix; they may append to it, but not read it
   };
   /// Throws: UsageError naming host and port if the port is in use, or naming an invalid certificate or key file.
   explicit StoreServer(const Options& options);

@@ -8,11 +8,12 @@
 
 namespace lockstep {
 
-/// Returns the PEM file of the certificate that a store's server presents, with its chain: LOCKSTEP_TLS_CERT, or "".
+/// Returns the PEM file of the certificate that a store's server presents, with its chain: LOCKSTEP_TLS_CERT; "" if
+/// unset.
 [[nodiscard]] std::string tls_certificate();
-/// Returns the PEM file of that certificate's private key, which only the server needs: LOCKSTEP_TLS_KEY, or "".
+/// Returns the PEM file of that certificate's private key, which only the server needs: LOCKSTEP_TLS_KEY; "" if unset.
 [[nodiscard]] std::string tls_key();
-/// Returns the PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT, or "".
+/// Returns the PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT; else "".
 [[nodiscard]] std::string tls_trust();
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// The actions of the store when this process is lost.
+/// The settings of a Presence.
 struct PresenceOptions {
   /// The keys that the server sets, if they are unset, when the process is lost. The value is "closed" (the connection
   /// ended because the process or its host died) or "silent" (no heartbeat arrives because the link is cut or the
@@ -25,8 +25,8 @@ struct PresenceOptions {
   std::chrono::milliseconds silence{6000};
 };
 
-/// Sends heartbeats to a store from its own thread until it is destroyed. The process has then left in order, and the
-/// server does not publish the will. Thread-safe: yes.
+/// Sends heartbeats to a store from its own thread until it is destroyed. After that the process counts as having left,
+/// and the server does not publish its will. Thread-safe: yes.
 class Presence {
  public:
   /// Connects; blocks up to `timeout`. Throws: the errors of connect_store(), and PeerError.

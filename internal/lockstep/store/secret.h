@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The token, the secret that opens the store of a run over several hosts: checks it, and reads and writes its file.
+// Checks, reads and writes the token, the secret that opens the store of a run over several hosts.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,8 @@ void require_secret(const std::string& token, const std::string& where);
 /// Writes a new token into a new file that only this user may read. Throws: UsageError if the file exists; IoError.
 void write_token_file(const std::filesystem::path& file);
 
-/// Returns true if only processes of this machine can reach `host`: it is a loopback address, or a name of only such
-/// addresses.
+/// Returns true if only processes of this machine can reach `host`: it is a loopback address, or a name that resolves
+/// only to such addresses.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ struct DoorLimits {
   std::size_t known = 640;           ///< clients that are let in
 };
 
-/// Returns limits that leave a process with `open_files` allowed descriptors enough of them for its own work.
+/// Returns limits that leave enough of a process's `open_files` descriptors for its other work.
 [[nodiscard]] DoorLimits door_limits(std::uint64_t open_files);
 
 /// Returns the address by which strangers are counted: for IPv6 only the first four groups, because one machine has all
