@@ -21,7 +21,7 @@ struct Endpoint {
 [[nodiscard]] UniqueFd listen_at(const std::string& address);
 [[nodiscard]] Endpoint own_end(int fd);
 [[nodiscard]] Endpoint other_end(int fd);
-/// The route of a connection, as this end sees it.
+/// Returns the route of a connection, as this end sees it.
 [[nodiscard]] Route route_of(int fd, End end);
 
 /// Starts to connect, without a wait. If the descriptor is invalid, errno has the reason.

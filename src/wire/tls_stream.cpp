@@ -120,7 +120,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_do_handshake(connection_.get());
       if (result <= 0) require_retry(result, "the TLS handshake failed");
-      // The other end knows the key, because certificates are not accepted. The check makes sure of it.
+      // The handshake succeeds only with the key, because certificates are not accepted. Check that it used the key.
       is_open_ = result > 0;
       if (is_open_ && ::SSL_session_reused(connection_.get()) != 1) throw ConnectionLost("TLS without the job's key");
     }

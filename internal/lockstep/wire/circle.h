@@ -20,7 +20,7 @@
 
 namespace lockstep::wire {
 
-/// The other end is gone, or has sent bytes that a rank never sends. what() says which.
+/// The other end is gone, or has sent bytes that a rank never sends. what() describes it.
 class ConnectionLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -47,7 +47,7 @@ struct HubOptions {
   int size = 1;                          ///< number of ranks
   std::string address = {};              ///< numeric address of this host, to which the other ranks connect
   std::string token = {};                ///< the job's secret; empty: it has none
-  bool is_encrypted = true;              ///< true: with TLS 1.3
+  bool is_encrypted = true;              ///< true: connections use TLS 1.3
   std::chrono::milliseconds timeout{0};  ///< timeout of an exchange in this job; opening a connection gets a part of it
 };
 
@@ -65,8 +65,8 @@ struct Message {
   std::size_t bytes = 0;      ///< its length
 };
 
-/// The connections of one communicator: the ranks make circles with the same number. One thread at a time uses a
-/// circle, and does all its work: it sends and receives as much as it can, then waits for the descriptors.
+/// A set of connections between the ranks, which all give it the same number. One thread at a time uses a circle, and
+/// does all its work: it sends and receives as much as it can, then waits for the descriptors.
 class Circle {
  public:
   /// `number` must be unique among the circles of the hub.
@@ -86,7 +86,7 @@ class Circle {
   };
 
   /// Sends and receives all messages. After an exception the circle must not be used again.
-  /// Blocks: until all are sent and received. Throws: ConnectionLost, WrongLength, Interrupted; those of
+  /// Blocks: until all are sent and received. Throws: ConnectionLost, WrongLength, Interrupted; the exceptions of
   /// `not_connected`.
   void exchange(const Exchange& exchange);
 
