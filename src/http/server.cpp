@@ -28,7 +28,7 @@
 namespace lockstep::http {
 namespace {
 
-// The listening socket.
+// The listening socket of the server.
 
 UniqueFd try_listen(const addrinfo& at) {
   UniqueFd socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
