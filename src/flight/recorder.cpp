@@ -35,7 +35,7 @@ class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
-  /// Returns that time in nanoseconds since the thread began; it may be half a millisecond old. 0: unknown.
+  /// Returns the nanoseconds of waiting since the thread began, at most half a millisecond old; 0: unknown.
   [[nodiscard]] std::int64_t waited_ns() noexcept {
     constexpr std::int64_t kPause = 500'000;
     const std::int64_t now = now_ns();

@@ -31,12 +31,12 @@ bool is_past(const RankFacts& facts, const Lane& held) {
 
 // Returns true if the other ranks wait for this rank: it has not begun the collective, or it was stopped, inside the
 // collective or elsewhere. In the ring, a rank that was stopped inside looks like a waiting rank. For a message between
-// two ranks, the ranks' sequence numbers cannot be compared.
+// two ranks, sequence numbers of the ranks cannot be compared.
 bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// Returns true if a disk or the swap blocks the rank inside the collective: the last guess if all ranks are inside.
+// Returns true if a disk or the swap blocks the rank inside the collective. It is the last test, if all are inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }

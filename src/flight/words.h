@@ -23,8 +23,8 @@ enum class Cause : std::uint8_t {
 
 [[nodiscard]] Cause cause_of(const RankFacts& facts);
 
-/// Returns a sort key for late ranks; the rank with the smallest is the most likely cause. The state of a process is
-/// better evidence than its place in the program.
+/// Returns a sort key for late ranks; the rank with the smallest key is the most likely cause. The state of a process
+/// is better evidence than its place in the program.
 [[nodiscard]] int weight(const RankFacts& facts);
 
 /// Returns the most likely cause among the ranks for which `is_late` is true; nullptr: there is none.

@@ -56,7 +56,7 @@ struct alignas(64) LaneSlot {
 struct SectionSlot {
   std::atomic<std::uint64_t> name;     ///< its index in Ring::names
   std::atomic<std::int64_t> since_ns;  ///< CLOCK_MONOTONIC when it began
-  std::atomic<std::int64_t> limit_ns;  ///< the limit of its scope object; 0: it has none
+  std::atomic<std::int64_t> limit_ns;  ///< limit for this section only; 0: none
 };
 
 /// A name that events refer to by its index.

@@ -54,7 +54,7 @@ struct Lane {
 struct Section {
   std::string name;           ///< its name
   std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when it began
-  std::int64_t limit_ns = 0;  ///< the limit of its scope object; 0: none
+  std::int64_t limit_ns = 0;  ///< limit for this section only; 0: none
 };
 
 /// The facts about all sections with the same name.

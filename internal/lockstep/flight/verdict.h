@@ -51,9 +51,9 @@ inline constexpr const char* kLeftHint =
                                                  const FailureRecord* waiter = nullptr);
 
 /// Compares the ranks' calls for the operation that failed, by name, else by size. Returns the rank whose collective
-/// differs from that of the other ranks, as a kHang and UsageError: "rank 2 called barrier as operation 12 in step 77,
-/// but ranks 0, 1 called all_reduce". Returns none if no operation has failed, if the ranks of this host called the
-/// same, or if there is no majority (as with two ranks).
+/// differs from the other ranks', as a kHang and UsageError: "rank 2 called barrier as operation 12 in step 77, but
+/// ranks 0, 1 called all_reduce". Returns none if no operation has failed, if the ranks of this host called the same,
+/// or if there is no majority (as with two ranks).
 [[nodiscard]] std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts);
 
 }  // namespace lockstep::flight

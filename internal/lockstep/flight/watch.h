@@ -15,7 +15,7 @@
 
 namespace lockstep::flight {
 
-/// The rules for the limit of a section that has no own limit: `factor` times the longest section of that name on any
+/// The rules for the limit of a section without its own limit: `factor` times the longest section of that name on any
 /// rank of this host, and at least `least_ns`. If no section of that name has ended yet, the limit is the timeout of a
 /// collective, and for long work (setup, evaluate, save) at least `first_long_ns`.
 struct SectionRules {
@@ -28,10 +28,10 @@ struct SectionRules {
 struct SectionLimit {
   std::int64_t ns = 0;          ///< the limit; 0: none
   std::int64_t longest_ns = 0;  ///< the longest section, from which it was learned; 0: it was not learned
-  bool is_set = false;          ///< set by the scope object or the user
+  bool is_set = false;          ///< set for this section only or by the user
 };
 
-/// The facts at one moment.
+/// The state of the ranks at one moment.
 struct WatchFacts {
   std::vector<RankFacts> ranks;       ///< the ranks of this host
   std::int64_t now_ns = 0;            ///< the present CLOCK_MONOTONIC
