@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version 1 writes a huge number of pages for "no limit".
+// Version 1 reports a huge number of pages for "no limit".
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60U;
 
 std::optional<std::uint64_t> group_number(const fs::path& file) {
@@ -88,7 +88,8 @@ void read_upwards(const fs::path& root, std::string path, bool is_second, Reader
   }
 }
 
-// Version 1 mounts each controller, or several together ("cpu,cpuacct"), in a folder with that name.
+// Returns the folder of a controller. Version 1 mounts each controller, or several together ("cpu,cpuacct"), in a
+// folder with its name.
 fs::path mount_of(const fs::path& groups, const std::string& controllers, const std::string& name) {
   std::error_code missing;
   return fs::exists(groups / name, missing) ? groups / name : groups / controllers;

@@ -124,7 +124,7 @@ void throw_cannot(const std::string& what, int error) {
 }
 
 std::string thread_name(const std::string& purpose) {
-  constexpr std::size_t kMost = 15;  // the limit of the kernel
+  constexpr std::size_t kMost = 15;  // the kernel's limit
   std::string words = purpose.substr(purpose.find(' ') + 1);
   if (words.size() <= kMost) return words;
   const auto space = words.rfind(' ', kMost);

@@ -2,7 +2,7 @@
 // The choice of OpenBLAS's kernels. OpenBLAS chooses them by the model number of the processor, before main. If a
 // processor is newer than the library, OpenBLAS takes it for an old one (0.3.21: Prescott or Haswell instead of
 // Cooperlake). It then computes several times slower, and the results differ in the last bits. The processor's features
-// decide better.
+// are a better basis.
 #pragma once
 
 #include <optional>
