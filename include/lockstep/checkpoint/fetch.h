@@ -42,7 +42,7 @@ struct FetchOptions {
   std::chrono::milliseconds speed_window{30'000};
   /// The limit of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
   int stalled_tries = 2;
-  /// The longest wait without a new byte for another process that fetches the same file. It may hang in the kernel.
+  /// The longest wait without a new byte for another process that fetches the same file: that process may hang.
   std::chrono::milliseconds lock_limit{300'000};
   /// The limit of redirects.
   int max_redirects = 10;
