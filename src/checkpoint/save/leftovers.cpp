@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leftovers of dead writers in a "checkpoints" folder.
+// Removes the leftovers of dead writers from a "checkpoints" folder.
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,7 +18,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// A process commits to one folder from one thread, so files with its own pid are leftovers too (pids are reused).
+/// Returns true for an unfinished entry of a dead process. One thread of a process commits to a folder, so an entry
+/// with this process's pid is a leftover, too: pids are reused.
 bool is_leftover(const std::string& name) {
   const auto pid = parse_temporary_pid(name);
   if (!pid || *pid <= 0) return false;
@@ -40,7 +41,7 @@ void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
   for (const std::string& name : files.list(folder)) {
     if (!is_leftover(name)) continue;
     const auto step = checkpoint::parse_old_name(name);
-    // A process was killed between the two renames of Staging::replace(): the step has only this folder.
+    // If a process was killed between the two renames of Staging::replace(), this folder is the only one of the step.
     if (step && !files.exists(folder / *step)) {
       put_back(files, folder / name, folder / *step);
     } else {

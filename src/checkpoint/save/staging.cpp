@@ -34,7 +34,7 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// Moves the folder of the same name aside and the new one in; undoes it if that fails.
+/// Renames `target` to `aside` and `from` to `target`. If the second rename fails, undoes the first.
 void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
   files.rename(target, aside);
   try {
@@ -49,8 +49,8 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
   }
 }
 
-/// Returns the reason why the existing folder is not the one of `manifest`; "" if it is. An unreadable folder is not
-/// the same.
+/// Returns the reason why the existing folder does not have the content of `manifest`; "" if it has. An unreadable
+/// folder counts as different.
 std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
     const VerifyReport report = verify_checkpoint(files, target);
@@ -112,7 +112,7 @@ fs::path Staging::place(const Manifest& manifest, bool& placed) {
   return target;
 }
 
-/// Returns: false if the same content already has the name.
+/// Gives the folder the name `target`. Returns false if a folder with the same content already has it.
 bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (!files_.exists(target)) {
     files_.rename(path_, target);
