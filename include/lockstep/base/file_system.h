@@ -133,6 +133,11 @@ class FileSystem {
 /// Throws: IoError; `path` is then as before.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
+/// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, also of those that a
+/// process made which was killed before it did so, up to the first folder that cannot be opened.
+/// Throws: IoError, SyncError.
+void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
+
 /// Creates a folder that was not there, with its parents, and returns its path: `path`, or the first of "runs/a-2",
 /// "runs/a-3", ... at which nothing lies. Two processes never get the same one. Throws: IoError.
 [[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);

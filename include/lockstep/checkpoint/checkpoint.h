@@ -84,8 +84,9 @@ std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPee
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes the files that dead writers left in `folder`, as commit_checkpoint does at its start. The folder may be
-/// missing. A file that cannot be removed stays. Throws: IoError where the folder cannot be listed.
+/// Removes the files that dead writers left in `folder`. commit_checkpoint does so at its start with those of its own
+/// host; here those of other hosts go, too: call it where no other process writes there. The folder may be missing. A
+/// file that cannot be removed stays. Throws: IoError where the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
 /// Returns true where `folder` holds a step folder of any kind: whole, torn, or put aside. This tells a run without

@@ -30,7 +30,7 @@ struct RunFolderOptions {
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, and removes unfinished files of writers that died.
+  /// Creates and locks the folder, removes unfinished files of writers that died, and makes durable what they named.
   /// Throws: UsageError where it holds an earlier run (without `resume`), is a file, or another process trains in it,
   ///         which the message names; TimeoutError where that process held it for all of `wait_for_lock`; IoError where
   ///         it cannot be written.
@@ -72,6 +72,7 @@ class RunFolder {
  private:
   void open_log();
   void link_snapshots() const;
+  void sync_names() const;
 
   std::filesystem::path path_;
   bool experiment_;

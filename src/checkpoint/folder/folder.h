@@ -36,6 +36,12 @@ struct StepFolder {
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
 
+/// Names this process in what it leaves if it dies: temporary_name(name, pid, host_mark of its host).
+[[nodiscard]] std::string own_temporary_name(std::string_view name);
+
+/// Does the same as remove_checkpoint_leftovers(), and spares those of other hosts, whose processes may live.
+void remove_leftovers_of_host(FileSystem& files, const std::filesystem::path& folder);
+
 /// Does the same as prune_checkpoints() without looking for the newest finite one: that is `good`, and it stays.
 void prune_all_but(FileSystem& files, const std::filesystem::path& folder, const Retention& retention,
                    const std::filesystem::path& good);

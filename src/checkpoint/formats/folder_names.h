@@ -19,18 +19,24 @@ struct StepName {
 [[nodiscard]] std::string step_name(std::int64_t step);
 /// Returns "step-00001200.bad-1".
 [[nodiscard]] std::string bad_name(std::int64_t step, std::int64_t n);
-/// Returns ".tmp-step-00001200-4711": a folder that is not committed yet, or no longer.
-[[nodiscard]] std::string temporary_name(std::string_view name, int pid);
+/// Returns ".tmp-step-00001200-h0f3a5c7e-4711": a folder that is not committed yet, or no longer, of a process of the
+/// host with that mark; without a mark ".tmp-step-00001200-4711".
+[[nodiscard]] std::string temporary_name(std::string_view name, int pid, std::string_view host = {});
+
+/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have equal pids.
+[[nodiscard]] std::string host_mark(std::string_view host_name);
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
 /// Returns the process that left the unfinished entry `name` behind (".tmp-step-00001200-4711", "best.tmp-4711"); none
 /// where it is not of that kind.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
+/// Returns the mark of that process's host; "" where the name has none.
+[[nodiscard]] std::string_view parse_temporary_host(std::string_view name);
 
-/// Returns the name of a step folder while the same step replaces it: ".tmp-step-00001200.old-4711".
-[[nodiscard]] std::string old_name(std::string_view name, int pid);
-/// Parses "step-00001200"; returns none where `name` is no such name.
+/// Stands behind the name of a step folder while the same step replaces it: ".tmp-step-00001200.old-h0f3a5c7e-4711".
+inline constexpr std::string_view kOldSuffix = ".old";
+/// Parses "step-00001200" out of such a name; returns none where `name` is another.
 [[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
 
 /// Returns true for letters, digits, '_' and '-': valid for a state or a named checkpoint, and never mistaken for a
