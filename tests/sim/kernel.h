@@ -78,6 +78,7 @@ struct Fiber {
 
 struct Process {
   int pid = 0;
+  int number = 0;  ///< its pid as its own container sees it
   Host* host = nullptr;
   std::string name;
   std::map<std::string, std::string> environment;
@@ -141,6 +142,8 @@ class Kernel {
   void print(Process& process, std::string_view text);
   /// Called where a process goes on and on without waiting for anything.
   std::function<void(Process&)> on_spin = {};
+  /// Called where production code gives up. It does not return.
+  std::function<void(const std::string&)> on_wrong = {};
   /// Memory of production code that each process has for itself.
   void add_global(void* at, std::size_t size);
 

@@ -44,6 +44,7 @@ World::World(const Plan& plan, Result& result)
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
+  machine_.on_wrong = [this](const std::string& what) { require(false, what); };
   machine_.on_spin = [this](Process& process) { require(false, process.name + " takes a whole processor"); };
   expected_.push_back(1);
   for (std::int64_t step = 1; step <= plan.steps; ++step) {
