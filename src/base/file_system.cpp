@@ -322,6 +322,21 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   files.sync_folder(folder.empty() ? fs::path(".") : folder);
 }
 
+void make_folder_durably(FileSystem& files, const fs::path& folder) {
+  files.make_folder(folder);
+  for (fs::path level = folder; level.has_relative_path(); level = level.parent_path()) {
+    const fs::path parent = level.parent_path();
+    try {
+      files.sync_folder(parent.empty() ? fs::path(".") : parent);
+    } catch (const SyncError&) {
+      throw;
+    } catch (const IoError& error) {  // it may not be read, and was there before
+      log::debug("{}", error.message());
+      return;
+    }
+  }
+}
+
 fs::path make_new_folder(const fs::path& path) {
   if (path.has_parent_path()) FileSystem::system().make_folder(path.parent_path());
   fs::path tried = path;

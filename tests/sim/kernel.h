@@ -80,6 +80,7 @@ struct Fiber {
 
 struct Process {
   int pid = 0;
+  int number = 0;  ///< its pid as its own container sees it
   Host* host = nullptr;
   std::string name;
   std::map<std::string, std::string> environment;
@@ -149,6 +150,8 @@ class Kernel {
   int most_turns = 20'000;
   /// Called where a process takes more than its limit.
   std::function<void(Process&)> on_excess = {};
+  /// Called where production code gives up. It does not return.
+  std::function<void(const std::string&)> on_wrong = {};
   /// Memory of production code that each process has for itself.
   void add_global(void* at, std::size_t size);
 

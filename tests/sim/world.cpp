@@ -49,6 +49,7 @@ World::World(const Plan& plan, Result& result)
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
+  machine_.on_wrong = [this](const std::string& what) { require(false, what); };
   machine_.on_spin = [this](Process& process) { require(false, process.name + " takes a whole processor"); };
   machine_.most_turns += kTurnsOfARank * std::accumulate(plan.ranks.begin(), plan.ranks.end(), 0);
   machine_.on_excess = [this](Process& process) { check_use(process); };

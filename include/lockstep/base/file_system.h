@@ -128,6 +128,11 @@ class FileSystem {
 /// Throws: IoError; `path` is then unchanged.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
+/// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the first folder
+/// that cannot be opened: an entry may be of a process that was killed before it synced it.
+/// Throws: IoError, SyncError.
+void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
+
 /// Creates a new folder, with its parents, and returns its path: `path`, or the first unused path of "runs/a-2",
 /// "runs/a-3", ... Two processes never get the same folder. Throws: IoError.
 [[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);

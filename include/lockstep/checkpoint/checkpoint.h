@@ -84,8 +84,9 @@ std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPee
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes the files that dead writers left in `folder`. commit_checkpoint() does this at its start. The folder may be
-/// missing. A file that cannot be removed stays. Throws: IoError if the folder cannot be listed.
+/// Removes the files that dead writers left in `folder`, on any host: call it if no other process writes there.
+/// commit_checkpoint() does this at its start for files of its own host. The folder may be missing. A file that cannot be
+/// removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
 /// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. So it distinguishes a run

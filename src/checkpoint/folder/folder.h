@@ -36,6 +36,12 @@ struct StepFolder {
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
 
+/// Returns temporary_name(name) with this process's pid and its host's mark, by which its leftovers are found.
+[[nodiscard]] std::string own_temporary_name(std::string_view name);
+
+/// Does the same as remove_checkpoint_leftovers(), but spares the files of other hosts, whose processes may live.
+void remove_leftovers_of_host(FileSystem& files, const std::filesystem::path& folder);
+
 /// Does the same as prune_checkpoints(), but takes `good` as the newest finite checkpoint without searching for it.
 void prune_all_but(FileSystem& files, const std::filesystem::path& folder, const Retention& retention,
                    const std::filesystem::path& good);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the checkpoints that stay.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
@@ -48,7 +46,7 @@ std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder
 void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs::path>& paths) {
   std::vector<fs::path> doomed;
   for (const fs::path& path : paths) {
-    doomed.push_back(folder / temporary_name(path.filename().string(), ::getpid()));
+    doomed.push_back(folder / own_temporary_name(path.filename().string()));
     files.rename(path, doomed.back());
   }
   if (!doomed.empty()) files.sync_folder(folder);

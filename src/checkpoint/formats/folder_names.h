@@ -19,19 +19,25 @@ struct StepName {
 [[nodiscard]] std::string step_name(std::int64_t step);
 /// Returns "step-00001200.bad-1".
 [[nodiscard]] std::string bad_name(std::int64_t step, std::int64_t n);
-/// Returns ".tmp-step-00001200-4711": a folder that is not yet committed, or that is being removed.
-[[nodiscard]] std::string temporary_name(std::string_view name, int pid);
+/// Returns ".tmp-step-00001200-h0f3a5c7e-4711": a folder that is not yet committed, or that is being removed, of a
+/// process of the host with that mark; without a mark ".tmp-step-00001200-4711".
+[[nodiscard]] std::string temporary_name(std::string_view name, int pid, std::string_view host = {});
+
+/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have equal pids.
+[[nodiscard]] std::string host_mark(std::string_view host_name);
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
 /// Returns the pid of the process that made the unfinished entry `name` (".tmp-step-00001200-4711", "best.tmp-4711");
 /// none if it is not such an entry.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
+/// Returns the mark of that process's host; "" where the name has none.
+[[nodiscard]] std::string_view parse_temporary_host(std::string_view name);
 
-/// Returns the temporary name of a step folder that a new folder of the same step replaces:
-/// ".tmp-step-00001200.old-4711".
-[[nodiscard]] std::string old_name(std::string_view name, int pid);
-/// Returns the "step-00001200" of a name from old_name(); none if `name` is not such a name.
+/// The end of a step folder's name while another folder of the same step replaces it:
+/// ".tmp-step-00001200.old-h0f3a5c7e-4711".
+inline constexpr std::string_view kOldSuffix = ".old";
+/// Returns the "step-00001200" of such a name; none if `name` is not one.
 [[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
 
 /// Returns true if `name` has only letters, digits, '_' and '-', and does not begin with "step-": it can name a state

@@ -81,8 +81,9 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
   if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
   check_names(content.parts, content.texts);
-  make_folder_durably(files, target.folder);
-  remove_checkpoint_leftovers(files, target.folder);
+  // The first save alone: after it the folder's own name is durable.
+  if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);
+  remove_leftovers_of_host(files, target.folder);
   return std::make_unique<Staging>(files, target.folder, target.meta.step);
 }
 

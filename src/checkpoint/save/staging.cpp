@@ -2,8 +2,8 @@
 #include "checkpoint/save/staging.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <random>
 #include <utility>
 
 #include "checkpoint/folder/folder.h"
@@ -33,6 +33,10 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   while (files.exists(folder / bad_name(step, n))) ++n;
   return folder / bad_name(step, n);
 }
+
+/// A name that no other save has: after a container's restart its processes may have the pids of a rank that still
+/// writes an earlier save.
+std::string new_name(std::int64_t step) { return fmt::format("{}-{:08x}", step_name(step), std::random_device{}()); }
 
 /// Renames `target` to `aside` and `from` to `target`. If the second rename fails, undoes the first.
 void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
@@ -80,16 +84,8 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
   return digests;
 }
 
-void make_folder_durably(FileSystem& files, const fs::path& folder) {
-  if (files.exists(folder)) return;
-  const fs::path parent = folder.parent_path();
-  if (!parent.empty()) make_folder_durably(files, parent);
-  files.make_folder(folder);
-  files.sync_folder(parent.empty() ? fs::path(".") : parent);
-}
-
 Staging::Staging(FileSystem& files, const fs::path& folder, std::int64_t step)
-    : files_(files), folder_(folder), path_(folder / temporary_name(step_name(step), ::getpid())) {
+    : files_(files), folder_(folder), path_(folder / own_temporary_name(new_name(step))) {
   files_.make_folder(path_);
 }
 
@@ -127,8 +123,9 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
 }
 
 void Staging::replace(const fs::path& target) {
-  const fs::path aside = folder_ / old_name(target.filename().string(), ::getpid());
+  const fs::path aside = folder_ / own_temporary_name(target.filename().string() + std::string(kOldSuffix));
   exchange(files_, path_, target, aside);
+  files_.sync_folder(folder_);  // a power cut must not bring its name back once files of it are gone
   remove_quietly(files_, aside);
 }
 

@@ -34,9 +34,6 @@ struct Share {
 [[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
                                                               const Content& content, const Share& share);
 
-/// Creates `folder` and its missing parents, durably. Throws: IoError.
-void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
-
 /// A temporary folder. The destructor removes it unless place() has given it its name.
 class Staging {
  public:

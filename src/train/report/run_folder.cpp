@@ -80,9 +80,11 @@ void refuse_file(std::string_view what, const fs::path& path) {
 
 void make_folder(const fs::path& path) {
   refuse_file("run folder", path);
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (problem) fail("make folder", path, problem.value());
+  try {
+    make_folder_durably(FileSystem::system(), path);
+  } catch (const IoError& error) {
+    throw IoError(error.message(), remedy_for(error.hint()));
+  }
 }
 
 // Writes "pid 4711 on host", for the error of the next process that wants the folder.
@@ -180,6 +182,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   lock_ = take_lock(path_, options.wait_for_lock);
   identity_ = identity_of(path_).value_or(identity_);
   refuse_file("checkpoints folder", checkpoints());
+  sync_names();
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
     throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
                      fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
@@ -192,6 +195,14 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   remove_half_written_errors(path_ / "logs");
   if (experiment_) link_snapshots();
   open_log();
+}
+
+/// A process that was killed may have named a checkpoint and not synced the name: a run that goes on from it, or ends
+/// because it is the last, must not lose it.
+void RunFolder::sync_names() const {
+  FileSystem& files = FileSystem::system();
+  files.sync_folder(path_);
+  if (files.exists(checkpoints())) files.sync_folder(checkpoints());
 }
 
 /// Users of the original program look for the checkpoints in `snapshot`.
