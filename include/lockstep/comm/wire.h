@@ -11,7 +11,7 @@ enum class Wire {
   kAuto,
   kTls,    ///< encrypted (TLS 1.3), with keys derived from the job's secret
   kPlain,  ///< in the clear, for a private network
-  kUcx     ///< by UCX, in the clear: InfiniBand and RoCE
+  kUcx     ///< UCX, in the clear: for InfiniBand and RoCE
 };
 
 }  // namespace lockstep
