@@ -2,7 +2,7 @@
 // The life of a backward on one rank, from the first node that it reaches to the last reduction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstddef>
 #include <functional>

@@ -2,7 +2,7 @@
 // One step's reduction over all replicas: from the first bucket that takes a gradient to grad() on every rank.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstddef>
 #include <vector>
