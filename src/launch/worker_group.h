@@ -69,7 +69,7 @@ struct StopTimes {
   std::optional<TimePoint> stop_again_at = {};  ///< time of a second SIGTERM
   std::optional<TimePoint> give_up_at = {};     ///< time to give up processes that SIGKILL has not ended
 
-  /// The next of them; max(): none.
+  /// Returns the earliest of these times; max(): none.
   [[nodiscard]] TimePoint next() const;
 };
 

@@ -19,15 +19,15 @@ namespace lockstep::parallel {
 /// A forward whose backward may come. Hooks on the outputs own it, so it lives as long as the graph.
 struct ForwardPass {
   bool sync = true;                  ///< it ran outside of no_sync()
-  std::vector<bool> reachable = {};  ///< by parameter, from the outputs; empty: not searched
-  bool reached = false;              ///< some backward has come through an output
+  std::vector<bool> reachable = {};  ///< true for each parameter that the outputs depend on; empty: not searched
+  bool reached = false;              ///< a backward has come through an output
 };
 
 /// Maps each accumulator node to its parameter.
 using ParameterOf = std::unordered_map<const torch::autograd::Node*, std::size_t>;
 
-/// Returns the parameters whose accumulators the graph above `outputs` contains. Segments that are recomputed later are
-/// not in the graph. Cost: each node of the graph once.
+/// Returns the parameters whose accumulators are in the graph of `outputs`. Segments that are recomputed later are not
+/// in the graph. Cost: visits each node of the graph once.
 [[nodiscard]] std::vector<bool> reachable_parameters(const std::vector<at::Tensor>& outputs,
                                                      const ParameterOf& parameter_of);
 
