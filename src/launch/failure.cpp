@@ -36,8 +36,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Indents an error's text. Only its last lines are kept: a Python traceback ends with the important line, and our texts
-// are short.
+// Indents all lines of an error's text, since a Python traceback ends with the important line.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);
