@@ -15,8 +15,7 @@ namespace lockstep::launch {
 /// Make a new object for each iteration. Owned by one thread.
 class EventLoop {
  public:
-  /// Adds a descriptor. When descriptors are ready, their actions are called in the order of the calls to add(); an
-  /// `fd` below 0 is never ready.
+  /// Adds a descriptor. The actions of ready descriptors run in the order of add(); an `fd` below 0 is never ready.
   void add(int fd, short events, std::function<void()> act) {
     entries_.push_back({fd, events, 0});
     acts_.push_back(std::move(act));

@@ -195,8 +195,7 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   return cause;
 }
 
-// Returns true if the record's text is the headline. A mismatch names the calls of two ranks, but not which one is
-// wrong.
+// Returns true if the record's text is the headline. A mismatch names two ranks' calls, but not which one is wrong.
 bool is_headline(const FailureRecord& cause) {
   return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
 }

@@ -33,8 +33,7 @@ struct WorkerEnd {
 /// Returns true if the worker exited with 143 or 130: it was asked to save and leave, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Returns true if another rank's end came first: this rank exited with 75 (a peer died), 143 or 130, or the agent had
-/// asked it to stop.
+/// Returns true if another rank's end came first: it exited with 75 (a peer died), 143 or 130, or was asked to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.

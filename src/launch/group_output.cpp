@@ -25,8 +25,7 @@ bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
   return (bits >> stream & 1) != 0;
 }
 
-/// Returns true if `stream` (0 stdout, 1 stderr) of a local rank is shown on the console. The log files have
-/// everything.
+/// Returns true if `stream` (0 stdout, 1 stderr) of a local rank is shown on the console.
 bool is_on_console(const ConsoleChoice& choice, int local_rank, int stream) {
   const auto& only = choice.local_ranks;
   if (!only.empty() && std::find(only.begin(), only.end(), local_rank) == only.end()) return false;

@@ -18,8 +18,7 @@ class GroupOutput {
   /// `first_rank` is the rank of local rank 0. Lifetime: `options` outlives it.
   GroupOutput(const AgentOptions& options, int first_rank);
 
-  /// Returns the kind of channel for a rank's stream. Rank 0 gets a terminal if the agent has one, so that it draws its
-  /// progress bar.
+  /// Returns a stream's channel. Rank 0 gets a terminal if the agent has one, so that it draws its progress bar.
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
   /// Returns the columns of "[0]: ", the prefix of the lines of rank 0, the only rank with a terminal.
   [[nodiscard]] int prefix_columns() const;
@@ -41,8 +40,7 @@ class GroupOutput {
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 
-  /// Returns a count that grows with the workers' output. It also grows while a full console blocks the workers, since
-  /// they are not silent then.
+  /// Returns a count that grows with the workers' output, and while a full console blocks them.
   [[nodiscard]] std::uint64_t count() { return console_.is_full() ? ++count_ : count_; }
 
  private:

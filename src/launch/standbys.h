@@ -43,8 +43,7 @@ class Standbys {
   void begin_round(TimePoint now);
   /// Returns the time to start them, or to try again; max(): never.
   [[nodiscard]] TimePoint due() const { return due_; }
-  /// Starts the standbys if `is_possible`, with a spec for each local rank; otherwise doubles the wait for the next
-  /// try. Never throws.
+  /// Starts the standbys if `is_possible`, with a spec for each local rank; else doubles the wait. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);
   /// Removes and returns the standby of a local rank; none if none lives.
   [[nodiscard]] std::optional<Standby> take(int local_rank);

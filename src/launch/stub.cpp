@@ -89,8 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // For kernels without pidfds. The signal also comes if only the thread that forked this process ends, so it is
-    // checked.
+    // For kernels without pidfds. The signal also comes if only the forking thread ends, so it is checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -270,8 +269,7 @@ class Stub {
       }
       if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, kills at least its group
       siginfo_t dead{};
-      // Leaves ended processes to reap(). It waits only if a process was killed: otherwise one was missed, and it looks
-      // again.
+      // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed; look again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
       if (!is_any_alive) nap();

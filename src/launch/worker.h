@@ -15,8 +15,7 @@
 
 namespace lockstep::launch {
 
-/// Sets `size` to the size of a worker's terminal: that of `ours` minus the columns of the prefix. Returns false if
-/// `ours` is not a terminal.
+/// Sets a worker's `size`: that of `ours` minus the columns of the prefix. Returns false if `ours` is not a terminal.
 [[nodiscard]] bool read_size(int ours, int prefix_columns, winsize& size) noexcept;
 
 /// The channel for a worker's output.

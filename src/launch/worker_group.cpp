@@ -21,8 +21,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that reports "a peer died" is not to blame; the end of the rank to blame is noticed within this time, unless
-// it is on another node.
+// A rank that reports "a peer died" is not to blame; if the culprit is on this node, its end is noticed in this time.
 constexpr auto kBlameTime = std::chrono::seconds(1);
 // A process that survives SIGKILL hangs in the kernel (a dead network disk); it is abandoned after this time.
 constexpr auto kKillTime = std::chrono::seconds(15);
@@ -34,8 +33,7 @@ constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// The clock of all waits here: a group that was suspended while its ranks were asked to end gets the rest of its time
-// afterwards.
+// The clock of all waits here: if a group is suspended while its ranks end, they get the rest of the time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -114,8 +112,7 @@ std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* t
   return std::make_unique<LongWorkLink>(spec.membership.address(), spec.round.keys + topic);
 }
 
-/// Returns the milliseconds for poll() until `next`, or until the next check of `stop`, a time of AwakeClock; -1: no
-/// limit.
+/// Returns poll()'s milliseconds until `next`, or until the next check of `stop`, a time of AwakeClock; -1: no limit.
 int timeout_ms(TimePoint next, TimePoint stop) {
   auto left = std::chrono::nanoseconds::max();
   if (next != TimePoint::max()) left = next - now();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All workers of one attempt on this node, and the loop that watches them, passes on their output and stops them
-// together.
+// All workers of one attempt on this node. Its loop watches them, passes on their output and stops them together.
 #pragma once
 
 #include <sys/types.h>

@@ -20,8 +20,7 @@ namespace {
 constexpr std::int64_t kBroadcastBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kAlignmentBytes = 64;
 
-/// Returns a line such as "parameter\tfc.weight\tFloat [10, 4]" for each item, with tabs between kind, name and
-/// description.
+/// Returns a line for each item: kind, name and description as in "parameter\tfc.weight\tFloat [10, 4]".
 std::string describe(const char* what, const NamedTensors& items) {
   std::string lines;
   for (const auto& [name, value] : items) {

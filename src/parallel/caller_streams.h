@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The current CUDA streams of a caller, for threads that compute for it. On the same streams the GPU runs the caller's
-// earlier work before the threads' work, and its later work after theirs. By default a thread starts with the default
-// streams.
+// earlier work before the threads' work, and its later work after theirs. A new thread has the default streams.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise

@@ -110,8 +110,7 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
                    "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
 }
 
-/// Splits as at::chunk does: into parts of ceil(size / replicas), of which the last may be shorter; fewer parts if the
-/// batch is small.
+/// Splits as at::chunk does: parts of ceil(size / replicas), the last perhaps shorter; fewer parts of a small batch.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);

@@ -39,8 +39,7 @@ at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   return at::add(left, right);
 }
 
-/// Checks that a parameter has not changed since its copies were made; they may share its memory. Throws: UsageError if
-/// it has.
+/// Checks that a parameter has not changed since its copies were made or shared. Throws: UsageError if it has.
 void require_unchanged(const std::string& name, const at::Tensor& parameter, std::int64_t version) {
   if (parameter._version() == version) return;
   throw UsageError(fmt::format("parameter '{}' was changed between DataParallel's forward and backward", name),

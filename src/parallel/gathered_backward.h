@@ -25,8 +25,7 @@ struct ReplicaGraph {
 /// The inputs of all replicas.
 struct GatherInputs {
   std::vector<at::Tensor> arguments = {};  ///< the whole arguments
-  std::vector<bool> is_split = {};         ///< true for an argument that is split along dimension 0; false: each
-                                           ///< replica got all of it
+  std::vector<bool> is_split = {};         ///< for each argument: it is split along dimension 0; else shared
   NamedTensors parameters = {};            ///< the model's parameters
 };
 

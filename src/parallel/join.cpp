@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank with data announces its collectives before it calls them; a rank without data receives the announcement and
-// calls the same.
+// A rank with data announces its collectives before it calls them; ranks without data then call the same.
 #include "lockstep/parallel/join.h"
 
 #include <ATen/ops/tensor.h>

@@ -10,8 +10,7 @@ namespace lockstep::parallel {
 /// Runs the replicas of a DataParallel. Its destructor joins the threads.  Thread-safe: no.
 class ReplicaThreads {
  public:
-  /// `libtorch_threads` is the number of libtorch threads for each thread; the constructing thread keeps its own
-  /// number.
+  /// `libtorch_threads` is libtorch's number for each thread; the constructing thread keeps its own number.
   ReplicaThreads(int count, int libtorch_threads);
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;

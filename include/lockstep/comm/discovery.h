@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a process's rank and the meeting place of the ranks from the environment. It is a pure function, so that tests
-// can check it.
+// Finds a process's rank and the meeting place of the ranks from the environment. It is a pure function.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,7 @@ struct InitOptions {
   BackendKind backend = BackendKind::kAuto;          ///< if not kAuto, it wins over --backend and LOCKSTEP_BACKEND
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
                                                      ///< the CPU
-  std::optional<std::chrono::milliseconds> timeout;  ///< time limit of every collective; unset: LOCKSTEP_TIMEOUT, else
-                                                     ///< 300 s
+  std::optional<std::chrono::milliseconds> timeout;  ///< limit of each collective; unset: LOCKSTEP_TIMEOUT, else 300 s
   Wire wire = Wire::kAuto;                           ///< if not kAuto, it wins over --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
   /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
@@ -88,8 +87,8 @@ class Job {
   /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
-  /// Returns the group of all ranks. Lifetime: until the last copy of this Job is destroyed. Throws: UsageError if this
-  /// Job belongs to no job.
+  /// Returns the group of all ranks. Lifetime: the Job's last copy. Throws: UsageError from a Job that belongs to no
+  /// job.
   [[nodiscard]] ProcessGroup& group() const;
   /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
@@ -139,8 +138,7 @@ class Job {
 /// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// Runs a whole program: init(), `body`, and an orderly leave. An error is published to the other ranks, printed once
-/// and turned into the exit code.
+/// Runs a whole program: init(), `body`, orderly leave. An error is published to the other ranks and printed once.
 /// Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;

@@ -5,8 +5,7 @@
 // A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas are computed in
 // the order of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest
 // power of two below hi - lo. A rank holds a block of consecutive replicas; other ranks need only the sums of the
-// largest whole subtrees in its block. So the order of additions, and with it every bit of a sum, does not depend on
-// the world size.
+// largest whole subtrees in its block. So the order of additions, and every bit, does not depend on the world size.
 #pragma once
 
 #include <vector>

@@ -44,8 +44,7 @@ inline constexpr const char* kReplicasKey = "lockstep/train/replicas";
 
 /// When a range of nodes takes in a node that joins, for which it has to stop its ranks and start them again.
 enum class TakeIn {
-  kAtCheckpoint,  ///< after the program's next checkpoint; if the program counts no checkpoints, at least 30 s after
-                  ///< its start
+  kAtCheckpoint,  ///< after the program's next checkpoint; if it counts none, at least 30 s after its start
   kAtOnce,        ///< as soon as the node has joined
 };
 
@@ -57,28 +56,24 @@ struct AgentOptions {
   std::string why_processes = {};    ///< reason for that number, printed once the program was found; empty: not printed
   int nodes = 1;                     ///< nodes of the job, or the largest number of a range
   int min_nodes = 0;  ///< smallest number of a range; 0: nodes, no range. In a range, nodes may be lost, leave and join
-  int node_rank = 0;  ///< number of this node; -1, in a range: any, and the agent that can listen at master_addr serves
-                      ///< the store
+  int node_rank = 0;  ///< this node's number; -1, in a range: any; an agent that can listen at master_addr serves
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
 
   // The meeting point, where the store of node 0 listens.
   std::string master_addr = "127.0.0.1";  ///< the host of node 0
   std::uint16_t master_port = 0;          ///< the port at which node 0's store listens; 0: any free port
-  std::string token = {};   ///< the secret that several nodes need to meet; empty: LOCKSTEP_TOKEN, which must then be
-                            ///< set
-  std::string run_id = {};  ///< the run's name, not secret, the same on every node; empty: "none", or random if there
-                            ///< is one node
+  std::string token = {};   ///< secret that several nodes need; empty: LOCKSTEP_TOKEN, which must then be set
+  std::string run_id = {};  ///< the run's public name, the same on every node; empty: "none", or random on a single
+                            ///< node
   std::string role = "default";     ///< ROLE_NAME of the ranks
   bool virtual_local_rank = false;  ///< each rank sees LOCAL_RANK 0 and one GPU, that of its real local rank
 
   // How failures end.
   int max_restarts = 0;                        ///< how many times a failed group may start again
-  std::chrono::milliseconds last_call{30000};  ///< how long a range that has its smallest number of nodes waits for
-                                               ///< more
+  std::chrono::milliseconds last_call{30000};  ///< how long a range with min_nodes nodes waits for more
   TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a node that joins is taken in
-  /// If ranks may start again, a standby process for each rank waits with its libraries loaded. Only for Lockstep
-  /// programs.
+  /// If ranks may start again, a standby for each rank waits with its libraries loaded. Only for Lockstep programs.
   bool use_standby = true;
   std::chrono::milliseconds shutdown_timeout{10000};  ///< time between SIGTERM and SIGKILL
   /// The signals that this process catches and passes on to the ranks; other signals have their usual effect on it.

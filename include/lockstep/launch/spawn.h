@@ -22,8 +22,7 @@ struct SpawnOptions {
 };
 
 /// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set the variables of a
-/// rank, even if some of them are missing: init() then throws. Throws: UsageError if a Slurm variable that must be a
-/// number is not one.
+/// rank, even if some are missing: init() then throws. Throws: UsageError if a number in a Slurm variable is not one.
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`, waits

@@ -79,8 +79,7 @@ class DdpCore {
 
   /// Checks that the parameters are still those that were wrapped, and in training broadcasts rank 0's buffers.
   void before_forward(const State& now, bool training);
-  /// Records the end of a forward. `outputs` are the tensors of its result; `complete` means that the result has no
-  /// others.
+  /// Records the end of a forward. `outputs` are tensors of its result; `complete` means that it has no others.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.

@@ -21,13 +21,11 @@ struct StepCalls {
 };
 
 /// Runs `work`, and returns its calls to `group`. While the caller's stream is recorded, a collective of GPU tensors
-/// that NCCL carries goes into the recording: the hosts do not compare their calls for it, and Work::is_done() is true
-/// at once.
+/// that NCCL carries goes into the recording: hosts do not compare calls for it, and Work::is_done() is true at once.
 /// Lifetime: a recording with collectives ends before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Notes for calls_of() that the host decides something within a step: a recording would repeat that decision in every
-/// replay.
+/// Notes for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
 void note_on_host(ProcessGroup& group, const std::string& what);
 
 /// Runs `launch`, which puts a recorded step on the current stream. The hosts meet once for all of its collectives and

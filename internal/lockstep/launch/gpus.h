@@ -57,16 +57,14 @@ struct GpuPlaces {
   std::vector<GpuPeers> pairs = {};         ///< every pair of GPUs
 };
 
-/// Reads the GPU places through `library`, as read_gpus() does. The result is empty if the host has no GPU or no
-/// driver.
+/// Reads the places through `library`, as read_gpus() does. The result is empty without a GPU or a driver.
 [[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
 
 /// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". The result is empty if
 /// there is no GPU, or one that is not sliced. Uses `library`, as read_gpus() does.
 [[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
 
-/// Sets CUDA_VISIBLE_DEVICES to list_slices() if the user has not set it. Otherwise CUDA would show every rank the same
-/// slice.
+/// Sets CUDA_VISIBLE_DEVICES, if unset, to list_slices(). Otherwise CUDA would show every rank the same slice.
 /// Thread-safe: no.
 void show_slices();
 

@@ -31,8 +31,7 @@ struct HostEntry {
 /// A launcher that is started on a host.
 struct HostLauncher {
   HostEntry host;                  ///< the host to start it on
-  std::vector<std::string> words;  ///< program and arguments; the program reads orders from its standard input
-                                   ///< (obey_input())
+  std::vector<std::string> words;  ///< program, which calls obey_input(), and arguments
 };
 
 /// The launchers that run_hosts() starts, and how the run ends.
@@ -41,8 +40,7 @@ struct HostsOptions {
   std::vector<std::string> ssh;         ///< the program that reaches a host, with its options; host and command follow
   int min_hosts = 0;                    ///< smallest number of hosts; the run ends if fewer are left
   std::filesystem::path folder;         ///< the working directory of each launcher
-  std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables that each launcher reads after the
-                                                                      ///< token
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables, which follow the token
   std::string token;                                                  ///< the first line that each launcher reads
   std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL
   std::vector<int> signals;                                           ///< signals that are passed on to every launcher
@@ -50,11 +48,10 @@ struct HostsOptions {
 
 /// Starts a launcher on every host, joins their output, passes signals on, and returns the run's exit code: the code of
 /// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. The launcher
-/// on this machine is started without ssh. Each line is shown after its host's name; a message that several launchers
-/// print is shown once.
+/// on this machine is started without ssh. Lines have their host's name before them; a message of several launchers is
+/// shown once.
 ///
-/// Blocks:      until every launcher has ended. No launcher outlives the call: each ends when its standard input
-///              closes.
+/// Blocks:      until every launcher has ended. No launcher outlives it: each ends when its standard input closes.
 /// Thread-safe: no; call it from one thread.
 /// Throws:      UsageError if ssh is not found, or if `environment` is larger than a pipe; ResourceError if no process
 ///              can be started.

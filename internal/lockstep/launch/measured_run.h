@@ -13,8 +13,7 @@
 namespace lockstep {
 
 /// Returns the steps in the rings of one host's ranks. A step lasts from the end of one synced backward to the end of
-/// the next. Steps whose collectives differ from most steps', or with an evaluation or a save, are left out. It is a
-/// pure function.
+/// the next. Steps with an evaluation, a save or unusual collectives are left out. It is a pure function.
 /// Throws: DataError with the reason if no step is left.
 [[nodiscard]] simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks);
 

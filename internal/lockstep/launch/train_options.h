@@ -39,8 +39,7 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 
 /// Returns the word that names the recipe or its settings file: the first word that is neither an option nor an
 /// option's value. After an option that only the recipe knows, such as --batch-size 4 or --distributed, a word is its
-/// value unless no other word can be the recipe; a number, true or false is never the recipe. The result is empty if
-/// there is none.
+/// value unless no other word can be the recipe; a number, true or false is never the recipe. Empty: there is none.
 [[nodiscard]] std::string recipe_word(const std::vector<std::string>& words);
 
 }  // namespace lockstep

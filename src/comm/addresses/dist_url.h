@@ -26,8 +26,7 @@ struct DistArguments {
 /// an argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
-/// Returns an address of this host that other hosts can reach: the address of its name, unless that is a loopback
-/// address.
+/// Returns an address of this host that other hosts can reach: its name's, unless that is a loopback address.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries the bytes of one group with blocking calls, one collective at a time. The operation queue makes it
-// asynchronous.
+// Carries the bytes of one group, blocking, one collective at a time. The operation queue makes it asynchronous.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -48,8 +47,7 @@ class Backend : public Runner {
   void run(const Collective& collective) final;
 
  protected:
-  /// Waits until all ranks have called the collective, and compares their descriptors. Reductions that copy first may
-  /// compare them themselves.
+  /// Waits until all ranks have called it, and compares the descriptors. Reductions that copy first may do so later.
   virtual void meet(const Collective& collective) = 0;
   /// Runs all_reduce, reduce and reduce_scatter, and compares the descriptors.
   virtual void reduce(const Collective& collective) = 0;

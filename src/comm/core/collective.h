@@ -54,8 +54,7 @@ struct Descriptor {
   bool operator==(const Descriptor&) const = default;
 };
 
-/// The number of elements of each rank if the numbers differ, indexed by rank; for all_to_all by rank * world +
-/// receiver.
+/// The number of elements of each rank, if they differ, indexed by rank; for all_to_all by rank * world + receiver.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Collective {

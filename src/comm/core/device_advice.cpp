@@ -17,8 +17,7 @@ const NcclAdvice kSameGpu = {
     "two ranks use the same GPU, which NCCL does not allow",
     "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
 
-/// Advice for a lost connection if no rank is known to have ended; a rank that has ended is blamed before this table is
-/// used.
+/// Advice for a lost connection if no rank is known to have ended: such a rank is blamed before this table is used.
 const NcclAdvice kLostConnection = {
     "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
     "GPUs broke",

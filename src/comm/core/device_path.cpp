@@ -27,8 +27,7 @@ constexpr auto kAbortLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
-/// The event of a collective that is still being enqueued, which may wait for peers. Until it is enqueued, the event is
-/// not done.
+/// The event of a collective that is still being enqueued, which may wait for peers; until then it is not done.
 class LateEvent final : public DeviceEvent {
  public:
   void set(std::shared_ptr<DeviceEvent> event) {

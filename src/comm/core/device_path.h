@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the collectives of a group's device tensors. The transport carries the tensors, the queue of the host's backend
-// compares the ranks' calls, and a watch finds late and dead ranks. The thread that calls a collective never waits for
-// a GPU.
+// compares the ranks' calls, and a watch finds late and dead ranks. A caller of a collective never waits for a GPU.
 #pragma once
 
 #include <chrono>

@@ -148,8 +148,7 @@ void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   hooks_.on_long_wait(front.collective, !waits);
 }
 
-/// Forgets operations that have ended. After a failure, tensors that the device still uses keep their memory, unless
-/// the device no longer answers.
+/// Forgets operations that have ended. After a failure, tensors that a responding device still uses keep their memory.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
   try {

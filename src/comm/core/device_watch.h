@@ -62,13 +62,11 @@ class DeviceWatch {
   /// Thread-safe: yes.
   std::size_t look(Time now);
 
-  /// Checks now, and throws the failure if there is one. If it returns, results that the host has already read are
-  /// complete.
+  /// Checks now, and throws the failure, if any. If it returns, results that the host has already read are complete.
   /// Thread-safe: yes.
   void check(Time now);
 
-  /// Returns the group's failure, which names a rank, if it becomes known within Hooks::naming; else `error`.
-  /// Thread-safe: yes.
+  /// Returns the group's failure, which names a rank, if known within Hooks::naming; else `error`. Thread-safe: yes.
   [[nodiscard]] std::exception_ptr named(const Collective& collective, const std::exception_ptr& error) const noexcept;
 
   /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that

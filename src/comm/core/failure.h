@@ -19,8 +19,7 @@ namespace lockstep::comm {
 struct World {
   int rank = 0;
   int size = 1;
-  int whole = 0;                   ///< the world size for messages if this group is one host's part of a larger group;
-                                   ///< 0: size
+  int whole = 0;                   ///< world size in messages, if the group is one host's part of another; 0: size
   std::vector<std::string> hosts;  ///< host names by rank
   std::vector<int> ranks = {};     ///< each rank's number in the job, by rank of this group; empty: the same
   std::vector<int> speakers = {};  ///< ranks that use the transport; empty: all ranks

@@ -96,8 +96,7 @@ std::string clock_text() {
   return fmt::format("{:%H:%M:%S}.{:03d}", fmt::localtime(std::chrono::system_clock::to_time_t(whole)), part);
 }
 
-// Writes log lines about an operation: with LOCKSTEP_LOG=trace about every operation, with LOCKSTEP_LOG=debug about
-// barriers.
+// Logs an operation: with LOCKSTEP_LOG=trace every operation, with LOCKSTEP_LOG=debug only barriers.
 class OperationLog {
  public:
   explicit OperationLog(const Collective& collective) : collective_(collective), rank_(fault::noted_rank()) {

@@ -10,9 +10,8 @@
 namespace lockstep::comm {
 
 /// Converts the launcher's times to AwakeClock. The launcher writes times of the machine's clock, which continues while
-/// the whole job is suspended. A time that had not passed when it was read lasts as long as it would have without the
-/// suspension, and at least kAfterStop: the launcher was stopped, too, and may resume after this rank. Thread-safe:
-/// yes.
+/// the whole job is suspended. A time that was read before it passed lasts as long as it would have without the
+/// suspension, and at least kAfterStop: the launcher was stopped, too, and may resume later. Thread-safe: yes.
 class Patience {
  public:
   static constexpr auto kAfterStop = std::chrono::seconds(2);

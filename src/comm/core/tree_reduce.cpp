@@ -94,8 +94,7 @@ struct Element<Fp16> {
   }
 };
 
-// Integers wrap around, as in libtorch. Narrow integers are widened to 32 bits without a sign, since overflow of int is
-// undefined.
+// Integers wrap around, as in libtorch. They are computed without a sign, since overflow of int is undefined.
 template <class A>
 using Wrapping = std::conditional_t<(sizeof(A) > 4), std::uint64_t, std::uint32_t>;
 

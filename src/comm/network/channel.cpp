@@ -6,8 +6,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Messages in one direction. Each direction has its own transport, so that other threads' messages do not wait for
-/// these.
+/// Messages in one direction, with their own transport, so that other threads' messages do not wait for them.
 class NetworkChannel final : public Runner {
  public:
   NetworkChannel(std::shared_ptr<Network> network, int peer, bool sending)

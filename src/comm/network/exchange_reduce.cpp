@@ -9,8 +9,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to this size every rank sends all of its data to every other rank and reduces everything: one exchange instead of
-// two.
+// Up to this size every rank sends all data to every other rank and reduces everything: one exchange instead of two.
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 
 Message part_of_row(const ExchangeReduce& job, const Contributor& to, std::size_t row) {

@@ -67,8 +67,7 @@ ExchangeReduce FlatBackend::plan_reduction(const Collective& collective) const {
   return job;
 }
 
-/// For few ranks with little to combine: they send their rows in the exchange that compares the calls, which saves an
-/// exchange.
+/// For few ranks with little to combine: the exchange that compares the calls also has the rows, which saves another.
 void FlatBackend::reduce_at_once(const Collective& collective) {
   const int rank = transport_->world().rank;
   Descriptor own_call = collective.what;

@@ -30,12 +30,10 @@ inline constexpr std::chrono::milliseconds kSuspectLimit{1000};
 [[nodiscard]] RollCall call_roll(const World& world, int suspect,
                                  std::chrono::milliseconds suspect_limit = kSuspectLimit) noexcept;
 
-/// Returns the ranks that did not answer, out of the world's speakers and of the ranks that another rank could not
-/// reach.
+/// Returns the ranks that did not answer, among the world's speakers and ranks that another rank could not reach.
 [[nodiscard]] std::vector<int> absent_ranks(const RollCall& answers, const World& world);
 
-/// Returns the rank to blame: a rank that did not answer, preferably one that another rank could not reach; else
-/// `suspect`.
+/// Returns the rank to blame: one that did not answer, preferably one that another could not reach; else `suspect`.
 [[nodiscard]] int blamed_rank(const RollCall& answers, int suspect, const World& world);
 
 }  // namespace lockstep::comm

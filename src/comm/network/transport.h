@@ -30,8 +30,7 @@ class Transport {
                         const Collective& collective) = 0;
 
   /// Returns true if exchange() throws WrongLength for a message of an unexpected length, after the messages before it
-  /// have come. Otherwise such a message looks like a dead rank, so ranks must compare their calls before they exchange
-  /// anything else.
+  /// have come. Otherwise it looks like a dead rank, so ranks must compare their calls before any other exchange.
   [[nodiscard]] virtual bool tells_wrong_lengths() const noexcept { return false; }
 
   /// Called repeatedly by the exchanging thread, with the number of bytes that every message has received.

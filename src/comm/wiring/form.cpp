@@ -127,8 +127,7 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
       choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
       if (world.rank == 0) log::note("using tcp between the ranks of one host: {}", problem.message());
     }
-    // All ranks are connected. If this rank chose another backend now because a thread cannot start, the other ranks
-    // would wait for it.
+    // All ranks are connected. If this rank took another backend now, for lack of a thread, the others would wait.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
@@ -148,8 +147,7 @@ BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }
 
-/// Makes NCCL use the interface on which the ranks have met: by itself it may choose one that does not reach the other
-/// ranks.
+/// Makes NCCL use the interface on which the ranks have met: it might choose one that does not reach the other ranks.
 void show_nccl_the_interface(const Meeting& meeting) {
   const std::string name = store::nccl_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (!name.empty()) ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)

@@ -26,8 +26,7 @@ struct MeetingPlace {
   std::string host;
 };
 
-/// Announces this rank in the store, and ends all waits of the store `waits` once another rank has ended without
-/// leaving the meeting.
+/// Announces this rank in the store, and ends all waits of `waits` once another rank has ended within the meeting.
 class MeetingWatch {
  public:
   /// Throws: the errors of connect_store().

@@ -13,16 +13,14 @@ namespace lockstep::comm {
 struct HostFacts {
   std::string id;                 ///< host id: equal for two ranks that can share memory
   std::string name;               ///< host name for messages
-  std::string gpu = {};           ///< id of the GPU that it computes on, equal for two ranks on the same GPU; empty:
-                                  ///< the CPU
+  std::string gpu = {};           ///< id of its GPU, equal for two ranks on the same GPU; empty: the CPU
   std::string nccl = {};          ///< NCCL's version; empty: the rank has no usable NCCL
   std::string nccl_problem = {};  ///< reason why the rank has no usable NCCL
   std::string gpu_slot = {};      ///< the GPU's PCI address, shared by its slices (MIG); empty: unknown
   bool may_share_gpu = false;     ///< another rank may compute on the same GPU
 };
 
-/// Returns the facts of this host. Its id is LOCKSTEP_HOST_ID, else made from boot id, network namespace and /dev/shm
-/// device.
+/// Returns this host's facts. The id is LOCKSTEP_HOST_ID, else made of boot id, network namespace and /dev/shm device.
 [[nodiscard]] HostFacts this_host();
 
 struct BackendChoice {

@@ -6,8 +6,7 @@
 
 namespace lockstep::launch {
 
-/// Returns the number of rounds for `count` hosts: each pair meets in one of them, and no host has two partners in a
-/// round.
+/// Returns the number of rounds for `count` hosts: each pair meets once, and no host has two partners in a round.
 [[nodiscard]] int rounds_of(int count);
 
 /// Returns the partner of host `place` in a round; -1 if it has none.

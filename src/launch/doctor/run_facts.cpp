@@ -120,8 +120,7 @@ fs::path logs_of(const fs::path& path) {
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// Returns the process that trains. RunFolder writes "pid 4711 on gpu-a" into .lock; the process counts only while it
-/// has that file open.
+/// Returns the process that trains: "pid 4711 on gpu-a" in .lock. It counts only while it has that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the rank that the others waited for, from the evidence of this node's ranks, and makes the record for the
-// coordinator.
+// Finds the rank that the others waited for, from the evidence of this node's ranks, as a record for the coordinator.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +26,8 @@ struct WatchedRank {
 };
 
 /// Returns the record of the rank that the others waited for; none: no rank waited for a rank of this node. Call it
-/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of a rank of another node that
-/// gave up, if there is one.
+/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of another node's rank, if one
+/// gave up.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 

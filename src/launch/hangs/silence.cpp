@@ -13,8 +13,7 @@ namespace {
 // Reading /proc takes some milliseconds on a large machine, so short silences are not checked.
 constexpr auto kFirstLook = std::chrono::seconds(2);
 constexpr auto kNextLook = std::chrono::seconds(5);
-// Processor seconds per minute that count as idle: a program that hangs in a collective still has threads that read a
-// clock now and then.
+// Processor seconds per minute that count as idle: a hanging program still has threads that read a clock.
 constexpr double kIdleSeconds = 0.3;
 constexpr double kIdleSecondsOfARank = 0.03;
 

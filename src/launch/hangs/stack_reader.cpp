@@ -135,8 +135,7 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // Adds a frame. For a return address it looks up the call before it, since the address itself may belong to another
-  // function.
+  // Adds a frame. For a return address it looks up the call before it: the address may belong to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);

@@ -21,8 +21,7 @@ struct StackFrame {
 struct ThreadStack {
   pid_t thread = 0;
   std::string name = {};  ///< the kernel's name of the thread, at most 15 letters
-  char state = '?';       ///< state before the thread was stopped to read it: R runs, S sleeps, D cannot be
-                          ///< interrupted, T stopped
+  char state = '?';       ///< state before the reading: R runs, S sleeps, D cannot be interrupted, T stopped
   std::vector<StackFrame> frames = {};  ///< its frames, innermost first
   std::string problem = {};             ///< reason why there are no frames
 };

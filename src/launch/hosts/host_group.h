@@ -23,8 +23,7 @@ namespace lockstep::launch {
 /// The way in which a host was lost, according to the exit status of its ssh.
 enum class HostLoss : std::uint8_t { kNone, kUnreached, kMissing };
 
-/// Returns kUnreached for 255: ssh could not reach the host, or lost it. Returns kMissing for 127 and 126: the host
-/// does not have the launcher.
+/// Returns kUnreached for 255: ssh could not reach the host, or lost it; kMissing for 127 and 126: it has no launcher.
 [[nodiscard]] HostLoss loss_of(int wait_status);
 
 /// The launchers. States: running -> (a signal, or fewer hosts than needed) ending -> gone. Owned by one thread.

@@ -16,8 +16,7 @@ namespace lockstep::launch {
 /// shown once, or as often as one launcher prints it. Indented lines belong to the line before them.
 class HostLines {
  public:
-  /// Takes the stream (0 stdout, 1 stderr) and whole lines with their newlines; the lines of one feed() come in one
-  /// piece.
+  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines of one feed() come in one piece.
   using Sink = std::function<void(int stream, std::string_view lines)>;
 
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}

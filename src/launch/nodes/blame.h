@@ -15,8 +15,7 @@ namespace lockstep::launch {
 /// The evidence about a rank that failed, or about the ranks of a node.
 struct Suspect {
   int rank = -1;                ///< the rank that failed; -1: unknown
-  bool is_late = false;         ///< its launcher found that the others waited for it, even if another rank gave up
-                                ///< first
+  bool is_late = false;         ///< its launcher found that others waited for it, even if one gave up first
   bool has_own_code = false;    ///< it ended with its own error, even if it was stopped while it unwound
   bool is_consequence = false;  ///< another rank's end came first, according to its error or its launcher
   bool was_stopped = false;     ///< its launcher had sent it a signal
@@ -47,8 +46,7 @@ struct NodeName {
 /// Returns the record of a node whose agent's connection to the store was "closed", or "silent" for `silence`.
 [[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
-/// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves the
-/// store.
+/// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves it.
 [[nodiscard]] FailureRecord out_of_reach(const NodeName& server, const NodeName& node);
 
 /// Returns the record of a node that gave up `server`, whose launcher was stopped for `stopped`.

@@ -116,8 +116,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Notices stops. The thread reads AwakeClock while it waits, so that the clock falls behind if only this process is
-// stopped.
+// Notices stops. The thread reads AwakeClock while it waits: the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;

@@ -23,11 +23,9 @@ struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
   std::string serving_id;                                          ///< id of the agent in this process
-  std::function<std::uint16_t()> free_port = {};                   ///< finds a port for programs that make their own
-                                                                   ///< store
+  std::function<std::uint16_t()> free_port = {};                   ///< for programs that make their own store
   std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys with a prefix
-  std::function<void()> on_failure = {};  ///< called by the coordinator's thread when rethrow_failure() has something
-                                          ///< to throw
+  std::function<void()> on_failure = {};  ///< called by its thread when rethrow_failure() has something to throw
 };
 
 /// Its thread lives until it is destroyed. Thread-safe: yes.

@@ -157,8 +157,7 @@ Decision refuse_twice(const GroupNode& node) {
                 "give every node its own rank from 0 to nnodes - 1");
 }
 
-// Refuses nodes beyond a limit: nodes that wait cost memory, and a process with the token could join any number of
-// times.
+// Refuses nodes beyond a limit: waiting nodes cost memory, and a process with the token could join without end.
 std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions& options) {
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
@@ -310,8 +309,8 @@ Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
-// Returns the record of a node that left too early: its ranks have all ended without an error, and every failure names
-// another rank.
+// Returns the record of a node that left too early: its ranks ended without an error, and every failure names another
+// rank.
 std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
@@ -373,8 +372,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
 }
 
-// Concludes a round in which a node was asked to leave, for example before it is preempted: the others may continue
-// without it.
+// Concludes a round in which a node was asked to leave, as before a preemption: the others may continue without it.
 std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
   int number = state.left_by_signal;
   bool ends_all = false;

@@ -48,8 +48,7 @@ struct ExcludedNode {
   std::string why;
 };
 
-/// The state of a group. States: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's
-/// thread.
+/// A group's state: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
 struct GroupState {
   explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
 
@@ -61,8 +60,7 @@ struct GroupState {
   int round = -1;          ///< number of the newest round; -1: none yet
   int restarts = 0;        ///< number of --max-restarts that are used up
   int max_world_size = 0;  ///< most ranks that the job may have; its first round decides
-  /// Number of the run's replicas, if the program reports it. Each rank needs a replica, so surplus nodes wait as
-  /// spares.
+  /// Number of the run's replicas, if the program reports it. Each rank needs one: surplus nodes wait as spares.
   std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
@@ -108,8 +106,7 @@ void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 /// Sets the number of the run's replicas; none: the program does not report it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
 
-/// Records that the process that decides was stopped for `time`, until `now`: other nodes may have given it up in that
-/// time.
+/// Records that the process that decides was stopped for `time`, until `now`: other nodes may have given it up.
 void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
 /// Returns true if a node waits for a place in the running round, and there is one.

@@ -16,8 +16,7 @@
 
 namespace lockstep::launch {
 
-/// Time limit for another connection to a store that was reached before. A store that closes each new connection is out
-/// of memory.
+/// Time limit of another connection to a store that was reached before. A store without memory closes each one.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
 /// Waits for a key in a separate thread.

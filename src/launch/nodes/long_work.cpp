@@ -54,8 +54,7 @@ Store& LongWorkLink::store() {
   return *store_;
 }
 
-// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that the writer is
-// still at work.
+// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that work continues.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
     store().set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));

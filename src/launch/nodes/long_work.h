@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes inform each other, through the store, that one of their ranks does long work for which the ranks of other nodes
-// wait.
+// Nodes publish in the store that one of their ranks does long work, for which the ranks of other nodes wait.
 #pragma once
 
 #include <condition_variable>

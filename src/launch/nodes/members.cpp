@@ -13,8 +13,7 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// Sorts nodes by their wished node ranks; else the server first, then known hosts in their old order, then in the order
-// of joining.
+// Sorts nodes by wished node ranks; else the server first, then known hosts in their old order, then as they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
     if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);

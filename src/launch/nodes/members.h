@@ -34,8 +34,7 @@ using Nodes = std::vector<const GroupNode*>;
 /// Returns the fewest ranks with which a range of these members can continue; 0: not a range.
 [[nodiscard]] int fewest_ranks(const Nodes& members, const GroupOptions& options);
 
-/// Returns true if this round has more ranks than the run has replicas, and some of its nodes can continue without the
-/// others.
+/// Returns true if this round has more ranks than the run has replicas, and some of its nodes can continue alone.
 [[nodiscard]] bool has_idle_ranks(const GroupState& state, const GroupOptions& options);
 
 /// Returns the reason why a node of a range waits while others train.

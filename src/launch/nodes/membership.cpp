@@ -136,8 +136,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent at that address serves the store. If it is this machine's address, some process must listen
-      // there.
+      // Another agent at that address serves the store. On this machine's address some process must listen.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());

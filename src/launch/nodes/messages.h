@@ -25,9 +25,8 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 /// Returns the queue of the orders to the agent `id`.
 [[nodiscard]] std::string order_queue(const std::string& id);
 
-/// Returns the prefix of all keys of a round's ranks. `nonce` is unique to the coordinator: ranks that an agent starts
-/// by an old order do not meet ranks of a round that another coordinator has begun in another store at the same
-/// address.
+/// Returns the prefix of all keys of a round's ranks. `nonce` is unique to the coordinator: ranks that are started by
+/// an old order do not meet those of another coordinator's round in a new store at the same address.
 [[nodiscard]] std::string round_keys(const std::string& nonce, int round);
 
 /// A node's description, which its agent sends when it joins.

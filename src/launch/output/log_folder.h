@@ -15,8 +15,7 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// If `folder` is empty, makes a temporary folder, which no other launcher removes while this object lives. Throws:
-  /// IoError.
+  /// If `folder` is empty, makes a temporary folder, which no other launcher removes while this lives. Throws: IoError.
   explicit LogFolder(std::filesystem::path folder);
   /// Keeps a temporary folder that was not removed, beside those of this user's last failed runs.
   ~LogFolder();

@@ -41,8 +41,7 @@ bool is_still_there(const fs::path& path, int fd) {
          named.st_ino == opened.st_ino;
 }
 
-/// Locks the folder. Returns false if another process has locked it, or the file system has no locks: no folder is then
-/// removed.
+/// Locks the folder. Returns false if another process has locked it, or the file system has no locks: it is then kept.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_ours(const std::string& name) {

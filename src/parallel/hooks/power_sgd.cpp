@@ -52,8 +52,7 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-/// Checks the sum of magnitudes. It is finite only if every element is, and then any product with a column of length 1
-/// is, too.
+/// Checks the sum of magnitudes: finite only if every element, and any product with a column of length 1, is finite.
 /// Returns: a truth value on their device.
 at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
 

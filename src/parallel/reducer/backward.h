@@ -30,8 +30,7 @@ struct FaultyBackward {
 
 /// Reports that a gradient came through the inner module, not through the wrapper. Throws: UsageError.
 [[noreturn]] void throw_bypassed(const FaultyBackward& fault);
-/// Reports that a parameter got a second gradient, or a gradient that no output of a forward leads to. Throws:
-/// UsageError.
+/// Reports that a parameter got a second gradient, or one that no output of a forward leads to. Throws: UsageError.
 [[noreturn]] void throw_two_gradients(const FaultyBackward& fault, std::size_t index);
 /// Reports that a step of a static graph differs from the first one. Throws: UsageError.
 [[noreturn]] void throw_changed_graph(const FaultyBackward& fault, std::size_t index);
@@ -75,8 +74,7 @@ class Backward {
   [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
 
   void output_reached(ForwardPass& forward);
-  /// Records a parameter's gradient. `defined` is false if only a part of the graph without gradients leads to the
-  /// parameter.
+  /// Records a gradient. `defined` is false if only a part of the graph without gradients leads to the parameter.
   void gradient_ready(std::size_t index, bool defined);
   void end();
 

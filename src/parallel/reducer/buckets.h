@@ -55,8 +55,7 @@ struct FoldStep {
 /// Returns one step for each replica of the block, in order. It is a pure function.
 [[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
 
-/// One flat buffer and the parameters whose gradients it holds; or one parameter with sparse gradients, without a
-/// buffer.
+/// One flat buffer and the parameters whose gradients it holds; or one parameter with sparse gradients and no buffer.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
   at::Tensor buffer = {};                 ///< flat buffer; with rows [rows, elements], in float32 for 16-bit parameters

@@ -33,8 +33,7 @@ class NormSums {
   void restart();
   /// Sums this rank's blocks of a reduced bucket: float32 or float64, flat, on the CPU.
   void add(const at::Tensor& bucket, const std::vector<NormMember>& members);
-  /// Sends all sums to every rank. One rank has the sum of a block and the others have zeros, so the all-reduce changes
-  /// no bit.
+  /// Sends all sums to every rank. One rank has a block's sum and the others have zeros, so adding changes no bit.
   /// Collective: yes.  Blocks: yes.
   void combine(ProcessGroup& group);
   /// Returns the sums of one parameter's blocks in grad_norm().

@@ -14,8 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the rank that should wake
-// it died.
+// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the waking rank died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
 // A blocked caller has a core to itself and may spin for longer than ranks usually differ. The communication thread
 // takes its core from backward, so it spins only for about the cost of a sleep.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barrier of all ranks in the segment: a rank arrives, waits for the other ranks, and finds those that are late,
-// dead or gone.
+// The barrier of all ranks in the segment: a rank arrives, waits for the others, and finds late, dead or gone ranks.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between two ranks of one host, through a ring of bytes in the sender's region. Each direction has its own
-// ring.
+// Messages between two ranks of one host, through a byte ring in the sender's region. Each direction has its own ring.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rank 0's listening socket, and the first message of a connecting rank. The socket's name is not a secret on the
-// machine: any number of strangers may connect and send nothing. Rank 0 waits for none of them, so they cannot delay a
-// rank.
+// machine: any number of strangers may connect and send nothing. Rank 0 waits for none of them.
 #pragma once
 
 #include <sys/un.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The failure of a group in shared memory: the first rank that notices writes the reason, and every rank throws the
-// same error.
+// The failure of a group in shared memory: the first rank that notices writes the reason, and all throw the same error.
 #pragma once
 
 #include <memory>

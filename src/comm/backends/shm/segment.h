@@ -19,8 +19,7 @@
 
 namespace lockstep::comm {
 
-/// The most bytes that a rank copies at a time into its staging area, whose two halves of this size are used
-/// alternately.
+/// The most bytes that a rank copies at a time into one of the two halves of its staging area, used alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
 /// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside the segment;
@@ -47,8 +46,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std
 
 /// A byte stream from one rank to another: a ring in the sender's region.
 struct alignas(128) PairSlot {
-  std::atomic<std::uint64_t> ring;              ///< 1 + the ring's offset in the sender's region; 0: the ring does not
-                                                ///< exist yet
+  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: no ring yet
   std::atomic<std::uint32_t> written;           ///< bytes written by the sender so far; a futex
   std::atomic<std::uint32_t> reader_waits;      ///< the receiver sleeps on `written`
   alignas(64) std::atomic<std::uint32_t> read;  ///< bytes read by the receiver so far; a futex
@@ -72,8 +70,7 @@ class Segment {
   static std::shared_ptr<Segment> create(int world);
   /// Maps the segment on another rank, with the descriptor from rank 0. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
-  /// Makes the segment of another rank that is a thread of the same process, on the same mapping, so that
-  /// ThreadSanitizer sees both ranks.
+  /// Makes another rank's segment in the same process, on the same mapping, so that ThreadSanitizer sees both ranks.
   static std::shared_ptr<Segment> share(const Segment& other, int rank);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -97,8 +94,7 @@ class Segment {
   /// Returns the group's failure: the rank of this group to blame, and the text of the rank that noted it. kPeer: a
   /// rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
   [[nodiscard]] FailureRecord failure();
-  /// Notes a failure; only the first call on any rank counts. `words` go into this rank's slot. Wakes every waiting
-  /// rank.
+  /// Notes a failure; the first call of all ranks counts. `words` go into this rank's slot. Wakes all waiting ranks.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 

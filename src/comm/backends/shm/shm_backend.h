@@ -12,8 +12,7 @@
 
 namespace lockstep::comm {
 
-/// A thread that marks the group as failed, and wakes all ranks, when a peer's socket closes. Its destructor ends the
-/// thread at once.
+/// A thread that marks the group as failed, and wakes all ranks, when a peer's socket closes. Ends at destruction.
 class DeathWatch {
  public:
   explicit DeathWatch(ShmConnection connection);

@@ -25,8 +25,7 @@ struct Variable {
 constexpr std::array kQuiet = {Variable{"UCX_LOG_LEVEL", "fatal"}, Variable{"UCX_HANDLE_ERRORS", "none"},
                                Variable{"UCX_ERROR_SIGNALS", ""}, Variable{"UCX_DEBUG_SIGNO", "0"}};
 
-/// Sets, while it lives, the variables that the user has not set. Programs that this process starts later do not
-/// inherit them.
+/// Sets, while it lives, the variables that the user has not set. Programs started later do not inherit them.
 class QuietVariables {
  public:
   QuietVariables() {

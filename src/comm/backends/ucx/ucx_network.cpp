@@ -45,8 +45,7 @@ struct UcxShared {
   std::shared_ptr<UcxContext> context_;
 };
 
-/// A transport that makes its worker and publishes the worker's address at the first message. One thread uses it at a
-/// time.
+/// A transport that makes its worker and publishes its address at the first message. One thread uses it at a time.
 class UcxTransport final : public Transport {
  public:
   /// `label` is the same on all of its ranks, and unique to this transport.

@@ -69,14 +69,12 @@ class Config {
 
 UcxContext::UcxContext(const Settings& settings) {
   Config config;
-  // The backend shm already carries bytes within a host, and UCX's shared memory would leave a dead rank's segments
-  // behind.
+  // The backend shm carries bytes within a host; UCX's shared memory would leave a dead rank's segments behind.
   config.set("UCX_TLS", "^sm");
   if (!settings.devices.empty()) config.set("UCX_NET_DEVICES", settings.devices);
   // Otherwise a thread that connects to a dead host would block for two minutes.
   config.set_of_transport("UCX_TCP_CONN_NB", "TCP_", "y");
-  // Large messages need fewer calls: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time that it takes
-  // with 64 KiB.
+  // Large messages need fewer calls: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time with 64 KiB.
   config.set_of_transport("UCX_TCP_RX_SEG_SIZE", "TCP_", "256k");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
@@ -228,8 +226,7 @@ void UcxWorker::sleep() {
 
 void UcxWorker::wake() noexcept { (void)ucp_.worker_signal(worker_); }
 
-/// Returns the rank to blame: that of a failed endpoint, else of a failed message, else of a message that has not
-/// ended.
+/// Returns the rank to blame: that of a failed endpoint, else of a failed message, else of an unfinished message.
 std::optional<int> UcxWorker::suspect() const {
   const auto rank_where = [&](auto&& is_so) -> std::optional<int> {
     const auto found = std::find_if(operations_.begin(), operations_.end(), is_so);
