@@ -144,7 +144,7 @@ class Agent {
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {
-      // The store is gone, and its heartbeat will say so.
+      // The store is gone, which its heartbeat reports.
     }
   }
 

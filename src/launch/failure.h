@@ -33,7 +33,7 @@ struct WorkerEnd {
 /// Returns true if the worker exited with 143 or 130: it was asked to save and leave, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Returns true if another rank's end came first: it exited with 75 (a peer died), 143 or 130, or was asked to stop.
+/// Returns true for a consequence of another rank's end: exit code 75 (a peer died), 143 or 130, or an end by request.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.
@@ -93,7 +93,7 @@ void warn_of_failure(const Order& order, const RoundFacts& facts);
 /// meets such an error, so it does not matter which rank was first.
 [[nodiscard]] bool is_error_of_start(const Order& order, const RoundFacts& facts);
 
-/// Prints such an error as a single process would, unless rank 0 has already printed it: its stderr is shown unchanged.
+/// Prints an error of the start as a single process would, unless rank 0, whose stderr is shown raw, has printed it.
 void print_error_of_start(const Order& order, const RoundFacts& facts);
 
 /// Prints the failure to blame, as the job's last output. `with_reason` adds why no restart followed.

@@ -45,7 +45,7 @@ class Worker {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int control() const noexcept { return control_.get(); }
-  [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0 stdout, 1 stderr
+  [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0: stdout, 1: stderr
   void close_output(int stream) noexcept { streams_[stream].reset(); }
 
   /// Returns the stub's next report; none if there is none now. After the stub's end, is_gone() is true.

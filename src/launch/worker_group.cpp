@@ -21,7 +21,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that reports "a peer died" is not to blame; if the culprit is on this node, its end is noticed in this time.
+// A rank that reports "a peer died" is not to blame; if the rank to blame is on this node, it ends within this time.
 constexpr auto kBlameTime = std::chrono::seconds(1);
 // A process that survives SIGKILL hangs in the kernel (a dead network disk); it is abandoned after this time.
 constexpr auto kKillTime = std::chrono::seconds(15);

@@ -165,8 +165,8 @@ class DataParallelCore::Impl {
   }
 
   /// Updates a copy to the module's present state: the same values, its own buffers, the same modes. Parameters on the
-  /// copy's device share their memory. Copies get new memory, because the graph of an earlier forward may still use the
-  /// old memory.
+  /// copy's device share their memory. Copied values get new memory, because the graph of an earlier forward may still
+  /// use the old memory.
   void refresh(Module& copy, const std::optional<c10::Device>& device = std::nullopt) const {
     const at::NoGradGuard no_grad;
     const auto here = [&](const at::Tensor& value) { return device ? value.to(*device) : value; };
@@ -267,7 +267,7 @@ class DataParallelCore::Impl {
   std::vector<c10::Device> devices_;
   int replicas_;
   std::shared_ptr<ReplicaThreads> threads_;
-  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; else for each replica after the first
+  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; on the CPU for each replica after the first
 };
 
 DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)

@@ -39,7 +39,7 @@ struct InitOptions {
   std::optional<std::chrono::milliseconds> timeout;  ///< limit of each collective; unset: LOCKSTEP_TIMEOUT, else 300 s
   Wire wire = Wire::kAuto;                           ///< if not kAuto, it wins over --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
-  /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
+  /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the last two with
   /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty means --dist_url, else env://.
   /// With file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
   std::string dist_url = {};
@@ -60,7 +60,7 @@ class Job {
 
   /// Returns this rank's number, 0 .. world_size() - 1.
   [[nodiscard]] int rank() const;
-  /// Returns this rank's number on its host, from 0.
+  /// Returns this rank's number on its host, counted from 0.
   [[nodiscard]] int local_rank() const;
   /// Returns the number of ranks.
   [[nodiscard]] int world_size() const;
@@ -87,15 +87,14 @@ class Job {
   /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
-  /// Returns the group of all ranks. Lifetime: the Job's last copy. Throws: UsageError from a Job that belongs to no
-  /// job.
+  /// Returns the group of all ranks, which lives as long as the job. Throws: UsageError from a Job without a job.
   [[nodiscard]] ProcessGroup& group() const;
   /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
   /// Returns the time limit of a collective's wait for other ranks.
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
-  /// Waits until every rank has called it.
+  /// Waits until every rank has called barrier().
   /// Collective: yes. Blocks: yes. Throws: the errors of Work::wait().
   void barrier() const;
 
@@ -138,7 +137,7 @@ class Job {
 /// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// Runs a whole program: init(), `body`, orderly leave. An error is published to the other ranks and printed once.
+/// Runs a whole program: init(), `body`, orderly leave. An error is published, printed once and becomes the exit code.
 /// Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;

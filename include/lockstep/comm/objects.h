@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange of small values between ranks: anything that nlohmann::json can hold (numbers, strings, vectors, maps, and a
+// Exchanges small values between ranks: anything that nlohmann::json can hold (numbers, strings, vectors, maps, and a
 // user's types with to_json and from_json). Use it for settings, counts and names; send data as tensors.
 #pragma once
 

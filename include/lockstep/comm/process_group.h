@@ -34,16 +34,16 @@ enum class ReduceOp : std::uint8_t {
 /// The options of a reduction.
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;  ///< the operation
-  /// Number of replicas to combine over, several of which may live on one rank (replicas.h); 0: one value per rank.
-  /// With replicas, the tensor's first dimension holds this rank's partial sums, one row for each of its whole
-  /// subtrees. The result is in the first row on every rank; the other rows are undefined afterwards.
+  /// Number of replicas to combine over, several of which may be on one rank (replicas.h); 0: one value per rank. With
+  /// replicas, the tensor's first dimension holds this rank's partial sums, one row for each of its whole subtrees. The
+  /// result is in the first row on every rank; the other rows are undefined afterwards.
   int replicas = 0;
   /// False allows any fast order of additions: the bits may then depend on the world size, and a rank has one row, the
   /// sum over its replicas.
   bool exact = true;
-  /// Called when the result is complete, in the thread that combined it and before the Work is done, so that it can
-  /// read the result while the caches still hold it. It must not call a collective; an exception from it fails the
-  /// group. Only all_reduce() accepts it, and only for dense CPU tensors.
+  /// Called when the result is complete, in the thread that combined it, before the Work is done, so that it can read
+  /// the result while the caches still hold it. It must not call a collective; an exception from it fails the group.
+  /// Only all_reduce() accepts it, and only for dense CPU tensors.
   std::function<void()> then = nullptr;
   int bucket = -1;  ///< number of the gradient bucket, for the flight recorder; -1: none
   int buckets = 0;  ///< number of gradient buckets
@@ -106,7 +106,7 @@ class ProcessGroup {
   /// Sums over all ranks into `root`'s tensor. See the overload with options.
   Work reduce(const at::Tensor& tensor, int root) { return reduce(tensor, root, ReduceOptions{}); }
 
-  /// Combines `input` over all ranks; `output` becomes this rank's part of the result, shard_of(input's elements).
+  /// Combines `input` over all ranks; `output` becomes this rank's part of the result, as given by shard_of().
   ///
   /// Shapes:  input as in all_reduce (with replicas it has rows); output has as many elements as this rank's part, and
   ///          may be that part of input's first row itself.

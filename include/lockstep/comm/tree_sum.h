@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addition in tree order within one process: a rank uses it for the values of its own replicas.
+// Adds in tree order within one process, for the values of a rank's own replicas.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -35,7 +35,7 @@ struct TreeOptions {
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 
 /// Builds a rank's argument for all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
-/// `block`; the result has one row for each of the block's whole subtrees.
+/// `block`; the result has one row for each whole subtree of the block.
 ///
 /// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].
 [[nodiscard]] at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block, int replicas,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bytes travel between hosts.
+// The wire: how bytes are sent between hosts.
 #pragma once
 
 #pragma GCC visibility push(default)

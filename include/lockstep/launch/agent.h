@@ -56,7 +56,7 @@ struct AgentOptions {
   std::string why_processes = {};    ///< reason for that number, printed once the program was found; empty: not printed
   int nodes = 1;                     ///< nodes of the job, or the largest number of a range
   int min_nodes = 0;  ///< smallest number of a range; 0: nodes, no range. In a range, nodes may be lost, leave and join
-  int node_rank = 0;  ///< this node's number; -1, in a range: any; an agent that can listen at master_addr serves
+  int node_rank = 0;  ///< this node's number; -1, in a range: any; the agent at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
 
@@ -80,10 +80,10 @@ struct AgentOptions {
   std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
   // Output and logs.
-  std::filesystem::path log_dir = {};            ///< empty: a temporary folder, removed when the run succeeds
+  std::filesystem::path log_dir = {};            ///< log folder; empty: a temporary folder, removed on success
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
   ConsoleChoice shown = {};                      ///< the part of the ranks' output that is shown
-  /// false: if the first failure is another node's, only that node's agent reports it, on the same console.
+  /// False: only the agent of the node with the first failure reports it, on the same console.
   bool tells_of_other_nodes = true;
   bool keeps_logs = true;  ///< false, only with an empty log_dir: the temporary folder is removed after a failure, too
 };

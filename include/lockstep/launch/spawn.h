@@ -17,12 +17,12 @@ inline constexpr int kAuto = 0;
 struct SpawnOptions {
   int processes = kAuto;                         ///< ranks on this machine
   int max_restarts = 0;                          ///< how many times a failed group is started again
-  std::filesystem::path log_dir = {};            ///< empty: a temporary folder, removed when the run succeeds
+  std::filesystem::path log_dir = {};            ///< log folder; empty: a temporary folder, removed on success
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how the ranks' output is shown
 };
 
 /// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set the variables of a
-/// rank, even if some are missing: init() then throws. Throws: UsageError if a number in a Slurm variable is not one.
+/// rank, even if some are missing: init() then throws. Throws: UsageError if Slurm's number of tasks is not a number.
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`, waits

@@ -27,7 +27,7 @@ struct ReplicaSum {
   [[nodiscard]] at::Tensor value() const { return sum.to(dtype); }  ///< Returns the result; valid after work.
 };
 
-/// A bucket whose gradients are complete on this rank, as a hook sees it.
+/// A bucket whose gradients are complete on this rank, for a hook.
 ///
 /// Lifetime: until the hook's last stage has run. Buckets are rebuilt, so a hook that keeps state keeps it by parameter
 ///           name.
@@ -110,8 +110,8 @@ using CommunicationHook = std::function<HookStage(GradBucket& bucket)>;
 
 namespace hooks {
 
-/// Rounds each replica's gradient to bfloat16, divides it by the number of replicas, sums, and widens again. It sends
-/// half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
+/// Rounds each replica's gradient to bfloat16, divides it by the number of replicas, sums the results and widens the
+/// sum. It sends half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
 /// Source: PyTorch's bf16_compress_hook.
 [[nodiscard]] CommunicationHook bf16_compress();
 /// Does the same as bf16_compress(), but with float16, whose range is small: gradients above 65,504 become infinite.

@@ -38,7 +38,7 @@ namespace parallel {
 /// The part of DataParallel that does not depend on the module's type.
 class DataParallelCore {
  public:
-  /// Computes one replica: from its parts of the tensor arguments to its outputs.
+  /// Computes the outputs of one replica from its parts of the tensor arguments.
   using Body = std::function<std::vector<at::Tensor>(torch::nn::Module& replica, const std::vector<at::Tensor>& parts)>;
 
   DataParallelCore(std::shared_ptr<torch::nn::Module> module, const DataParallelOptions& options);
@@ -100,7 +100,7 @@ Result from_list(std::vector<at::Tensor> list) {
 /// Thread-safe: no.
 /// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
 ///         sizes, for a parameter that changed between forward and backward, and for a second derivative. An exception
-///         of a replica is rethrown after all replicas have ended; the first replica's wins.
+///         of a replica is rethrown after all replicas have ended; that of the first replica wins.
 /// Example: lockstep::DataParallel model{Net(), {.replicas = 4}};
 template <class Net>
 class DataParallel {
@@ -153,7 +153,7 @@ class DataParallel {
 
   /// The result of no_sync(). It does nothing, since gradients are never reduced over processes.
   struct [[nodiscard]] NothingToHoldBack {
-    ~NothingToHoldBack() {}  // not trivial, so that an unused one causes no warning
+    ~NothingToHoldBack() {}  // not trivial, so that an unused object causes no warning
   };
   /// Returns an object that does nothing, so that loops written for DistributedDataParallel compile.
   [[nodiscard]] NothingToHoldBack no_sync() { return {}; }

@@ -46,7 +46,7 @@ struct DdpOptions {
   /// is reduced. Recomputed (checkpointed) segments may share a parameter, and some parameters may be unused.
   bool static_graph = false;
   bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a separate tensor, copied twice
-  /// Names of parameters with sparse gradients. Embeddings with sparse(true) are found without it.
+  /// Names of parameters with sparse gradients. The weights of embeddings with sparse(true) need not be named.
   std::vector<std::string> sparse_parameters = {};
   CommunicationHook hook = nullptr;  ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
   // Speed
@@ -63,7 +63,7 @@ class Reducer;
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
-  /// The module's tensors at the time of the call.
+  /// The module's tensors, as they are at a call.
   struct State {
     NamedTensors parameters;  ///< parameters with their names
     NamedTensors buffers;     ///< buffers with their names
@@ -98,7 +98,7 @@ class DdpCore {
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
  private:
-  /// A parameter as it was when it was wrapped.
+  /// The properties of a parameter when it was wrapped.
   struct Wrapped {
     std::string name;
     at::Tensor value;
@@ -112,7 +112,7 @@ class DdpCore {
 
   std::shared_ptr<Reducer> reducer_;
   std::vector<Wrapped> wrapped_;
-  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< buffers of each local replica while another replica runs
+  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< buffers of each local replica, kept while another replica runs
   bool broadcast_buffers_;
 };
 
@@ -171,8 +171,8 @@ class [[nodiscard]] NoSync {
 /// 2. forward in training broadcasts rank 0's buffers; evaluation communicates nothing and may run on one rank only.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
 ///    parameters' own strides, even if grad() was another tensor before.
-/// 4. A backward is reduced if it reaches an output of a forward that was made outside of no_sync(). Several forwards
-///    before one backward, backward inside backward (recomputed segments) and create_graph are allowed.
+/// 4. A backward is reduced if it reaches an output of a forward that ran outside no_sync(). Several forwards before
+///    one backward, backward inside backward (recomputed segments) and create_graph are allowed.
 ///
 /// Collective: construction, forward in training mode with gradients on (if there are buffers), and backward: every
 ///             rank, in the same order.
@@ -246,7 +246,7 @@ class DistributedDataParallel : public Joinable {
   /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
-  /// Returns the norm of the gradients that the last backward left, with the bits of lockstep::grad_norm(). With
+  /// Returns the norm of the gradients that the last backward left, bit for bit that of lockstep::grad_norm(). With
   /// DdpOptions::grad_norm each rank summed its share of the squares while buckets were reduced. Later changes to the
   /// gradients (unscaling, for example) are then not included: use lockstep::grad_norm(model). Without the option, this
   /// function reads all gradients.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PowerSGD: gradients travel as products of two thin matrices.
+// PowerSGD: gradients are sent as products of two thin matrices.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// The options of PowerSgd. The defaults are those of PyTorch's PowerSGDState.
 struct PowerSgdOptions {
-  std::int64_t rank = 1;           ///< rank of the approximation: a lower one is cheaper and coarser
+  std::int64_t rank = 1;           ///< rank of the approximation: a lower rank is cheaper and less accurate
   std::int64_t start_iter = 1000;  ///< number of synced backwards that are reduced in full before compression begins
   /// A gradient of n x m is compressed if (n + m) * rank * min_compression_rate < n * m.
   double min_compression_rate = 2;
@@ -38,10 +38,10 @@ struct PowerSgdOptions {
 /// A bucket whose sum is not finite (an overflow, whose step GradScaler skips) does not change the state of its
 /// parameters. Every rank sees the same sum, so all ranks keep their state.
 ///
-/// Cost: for each compressed parameter two matrix products with `rank` columns, and with error feedback a copy of its
+/// Cost: for each compressed parameter three matrix products with `rank` columns, and with error feedback a copy of its
 ///          gradient for each replica of this rank. Two rounds of all_reduce, of (n + m) * rank elements together.
-/// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt
-///          for any rank.
+/// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt,
+///          independent of the rank.
 /// Example: auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2});
 ///          lockstep::DistributedDataParallel model{Net(), job, {.hook = lockstep::hooks::power_sgd(power_sgd)}};
 class PowerSgd : public Stateful {

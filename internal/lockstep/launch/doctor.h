@@ -34,11 +34,11 @@ struct ProcessReport {
 
 /// The settings of read_machine().
 struct MachineOptions {
-  bool measures_disk = true;  ///< writes 64 MB into the working directory and removes them
+  bool measures_disk = true;  ///< measures the disk: writes 64 MB into the working directory, and removes them
   nccl::Search nccl = {};     ///< the folders in which ranks look for NCCL
 };
 
-/// Collects the facts about this machine, without the all-reduce measurement. Blocks: up to some five seconds, if the
+/// Collects the facts about this machine, without the all-reduce measurement. Blocks: up to about five seconds, if the
 /// disk is slow and the resolver does not answer.
 [[nodiscard]] view::MachineFacts read_machine(const MachineOptions& options);
 

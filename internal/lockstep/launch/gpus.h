@@ -21,8 +21,8 @@ struct GpuProcess {
 /// The state of one GPU. A value that the driver does not report is none.
 struct GpuState {
   int index = 0;                           ///< number in nvidia-smi's order; CUDA_VISIBLE_DEVICES does not change it
-  std::string name;                        ///< "NVIDIA H100 80GB HBM3"
-  std::optional<unsigned> percent = {};    ///< share of the time in which some kernel ran
+  std::string name;                        ///< name, such as "NVIDIA H100 80GB HBM3"
+  std::optional<unsigned> percent = {};    ///< percentage of the time in which a kernel ran
   std::uint64_t used_bytes = 0;            ///< memory in use
   std::uint64_t total_bytes = 0;           ///< memory that the GPU has
   std::optional<unsigned> celsius = {};    ///< its temperature
@@ -33,7 +33,7 @@ struct GpuState {
 
 /// The GPUs of this host, or the reason why none is visible.
 struct GpuReport {
-  std::vector<GpuState> gpus = {};  ///< by index
+  std::vector<GpuState> gpus = {};  ///< the GPUs, by index
   std::string driver = {};          ///< the driver's version
   std::string problem = {};         ///< reason why no GPU is listed; empty if some are
 };

@@ -21,7 +21,7 @@ struct HostEntry {
 /// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks after a colon, if given. Throws: UsageError.
 [[nodiscard]] std::vector<HostEntry> parse_hosts(const std::string& list);
 
-/// Reads a file with one host a line: "a", "b slots=8" (Open MPI, DeepSpeed) or "b:8" (MPICH); '#' begins a comment.
+/// Reads a file with one host per line: "a", "b slots=8" (Open MPI, DeepSpeed) or "b:8" (MPICH); '#' begins a comment.
 /// Throws: DataError if it cannot be read or has no host; UsageError with the line's number.
 [[nodiscard]] std::vector<HostEntry> read_hostfile(const std::filesystem::path& file);
 
@@ -36,22 +36,21 @@ struct HostLauncher {
 
 /// The launchers that run_hosts() starts, and how the run ends.
 struct HostsOptions {
-  std::vector<HostLauncher> launchers;  ///< one for each host
+  std::vector<HostLauncher> launchers;  ///< one launcher for each host
   std::vector<std::string> ssh;         ///< the program that reaches a host, with its options; host and command follow
   int min_hosts = 0;                    ///< smallest number of hosts; the run ends if fewer are left
   std::filesystem::path folder;         ///< the working directory of each launcher
-  std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables, which follow the token
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< the launchers' variables
   std::string token;                                                  ///< the first line that each launcher reads
   std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL
   std::vector<int> signals;                                           ///< signals that are passed on to every launcher
 };
 
 /// Starts a launcher on every host, joins their output, passes signals on, and returns the run's exit code: the code of
-/// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. The launcher
-/// on this machine is started without ssh. Lines have their host's name before them; a message of several launchers is
-/// shown once.
+/// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. This machine's
+/// launcher needs no ssh. Lines get their host's name as a prefix; a message of several launchers is shown once.
 ///
-/// Blocks:      until every launcher has ended. No launcher outlives it: each ends when its standard input closes.
+/// Blocks:      until every launcher has ended. Each launcher ends when its standard input closes.
 /// Thread-safe: no; call it from one thread.
 /// Throws:      UsageError if ssh is not found, or if `environment` is larger than a pipe; ResourceError if no process
 ///              can be started.

@@ -22,7 +22,7 @@ struct RankPlaces {
   int gpus = 0;                  ///< number of visible GPUs
   cuda::Obstacle obstacle = {};  ///< reason why ranks cannot compute on the GPUs; none: they can
   int cpus = 1;                  ///< number of CPUs that a process can keep busy
-  std::string cpu_words = {};    ///< "8 usable CPUs"
+  std::string cpu_words = {};    ///< description of that number: "8 usable CPUs"
 };
 
 /// Returns how many GPUs this process may use: the GPUs in CUDA_VISIBLE_DEVICES if it is set, else in /dev. Each GPU

@@ -68,7 +68,7 @@ struct Collective {
   TimePoint deadline = {};  ///< a time of AwakeClock
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;                ///< the operation runs in a thread that has no other work
-  std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
+  std::int64_t step = fault::noted_step();  ///< training step in which the collective was called; -1: unknown
   int bucket = -1;                          ///< number of the gradient bucket, out of `buckets`
   int buckets = 0;
   bool on_device = false;  ///< data and output are on a device: the hosts only compare their calls
@@ -81,7 +81,7 @@ struct Collective {
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }
 
-/// The place of a partial sum of a reduction, and the replicas in the sum.
+/// A partial sum of a reduction: the rank and the row that hold it, and the replicas in it.
 struct Piece {
   int rank = 0;
   int row = 0;

@@ -247,7 +247,7 @@ void DevicePath::abort_transport() noexcept {
     }).detach();
     (void)end.wait_for(kAbortLimit);
   } catch (const std::exception&) {
-    transport_->abort();  // no memory for a thread
+    transport_->abort();  // there is no memory for a thread
   }
 }
 

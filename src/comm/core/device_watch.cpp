@@ -16,7 +16,7 @@ namespace {
 
 // The interval of the looks: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
-// Shorter waits are not worth a note, and each note takes some of the rank's time.
+// The shortest wait that is noted: each note takes some of the rank's time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {

@@ -43,7 +43,7 @@ class DeviceWatch {
   struct Entry {
     std::shared_ptr<DeviceEvent> event;
     std::shared_ptr<Operation> meeting;
-    Collective collective;  ///< with its deadline set
+    Collective collective;  ///< the call, with its deadline set
     std::array<at::Tensor, 2> tensors;
   };
 
@@ -55,7 +55,7 @@ class DeviceWatch {
   /// Starts the watch's thread; call it once. Without the thread, look() is called directly.
   void start();
   void add(Entry entry);
-  /// Ends the thread; nothing is watched after that.
+  /// Ends the thread, and with it the watch.
   void stop() noexcept;
 
   /// Checks everything under way once, at time `now` of AwakeClock. Returns: the number of operations left.
@@ -97,7 +97,7 @@ class DeviceWatch {
   std::condition_variable changed_;
   std::deque<Entry> entries_;
   std::exception_ptr failure_;
-  bool waits_long_ = false;  ///< on_long_wait was called for the first of entries_; used under looking_
+  bool waits_long_ = false;  ///< on_long_wait was called for the first of entries_; guarded by looking_
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -35,7 +35,7 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// Returns the record, if one was written within the world's patience. Never throws.
 [[nodiscard]] std::optional<FailureRecord> first_failure(const World& world) noexcept;
 
-/// Returns the job's number of the group's rank `rank`.
+/// Returns the rank in the job of the group's rank `rank`.
 [[nodiscard]] int job_rank(const World& world, int rank);
 
 /// Returns "rank 2 on host-a" for a rank of this group.

@@ -21,7 +21,7 @@ namespace lockstep::comm {
 
 class OperationQueue;
 
-/// One submitted collective with everything that it keeps alive.
+/// One submitted collective, with the objects that it keeps alive.
 class QueuedOperation final : public Operation {
  public:
   QueuedOperation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)

@@ -25,7 +25,7 @@ struct GatherRound {
 /// Communications in Multiport Message-Passing Systems", 1997.
 [[nodiscard]] std::vector<GatherRound> gather_rounds(int rank, int size);
 
-/// Ranks that share their values, and the place of this rank among them.
+/// The ranks that share their values, and the place of this rank among them.
 struct Ring {
   std::vector<int> ranks;
   std::size_t place = 0;

@@ -26,7 +26,7 @@ struct WatchedRank {
 };
 
 /// Returns the record of the rank that the others waited for; none: no rank waited for a rank of this node. Call it
-/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of another node's rank, if one
+/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of a rank elsewhere, if one
 /// gave up.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);

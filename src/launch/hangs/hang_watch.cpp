@@ -80,7 +80,7 @@ bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   return false;
 }
 
-// Watches for silence. Only for ranks without Lockstep: for others the rings show what they wait for.
+// Reports silent ranks without Lockstep; the rings of other ranks show what they wait for.
 void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
   std::vector<SilentRank> living;
   for (const WatchedRank& rank : ranks) {

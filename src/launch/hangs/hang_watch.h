@@ -48,7 +48,8 @@ class HangWatch {
   std::optional<TimePoint> without_ring_since_;
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
-  AwakeTime awake_{std::chrono::seconds(1)};  // a stop of the launcher most likely stopped its ranks, too
+  AwakeTime awake_{
+      std::chrono::seconds(1)};  // time without stops of the launcher, which most likely stop its ranks, too
   TimePoint watched_since_{};
   std::int64_t stall_ns_ = 0;     // start of the wait that was reported last
   std::int64_t say_next_ns_ = 0;  // time at which to report it again

@@ -11,8 +11,8 @@
 namespace lockstep::launch {
 
 struct StackFrame {
-  std::string function = {};  ///< demangled; empty: the file has no name for it
-  std::string module = {};    ///< "libtorch_cpu.so.1.13.0"; empty: unknown
+  std::string function = {};  ///< demangled name; empty: the file has no name for it
+  std::string module = {};    ///< file name, such as "libtorch_cpu.so.1.13.0"; empty: unknown
   std::uint64_t offset = 0;   ///< offset in the function, else in the module's file
 
   bool operator==(const StackFrame&) const = default;

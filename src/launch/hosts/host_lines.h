@@ -43,7 +43,7 @@ class HostLines {
   std::vector<std::string> hosts_;
   Sink sink_;
   std::string shown_;                              ///< output of the present feed, until flush()
-  std::map<std::pair<int, int>, Source> sources_;  ///< by host and stream
+  std::map<std::pair<int, int>, Source> sources_;  ///< state of each stream, by host and stream
   std::map<std::string, Said, std::less<>> said_;
 };
 

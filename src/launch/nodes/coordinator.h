@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of a group, a thread of the agent that serves the store. It reads the agents' events, decides by
+// The coordinator of a group, a thread of the agent that serves the store. It reads the agents' events, decides with
 // group.h, and sends each agent its orders.
 #pragma once
 
@@ -23,12 +23,12 @@ struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
   std::string serving_id;                                          ///< id of the agent in this process
-  std::function<std::uint16_t()> free_port = {};                   ///< for programs that make their own store
+  std::function<std::uint16_t()> free_port = {};                   ///< finds a port for programs with their own store
   std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys with a prefix
   std::function<void()> on_failure = {};  ///< called by its thread when rethrow_failure() has something to throw
 };
 
-/// Its thread lives until it is destroyed. Thread-safe: yes.
+/// Its thread lives until the coordinator is destroyed. Thread-safe: yes.
 class Coordinator {
  public:
   /// Connects to the store. Throws: the errors of connect_store(); ResourceError.

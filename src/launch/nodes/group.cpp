@@ -309,8 +309,7 @@ Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
-// Returns the record of a node that left too early: its ranks ended without an error, and every failure names another
-// rank.
+// Returns the record of a node that left too early: its ranks all succeeded, and every failure names another rank.
 std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
@@ -432,7 +431,7 @@ std::optional<Decision> stop_of(const GroupState& state) {
   return std::nullopt;
 }
 
-// Refuses a node that joins a full group of a fixed size by mistake; it may also replace a node that will soon be lost.
+// Refuses, after a wait, a node that joins a full group of fixed size: it may replace a node that will soon be lost.
 std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
                                        TimePoint& next) {
   if (options.is_range()) return std::nullopt;
@@ -444,7 +443,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// Sends a node that waits while others train the reason, once.
+// Sends the reason, once, to a node that waits while others train.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {

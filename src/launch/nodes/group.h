@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of nodes that train together: its members, and when it starts, stops, starts again and ends. Pure: its
+// The group of nodes that train together: its members, and the decisions to start, stop, restart and end. Pure: its
 // inputs are times and events, its outputs decisions with reasons, as in the rendezvous of PyTorch's torchelastic.
 #pragma once
 

@@ -41,7 +41,7 @@ bool is_still_there(const fs::path& path, int fd) {
          named.st_ino == opened.st_ino;
 }
 
-/// Locks the folder. Returns false if another process has locked it, or the file system has no locks: it is then kept.
+/// Locks the folder. Returns false, so that it is kept, if another process has locked it or there are no file locks.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_ours(const std::string& name) {
@@ -91,7 +91,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;
     if (is_shortage(error)) throw_cannot("open the folder of the ranks' logs", error);
-    // Another launcher may have locked it to remove it, as an old folder, before this one did.
+    // Another launcher may have locked the new folder first, to remove it as an old one.
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {

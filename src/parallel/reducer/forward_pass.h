@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 
 /// A forward whose backward may come. Hooks on the outputs own it, so it lives as long as the graph.
 struct ForwardPass {
-  bool sync = true;                  ///< it ran outside of no_sync()
+  bool sync = true;                  ///< the forward ran outside no_sync()
   std::vector<bool> reachable = {};  ///< true for each parameter that the outputs depend on; empty: not searched
   bool reached = false;              ///< a backward has come through an output
 };

@@ -33,8 +33,8 @@ class Gradients {
   /// Does the same for a parameter that this backward did not reach: its gradient is the one accumulated before, else
   /// zero.
   void contribute_unused(std::size_t index, int local);
-  /// Waits for all reductions and leaves the results in grad(). If `used` is not empty, it is true for each parameter
-  /// that a replica of the run has reached; other parameters keep their grad().
+  /// Waits for all reductions and leaves the results in grad(). `used` is empty, or true for each parameter that a
+  /// replica of the run has reached; other parameters keep their grad().
   void deliver(const std::vector<bool>& used);
   /// See Buckets::shard().
   void shard(bool on);

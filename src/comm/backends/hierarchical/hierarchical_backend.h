@@ -52,7 +52,7 @@ class HierarchicalBackend final : public Backend {
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
   };
 
-  /// A piece of this rank's region.
+  /// A piece of memory in this rank's region.
   struct Memory {
     std::byte* start = nullptr;
     std::size_t bytes = 0;

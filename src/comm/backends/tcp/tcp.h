@@ -13,7 +13,7 @@ namespace lockstep::comm {
 
 /// The settings of the connections between ranks.
 struct TcpOptions {
-  std::string store_host;                ///< the store's host, whose route decides the interface
+  std::string store_host;                ///< the store's host: the route to it decides the interface
   std::chrono::milliseconds timeout{0};  ///< the job's timeout of an exchange
   Wire wire = Wire::kAuto;               ///< the wire, the same on every rank
   std::string token;                     ///< the secret that opens the store; empty: there is none

@@ -22,7 +22,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 // How long a thread polls for a message without sleeping: small messages come within some 10 us.
 constexpr auto kSpin = std::chrono::microseconds(20);
-// UCX wakes a sleeping thread; this covers a wake-up that it might miss.
+// UCX wakes a sleeping thread; this interval covers a lost wake-up.
 constexpr int kLookMs = 100;
 // A UCX thread accepts the peer's connection, perhaps a moment after the first message.
 constexpr int kConnectingExchanges = 3;
@@ -44,8 +44,8 @@ class Config {
 
   void set(const char* variable, const std::string& value) { set(variable, variable + kPrefix.size(), value); }
 
-  /// UCX 1.13 knows a setting of a transport only by its short name, and complains about the full one if UCX_LOG_LEVEL
-  /// allows it.
+  /// Sets a transport's setting. UCX 1.13 knows it only by its short name, and complains about the full name if
+  /// UCX_LOG_LEVEL allows it.
   void set_of_transport(const char* variable, std::string_view transport, const std::string& value) {
     set(variable, value);
     set(variable, variable + kPrefix.size() + transport.size(), value);
@@ -79,7 +79,7 @@ UcxContext::UcxContext(const Settings& settings) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  params.mt_workers_shared = 1;  // each worker may have a thread of its own
+  params.mt_workers_shared = 1;  // each worker may have its own thread
   params.estimated_num_eps = static_cast<std::size_t>(std::max(settings.peers, 1));
   const SignalGuard guard;
   const Ucp& ucp = ucx_library().functions;
