@@ -13,7 +13,7 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// Node ranks as wished; else the server first, then known hosts in their old order, then in the order of joining.
+// Sorts nodes by wished node ranks; else the server first, then known hosts in their old order, then as they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
     if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
@@ -24,7 +24,7 @@ Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options
   return nodes;
 }
 
-// Adds those of the waiting nodes, in their order, for which there is a place and work.
+// Adds waiting nodes, in their order, for which there is a place and replicas.
 void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
   std::int64_t ranks = ranks_of(members);
   for (const GroupNode* node : waiting) {
