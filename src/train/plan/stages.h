@@ -20,8 +20,7 @@ namespace lockstep::train {
 /// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step =
-      0;  ///< step of the first stage's best so far, with which the second stage begins; 0: no evaluation yet
+  std::int64_t base_step = 0;   ///< step of the first stage's best, with which the second stage begins; 0: none yet
   std::optional<Metric> rival;  ///< stage 2: the metric that the next evaluation must beat; none: any metric does
   double decay = 0;             ///< stage 2: decay of the average
   bool roll_back = false;       ///< stage 2: the last epoch was no better, so the next epoch begins with the base again

@@ -47,10 +47,9 @@ class NonFiniteLoss : public DataError {
 /// A step's loss, averaged over all replicas. At no extra cost it also carries any rank's request to end the run.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;                 ///< not finite only if the step was left out
-  std::vector<double> terms = {};  ///< the parts of the loss, if there are several
-  StopReason stop =
-      StopReason::kNone;  ///< the reason why a rank asked to end the run at that step; the same on every rank
+  double loss = 0;                      ///< not finite only if the step was left out
+  std::vector<double> terms = {};       ///< the parts of the loss, if there are several
+  StopReason stop = StopReason::kNone;  ///< why a rank asked to end the run; the same on every rank
 };
 
 /// It belongs to the training thread.

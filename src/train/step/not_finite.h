@@ -62,8 +62,7 @@ class NormWatch {
   /// the last norms. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
-  static constexpr double kOutlier =
-      20;  ///< factor on the median; norms of healthy runs stay within a few times the median
+  static constexpr double kOutlier = 20;      ///< times the median; norms of healthy runs stay within a few times
   static constexpr std::size_t kFewest = 20;  ///< the least number of norms for a median
   static constexpr std::size_t kKept = 100;
 
