@@ -30,8 +30,7 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// Returns the values that change all the time: the ranks and the position in the log. Calls within 100 ms share a
-  /// result.
+  /// Returns the values that change all the time: ranks and position in the log. Calls within 100 ms share a result.
   [[nodiscard]] nlohmann::json live();
   /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, the time
   /// of the network's export, digests, and the last step that the guard has proved.

@@ -40,13 +40,11 @@ class LayersOfMemory {
 /// Called in the thread that allocates memory (`bytes` above 0) or frees it (below 0).
 using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 
-/// Listens in the thread that made it, from its construction to stop(). During this time other profilers' listeners get
-/// no events.
+/// Listens in the thread that made it, from its construction to stop(). Other profilers get no events then.
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// Stops the calls to the listener. If it is called in a thread other than the constructor's, the watch stays
-  /// registered.
+  /// Stops the calls to the listener. In a thread other than the constructor's, the watch stays registered.
   void stop() noexcept;
 
  private:

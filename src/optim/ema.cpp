@@ -24,8 +24,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAveragedPerThread = 1 << 16;
-// The name of an entry beside the model's entries. A model with an entry of this name (`updates` in a module `ema`) is
-// refused.
+// The name of an entry besides the model's. A model that has it (an entry `updates` in a module `ema`) is refused.
 constexpr const char* kUpdates = "ema.updates";
 
 void require_decay(double decay) {

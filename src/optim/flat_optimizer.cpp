@@ -30,8 +30,7 @@ void check_dtypes(const NamedTensors& parameters) {
   }
 }
 
-/// Returns `grad` in the parameter's memory order: `grad` itself, unless the user has set a gradient with a different
-/// layout.
+/// Returns `grad` in the parameter's memory order: itself, unless the user has set it with a different layout.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
   if (grad.strides() == parameter.strides()) return grad;
   return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
@@ -208,8 +207,7 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
   const Slot& any = slots_[indices.front()];
   const optim::Rule& rule = *setup_.groups[any.group].rule;
   const c10::DeviceType device = lists.parameters.front().device().type();
-  // On the CPU an operator's vectors and its remaining elements may be rounded differently, so bits would depend on the
-  // layout.
+  // On the CPU an operator may round vectors and remaining elements differently: bits would depend on the layout.
   if (dense && device == c10::kCUDA && rule.has_fused(device)) {
     rule.update_fused(lists, values_of(any, 1.0));
   } else {

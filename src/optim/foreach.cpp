@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multi-tensor helpers, and the fused operators of the libtorch versions that have them. The headers decide, not the
-// version: libtorch installs a dispatch header for each device that an operator supports. Operators for CUDA only, such
-// as the first fused ones, are not used, because no test on a CPU could check the call.
+// version: libtorch installs a dispatch header for each device that an operator supports. Operators for CUDA only (the
+// first ones) are not used, because no test on a CPU could check the call.
 #include "optim/foreach.h"
 
 #include <ATen/ops/full.h>
@@ -48,8 +48,7 @@ namespace lockstep::optim {
 namespace {
 
 #if defined(LOCKSTEP_HAS_FUSED_ADAM) || defined(LOCKSTEP_HAS_FUSED_ADAGRAD)
-/// Returns the step count on the parameters' device, the same tensor for each parameter. The device fills it, without a
-/// copy.
+/// Returns the step count on the parameters' device, one tensor for all parameters, filled there without a copy.
 Tensors steps_of(const TensorLists& lists, std::int64_t step) {
   const at::Tensor count = at::full({}, static_cast<double>(step),
                                     lists.parameters.front().options().dtype(at::kFloat).requires_grad(false));

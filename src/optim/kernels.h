@@ -42,8 +42,7 @@ struct Memory {
   return part;
 }
 
-/// One step's constants, already rounded as in torch.optim. State: exp_avg, exp_avg_sq; with amsgrad also
-/// max_exp_avg_sq.
+/// A step's constants, rounded as in torch.optim. State: exp_avg, exp_avg_sq; with amsgrad also max_exp_avg_sq.
 struct AdamStep {
   float grad_scale = 1;
   float decay = 1;  ///< factor on the parameter: 1 - lr * weight_decay

@@ -52,8 +52,7 @@ template <class Options>
   return options;
 }
 
-/// Makes a setup with rules of type `OneRule`, whose constructor checks its options; OneRule::kName names the
-/// optimizer.
+/// Makes a setup with rules of type `OneRule`, whose constructor checks options; kName names the optimizer.
 template <class OneRule, class Options>
 [[nodiscard]] Setup make_setup(Options options) {
   const char* name = OneRule::kName;

@@ -29,8 +29,7 @@ struct Phase {
   CallKind kind = CallKind::kAllReduce;  ///< kDevices: the collective
 };
 
-/// Returns the phases of `call` in their order; none on one rank. A rank begins a phase when it has ended the previous
-/// phase.
+/// Returns the phases of `call` in order; none on one rank. A rank begins a phase when it has ended the previous phase.
 [[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
 
 }  // namespace lockstep::simulate

@@ -187,8 +187,7 @@ RunStart Trainer::Impl::start_event() const {
           .banner = job_.is_main() ? view::banner(run_.banner) : ""};
 }
 
-/// Ends a run early, after it was saved. All ranks must know if the job is requeued, because that decides the exit
-/// code.
+/// Ends a run early, after it was saved. All ranks must know if the job is requeued, which decides the exit code.
 void Trainer::Impl::leave(RunEnd end) {
   const StopReason reason = loop_->stopped_by();
   result_.stopped_by = train::stop_name(reason);

@@ -156,8 +156,7 @@ void ProgressBar::message(std::string_view line) {
 }
 
 void ProgressBar::clear() {
-  // A log that ends in the middle looks as if the loop had ended there. If it has no line of this loop, the loop was
-  // short.
+  // A log that ends in the middle looks as if the loop had ended there. If it has no line, the loop was short.
   const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
   if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();

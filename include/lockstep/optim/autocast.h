@@ -36,7 +36,7 @@ struct AutocastOptions {
 };
 
 /// Makes eligible operations of this thread run in `amp` on `device` until it goes out of scope; kNone means full
-/// precision. Regions may nest. Its end restores the previous state and empties the weight cache. Run backward outside
+/// precision. Regions may nest. At its end, the state is restored and the weight cache emptied. Run backward outside
 /// it.
 ///
 /// Throws: UsageError for fp16 on the CPU and for devices that are neither CPU nor CUDA.

@@ -25,8 +25,7 @@ inline constexpr std::int64_t kNormBlock = 4096;
 [[nodiscard]] double block_squares(const double* values, std::int64_t count);
 /// Returns the norm from the block sums of each parameter, with the parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
-/// Returns a gradient in the form in which it is summed: in the parameter's memory order, on the CPU, in float32 or
-/// float64.
+/// Returns a gradient in the form for sums: in the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
 /// Returns true if there are parameters and all are on one GPU.
@@ -41,8 +40,7 @@ inline constexpr std::int64_t kNormBlock = 4096;
 
 /// Returns the 2-norm of all gradients. It sums squares in double over fixed blocks of 4,096 elements of each
 /// parameter's memory and combines the blocks in name order, so the result depends neither on buckets nor on threads. A
-/// missing gradient counts as zero. If all gradients are on one GPU, the GPU sums in its own order, and the host waits
-/// for one number.
+/// missing gradient counts as zero. If all gradients are on one GPU, it sums in its own order, and the host waits once.
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as in
@@ -62,7 +60,7 @@ void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value)
 /// Clamps every element of the gradients of `parameters` to -max_value .. max_value, in place.
 void clip_grad_value(const NamedTensors& parameters, double max_value);
 
-/// Clips the gradients of a module, its holder or pointer, or a DistributedDataParallel. Call it after backward, on
+/// Clips the gradients of a module, its holder or pointer, or a DistributedDataParallel; for use after backward on
 /// every rank.
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors>) double clip_grad_norm(Model& model,

@@ -85,8 +85,7 @@ class GradScaler final : public Stateful {
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
 
   /// Returns PyTorch's entries: "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"
-  /// (iterations since the scale changed). The result is empty if the scaler is not enabled. Save the state after
-  /// update().
+  /// (iterations since the scale changed). The result is empty if the scaler is off. Save it after update().
   [[nodiscard]] StateDict state_dict() const override;
   /// Loads a state, unless the scaler is not enabled. Throws: DataError naming the entry that is missing, unknown or
   /// invalid, with nothing loaded.

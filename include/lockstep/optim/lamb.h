@@ -30,9 +30,8 @@ struct LAMBOptions {
 /// LAMB: x -= lr * |x| / |r + weight_decay * x| * (r + weight_decay * x), with Adam's direction r, bias-corrected. If
 /// either norm is zero, their quotient is 1. State: exp_avg, exp_avg_sq.
 ///
-/// The norms cover whole parameters and are summed in double over fixed blocks of memory, so the result's bits do not
-/// depend on threads and instruction sets. LAMB cannot update a part of a parameter (ZeroRedundancyOptimizer refuses
-/// it).
+/// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
+/// threads or instruction sets. LAMB cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
 ///
 /// Cost:   two passes, 40 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2019, algorithm 2.

@@ -29,9 +29,8 @@ struct LARSOptions {
 /// LARS: v = momentum * v + lr * rate * (g + weight_decay * x), x -= v, with rate = trust * |x| / (|g| + weight_decay *
 /// |x|). If |x| or |g| is zero, the rate is 1. State: momentum_buffer (v).
 ///
-/// The norms cover whole parameters and are summed in double over fixed blocks of memory, so the result's bits do not
-/// depend on threads and instruction sets. LARS cannot update a part of a parameter (ZeroRedundancyOptimizer refuses
-/// it).
+/// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
+/// threads or instruction sets. LARS cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
 ///
 /// Cost:   two passes, 28 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Training of Convolutional Networks, 2017, algorithm 1.

@@ -15,9 +15,8 @@
 
 namespace lockstep {
 
-/// Sums modulo 2^64 of a hash of each element and its index (docs/formats/digests.md). Equal bits give equal sums,
-/// independent of threads, memory layout and division into parts. A different bit or a swap of two elements gives
-/// different sums.
+/// Sums modulo 2^64 of a hash of each element and its index (docs/formats/digests.md). Equal bits give equal sums, with
+/// any threads, memory layout and parts. A different bit or a swap of two elements gives different sums.
 struct UpdateDigest {
   std::uint64_t gradients = 0;  ///< digest of the reduced gradients, before grad_scale
   std::uint64_t weights = 0;    ///< digest of the weights after the update, including parameters without a gradient
@@ -25,8 +24,8 @@ struct UpdateDigest {
   bool operator==(const UpdateDigest&) const = default;
 };
 
-/// Updates parameters from their gradients. For each parameter the state has entries "<parameter>.<kind>", where the
-/// kind has no dot; entries that are tensors have the parameter's shape. The names of other entries have no dot.
+/// Updates parameters from their gradients. For each parameter the state has entries "<parameter>.<kind>" with no dot
+/// in the kind; entries that are tensors have the parameter's shape. The names of other entries have no dot.
 class Optimizer : public Stateful {
  public:
   /// Updates each parameter that has a gradient. Every gradient is multiplied by `grad_scale` as it is read, so that
@@ -50,21 +49,18 @@ class Optimizer : public Stateful {
   /// Returns the parameters that the optimizer updates, by name.
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
 
-  /// Returns true if each element is updated from its own values alone, so that any part of a parameter can be updated
-  /// separately.
+  /// Returns true if each element is updated from its own values alone, so that parts can be updated separately.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
   /// Returns the norm of all gradients, as lockstep::grad_norm() does.
   /// Collective: yes, if the optimizer is sharded.
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
 
-  /// Makes each later step() compute digests of the gradients and weights. If this rank has parts of parameters,
-  /// `begins` has for each of them the index of its first element in the whole parameter; empty: all parameters are
-  /// whole.
+  /// Makes each later step() compute digests of the gradients and weights. `begins` has for each part of a parameter
+  /// the index of its first element in the whole; empty: all parameters are whole.
   virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
   /// Returns the digest of the last step(); before the first step, the digest of the weights at digest_updates(). A
-  /// sharded optimizer returns the digest of its part; the sum over all ranks is the digest of the whole. None: digests
-  /// are off.
+  /// sharded optimizer returns its part's digest; the whole's is the sum over all ranks. None: digests are off.
   /// Blocks: if parameters are on a GPU, until it has computed them.
   [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 

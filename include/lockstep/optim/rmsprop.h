@@ -29,8 +29,7 @@ struct RMSpropOptions {
 };
 
 /// RMSprop, with the same results as torch.optim.RMSprop. State: square_avg; with momentum also momentum_buffer; with
-/// centered also grad_avg. If rounding makes a variance negative, its absolute value is used; in PyTorch the weight
-/// becomes NaN.
+/// centered also grad_avg. A variance that rounding makes negative is negated; in PyTorch the weight becomes NaN.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element, and 8 more for each of momentum and centered.
 /// Source: Tieleman and Hinton, Lecture 6.5, 2012; Graves, Generating Sequences With Recurrent Neural Networks, 2013.

@@ -65,7 +65,7 @@ struct NoamOptions {
   std::int64_t warmup_steps = 4000;  ///< steps in which the rate rises
 };
 
-/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, where it stays for the last
+/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, its value for the last
 /// `final_steps`.
 struct FlatCosineOptions {
   double lr = 1e-3;               ///< the rate between warm-up and cosine

@@ -24,7 +24,7 @@ struct ParsedArguments {
   std::vector<std::string> rest = {};  ///< unknown arguments, in their order
 };
 
-/// Reads the arguments into `config` and `options`, where they replace values that the program has set:
+/// Reads the arguments into `config` and `options`, replacing values that the program has set:
 ///
 ///   FILE.yml              settings, as `key: value` or nested; repeatable --set KEY=VALUE       one setting;
 ///   repeatable. --KEY VALUE is the same --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR,
@@ -35,8 +35,7 @@ struct ParsedArguments {
 ///   --no-tensorboard --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
 /// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. It skips the options
-/// of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). The Trainer's later messages name the
-/// options above.
+/// of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options above.
 ///
 /// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
 /// Example: lockstep::TrainConfig config;  // the program's own defaults

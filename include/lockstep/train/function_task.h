@@ -108,8 +108,7 @@ struct TaskOptions {
   // The following fields are optional.
   /// A function (Net&, const Batch&) -> at::Tensor; without it the network is called with batch.data.
   train::ForwardFunction forward = {};
-  /// The metrics of an evaluation. The progress lines show the first one; the mean loss is always added as the last
-  /// one.
+  /// The metrics of an evaluation. The progress lines show the first one; the mean loss is added as the last one.
   std::vector<MetricFunction> metrics = {};
   std::string name = {};  ///< the name in the banner; empty: the network's class
 };

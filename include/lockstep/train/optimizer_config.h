@@ -36,8 +36,7 @@ struct OptimizerConfig {
 
   /// Adds every key to `fields`, with its description.
   void describe(ConfigFields& fields);
-  /// Checks the values. Throws: UsageError naming the first key that has an invalid value or that the type does not
-  /// have.
+  /// Checks the values. Throws: UsageError naming the first key with an invalid value or that the type lacks.
   void validate() const;
 };
 

@@ -20,8 +20,8 @@ void use_channels_last(torch::nn::Module& net);
 /// Returns the device of the network's first parameter; the CPU for a network without parameters.
 [[nodiscard]] c10::Device device_of(const torch::nn::Module& net);
 
-/// Moves the batch's data and target to `device`; the task moves `extra`. A copy from page-locked memory (pin_memory)
-/// is asynchronous.
+/// Moves the batch's data and target to `device`; the task moves `extra`. Copies from page-locked memory are
+/// asynchronous.
 void move_to(Batch& batch, const c10::Device& device);
 
 /// Returns images with channels-last strides, so that even the first layer computes in that layout. Images with one

@@ -68,8 +68,7 @@ class Recipe {
   [[nodiscard]] virtual Experiment experiment(const TrainConfig& /*config*/, const std::string& /*resume*/) const {
     return {};
   }
-  /// Returns the message of `lockstep train NAME` without arguments, which explains how to start; empty: the usual
-  /// error.
+  /// Returns the message of `lockstep train NAME` without arguments, on how to start; empty: the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
   /// Makes the settings with their defaults.
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
@@ -80,8 +79,7 @@ class Recipe {
   /// rank before a run. `task` was made by this recipe from `config`.
   /// Throws: UsageError naming both values if a setting contradicts the data; the DataErrors of make_training_set().
   virtual void settle(Task& /*task*/, TrainConfig& /*config*/) const {}
-  /// Draws a trained model's findings into a picture of `file`; none if the recipe draws nothing. Throws: DataError
-  /// naming the file.
+  /// Draws a trained model's findings in `file`; none if the recipe draws nothing. Throws: DataError naming the file.
   [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
                                                   const std::filesystem::path& /*file*/) const {
     return std::nullopt;

@@ -44,8 +44,7 @@ struct StepDigest {
   std::uint64_t weights = 0;    ///< digest of the weights after the step
 };
 
-/// One optimizer step. Its loss is averaged over all replicas while the next step runs, so the event comes one step
-/// late.
+/// One optimizer step. Its loss is averaged over all replicas during the next step, so the event comes one step late.
 struct StepResult {
   std::int64_t epoch = 0;                                  ///< counted from 0
   std::int64_t step_in_epoch = 0;                          ///< steps of the epoch that are done

@@ -37,8 +37,7 @@ struct StepGraphOptions {
   bool automatic = false;
   /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
   /// hosts compare, by one small collective, what their ranks would record or replay, and all ranks do the same: if the
-  /// batches differ, all compute normally. The only collectives in a step may be those that NCCL carries for GPU
-  /// tensors.
+  /// batches differ, all compute normally. Their steps may only call collectives of GPU tensors by NCCL.
   std::optional<Job> job = {};
 };
 

@@ -42,9 +42,9 @@ class StepTimer {
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
 
-  /// Runs a step on a GPU, and returns the operators that made the host wait for the GPU, in order, except the timer's
-  /// own read of the loss. The result is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError
-  /// without a GPU.
+  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, without the timer's own
+  /// read of the loss. It is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError without a
+  /// GPU.
   [[nodiscard]] std::vector<std::string> waits();
 
   /// Returns the network's parameters by name. Lifetime: the timer outlives them.

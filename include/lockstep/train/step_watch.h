@@ -20,8 +20,7 @@ struct WatchedBatch {
 };
 
 /// Receives the steps of this rank that it asks for. It must leave the model unchanged. It may draw random numbers,
-/// because the generator is seeded for each batch. Thread-safe: not needed; the replicas' threads call it one at a
-/// time.
+/// because each batch seeds the generator. Thread-safe: not needed; the replicas' threads take turns.
 class StepWatch {
  public:
   virtual ~StepWatch() = default;

@@ -83,8 +83,7 @@ class Task {
 
   /// Called before weights are loaded from a checkpoint or file, and before make_model() if only the checkpoint is
   /// known (`lockstep eval`, `predict`). A task whose model stores the meaning of its data, such as a vocabulary, reads
-  /// it from `state` or compares it. `state` has the model's entries. Throws: DataError naming the entry that does not
-  /// fit.
+  /// or compares it in `state`, the model's entries. Throws: DataError naming the entry that does not fit.
   virtual void check_model_state(const StateDict& /*state*/) {}
 
   /// Called before the weights of a file are copied into a fresh model, whose entries are in `model`. A task renames,
@@ -129,8 +128,7 @@ class Task {
 
   /// Returns the network's output for a batch. It runs under Autocast if amp is on.
   [[nodiscard]] virtual at::Tensor forward(torch::nn::Module& model, const Batch& batch);
-  /// Returns all outputs of the network; the model's mode is training or evaluation. It runs under Autocast if amp is
-  /// on.
+  /// Returns all outputs of the network, in training or evaluation mode. It runs under Autocast if amp is on.
   [[nodiscard]] virtual Outputs run(torch::nn::Module& model, const Batch& batch);
 
   /// Returns a scalar, the mean over the batch's samples. It runs outside Autocast; `output` may be bfloat16.

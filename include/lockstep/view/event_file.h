@@ -77,8 +77,7 @@ class EventFile {
   /// Adds a text, which is shown as Markdown; as_is() keeps a text's line ends and spaces.
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);
 
-  /// Adds the run's settings; call it at the start. `group` is a common name of the runs of an experiment; may be
-  /// empty.
+  /// Adds the run's settings; call it at the start. `group` is a name for the runs of an experiment; may be empty.
   void start_session(const HyperParameters& settings, std::string_view group);
   /// Adds the run's results; call it at the end. `metrics` are the tags of scalars whose last points are the results.
   void end_session(const HyperParameters& settings, const std::vector<std::string>& metrics, bool success);

@@ -128,8 +128,7 @@ struct StepReport {
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds later figures of the same rank: times and counts are added, and the later state of memory replaces the earlier
-/// state.
+/// Adds later figures of the same rank: adds times and counts, and replaces the state of memory.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes a second; segments.

@@ -39,8 +39,7 @@ enum class Color {
 /// and escape codes none, and a byte that is not UTF-8 takes one.
 [[nodiscard]] int display_width(std::string_view text) noexcept;
 
-/// Returns the longest start of `text` that fits into `width` columns, cut between letters and with "…" at the end if
-/// it was cut.
+/// Returns the longest start of `text` that fits into `width` columns, cut between letters; "…" marks a cut.
 [[nodiscard]] std::string fit(std::string_view text, int width);
 
 /// Returns `text` with every line cut to the width of the terminal at `fd`. If `fd` is not a terminal, the lines stay

@@ -23,9 +23,9 @@ struct ClockOffset {
   std::int64_t error_ns = 0;   ///< the largest error of the offset
 };
 
-/// Returns the offset from the rounds of this rank and of rank 0. Each rank leaves a barrier after all have entered it,
-/// so the offset is between the largest own.before - main.after and the smallest own.after - main.before; the result is
-/// the midpoint.
+/// Returns the offset from the rounds of this rank and rank 0. Each rank leaves a barrier after all have entered it, so
+/// the offset is between the largest own.before - main.after and the smallest own.after - main.before. It returns their
+/// mean.
 /// Throws: UsageError if the numbers of rounds differ or there are no rounds.
 [[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main);
 

@@ -27,8 +27,7 @@ struct OperatorValue {
 };
 
 /// Records the operators of the thread that made it, until it is destroyed. Operators that only allocate memory or fill
-/// it with a constant are left out, because earlier steps of the process decide if a step needs them. Views have no
-/// digest.
+/// it with a constant are left out, because a step may or may not need them. Views have no digest.
 ///
 /// Cost: reads every value once. Thread-safe: no; it is used in the thread that made it.
 class OperatorValues {

@@ -18,8 +18,7 @@ enum class CallKind {
   kBarrier         ///< every rank waits for all ranks
 };
 
-/// A collective of a step. Its times are in seconds of the rank's own computation since the step began; waits do not
-/// count.
+/// A collective of a step. Its times are seconds of the rank's own computation since the step began, without waits.
 struct Call {
   CallKind kind = CallKind::kAllReduce;  ///< its kind
   std::int64_t bytes = 0;  ///< the bytes that this rank contributes; for kAllGather the bytes of all ranks

@@ -11,8 +11,8 @@
 
 namespace lockstep::view {
 
-/// The device of a rank. Hosts are shown if there are several. If there are more than 16 devices, equal neighbours
-/// share a line.
+/// The device of a rank. Hosts are shown if there are several. With more than 16 devices, equal neighbours share a
+/// line.
 struct BannerDevice {
   int rank = 0;      ///< the rank of the device
   std::string host;  ///< "node1"

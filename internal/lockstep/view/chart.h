@@ -53,8 +53,7 @@ struct ChartAxes {
   Axis steps;   ///< the horizontal axis
   Axis values;  ///< the vertical axis
 };
-/// Returns the axes of a chart. Outliers of the logged points do not stretch the values' axis, which covers the smooth
-/// curves only.
+/// Returns the axes of a chart. The values' axis covers the smooth curves, so outliers do not stretch it.
 [[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
 
 /// The appearance of a chart in a terminal.

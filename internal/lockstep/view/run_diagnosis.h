@@ -22,8 +22,8 @@ struct AttemptFacts {
   int number = 0;  ///< counted from 0
   int ranks = 0;   ///< number of ranks on this host that have a folder
   /// Its launcher's record of a failure or of a request to end: "rank 1 on gpu-a failed first: killed by signal 9
-  /// (SIGKILL)". Kind kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its
-  /// launcher died.
+  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its launcher
+  /// died.
   std::optional<FailureRecord> verdict = {};
   std::string then = {};  ///< the reason why the ranks were or were not restarted, if there is a verdict
   int exit_code = 0;      ///< exit code of the launcher, if there is a verdict; 0: the ranks were restarted

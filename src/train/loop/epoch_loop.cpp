@@ -40,16 +40,14 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
-/// Reports the gradients of `step` to `watch`, if that is not null, and to the sinks, if the settings ask for this
-/// step.
+/// Reports the gradients of `step` to `watch`, which may be null, and to the sinks, if the settings ask for this step.
 void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch, std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
   if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;
   sinks.gradients(gradients_of(config, learner, step));
 }
 
-/// Updates the weights for `step`. If the loss is not finite either, it is reported instead of the gradients, as their
-/// cause.
+/// Updates the weights for `step`. A loss that is not finite is reported as the cause of such gradients.
 bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
   try {
     const bool stepped = learner.update(lr);

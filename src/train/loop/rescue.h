@@ -9,8 +9,7 @@
 
 namespace lockstep::train {
 
-/// Creates `folder` on rank 0, to check before hours of training that it is writable. If `folder` is empty, it does
-/// nothing.
+/// Creates `folder` on rank 0, to check before training that it is writable. If `folder` is empty, it does nothing.
 /// Collective: yes. Throws: UsageError if it is inside the run folder, IoError.
 void require_rescue(const Job& job, const std::filesystem::path& folder, const std::filesystem::path& run_dir);
 

@@ -27,8 +27,7 @@ namespace {
 // notices it, and the save is abandoned (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-/// Numbers the savers of a process in the same way on every rank, so that each sharded save has its own keys in the
-/// store.
+/// Numbers the savers of a process equally on all ranks, so that each sharded save has its own keys in the store.
 std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
   static std::int64_t savers = 0;
   ++savers;
@@ -106,8 +105,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   save_together(parts, what);
 }
 
-/// A sharded save runs in a thread even if training waits for it, so that this thread can ask the group about dead
-/// ranks.
+/// A sharded save runs in a thread even if training waits, so that this thread can ask the group about dead ranks.
 void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();

@@ -26,8 +26,7 @@ struct StopSignal {
 };
 
 /// Returns true if `now` is a second request, not a repetition of `first`. A launcher forwards, within a second,
-/// signals that the terminal or a scheduler has already sent to each process. A terminal never repeats a signal by
-/// itself.
+/// signals that the terminal or a scheduler has already sent to each process; a terminal repeats no signal by itself.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
 /// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM

@@ -15,8 +15,7 @@ class DiskTrouble {
  public:
   explicit DiskTrouble(bool has_rescue) : has_rescue_(has_rescue) {}
 
-  /// Runs `work`. With a rescue folder, the first IoError is kept instead of thrown. Throws: every other error of
-  /// `work`.
+  /// Runs `work`. With a rescue folder, the first IoError is kept, not thrown. Throws: every other error of `work`.
   template <class Work>
   void guard(Work&& work) {
     try {

@@ -7,8 +7,7 @@
 
 namespace lockstep::train {
 
-/// Writes log.jsonl on rank 0, with a line for every event that a curve or a table can use. Throws: IoError from each
-/// event.
+/// Writes log.jsonl on rank 0, with a line for each event of a curve or a table. Throws: IoError from each event.
 class LogSink final : public RunSink {
  public:
   /// `every_steps` is log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
@@ -31,8 +30,7 @@ class FolderSink final : public RunSink {
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// Makes the folder one that holds a run. Before this call, a start that failed because of its data may be repeated
-  /// in it.
+  /// Makes the folder hold a run. Before this call, a start that failed because of its data may be repeated in it.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;

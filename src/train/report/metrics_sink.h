@@ -15,8 +15,7 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page and its own threads, independent of the Trainer. It serves GET /metrics until it is
-/// destroyed.
+/// A small web server with one page and its own threads. It serves GET /metrics until it is destroyed.
 class MetricsServer {
  public:
   /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the port is in use or the
@@ -34,8 +33,7 @@ class MetricsServer {
 class MetricsSink final : public RunSink {
  public:
   /// `address` has the form of the setting metrics_address. Throws: UsageError for any other form. on_start() throws
-  /// UsageError if the server cannot listen there. In a restarted worker group it only warns, and on_step() tries
-  /// again.
+  /// UsageError if the server cannot listen there; in a restarted group it warns, and on_step() tries again.
   explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
       : address_(parse_address(address)), clock_(clock) {}
 

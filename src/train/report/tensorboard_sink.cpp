@@ -13,8 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// TensorBoard shows a group for each word before the '/'. The words are the same as in the programs that the recipes
-// re-create.
+// TensorBoard shows a group for each word before the '/'. The words come from the programs that recipes re-create.
 constexpr const char* kLoss = "Loss/total";
 constexpr const char* kMeanLoss = "Loss/mean_of_epoch";
 

@@ -44,8 +44,7 @@ struct RunPlace {
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
 /// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has no checkpoint yet).
-/// With `require_finite` the newest checkpoint of a run folder is the newest with finite values; others are skipped
-/// with a warning.
+/// With `require_finite`, checkpoints of a run folder without finite values are skipped with a warning.
 /// Throws: DataError if the run folder has checkpoints but none of them verifies or is finite, or if the checkpoint at
 ///         the given path is not finite; UsageError if the run folder holds a checkpoint later than the given one,
 ///         because one folder must not hold two continuations.
@@ -70,8 +69,7 @@ struct BegunWith {
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
-/// Warns if the checkpoint comes from a different libtorch or instruction set, because results then differ in the last
-/// bits.
+/// Warns if the checkpoint comes from a different libtorch or instruction set: results then differ in the last bits.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
 /// Throws: UsageError naming the settings that differ from the checkpoint's, with both values. `rows` defines which

@@ -12,8 +12,8 @@ struct ServerAddress {
   int port = 0;  ///< 0: any free port
 };
 
-/// Returns the address in "9100", "host:9100" or "[::1]:9100"; a port alone is on loopback. Throws: UsageError for any
-/// other form.
+/// Returns the address in "9100", "host:9100" or "[::1]:9100"; the default host is loopback. Throws: UsageError for
+/// other forms.
 [[nodiscard]] ServerAddress parse_address(const std::string& text);
 
 }  // namespace lockstep::train

@@ -37,8 +37,7 @@ struct Untried {
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
 /// Returns the samples of a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs. A
-/// recording keeps its memory while a smaller last batch or an evaluation is computed outside it. It is a pure
-/// function.
+/// recording keeps its memory while a smaller last batch or an evaluation is computed. A pure function.
 [[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch);
 
 /// Returns as many of the first `parameters` as have 1 / `ranks` of all elements, which a rank's optimizer state covers

@@ -179,8 +179,7 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what
   blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", what));
 }
 
-/// A third rank also recomputes the replica. With only two ranks, both recompute it: after a transient error they now
-/// agree.
+/// A third rank also recomputes the replica. If there are only two, both do: after a transient error they now agree.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;

@@ -39,8 +39,8 @@ struct GuardRoles {
   int third = -1;   ///< the rank that decides if these two ranks differ; -1: there are only two ranks
 };
 
-/// Returns the roles of guarded step number `turn`. All replicas and all checkers take turns. `hosts` names the host of
-/// each rank.
+/// Returns the roles of guarded step number `turn`. Replicas and checkers take turns. `hosts` names the host of each
+/// rank.
 [[nodiscard]] GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::string>& hosts);
 
 /// It belongs to the training thread, except for functions whose comments say otherwise.

@@ -70,7 +70,7 @@ class LossMeter {
   /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// Notes that every rank left out the pending step. A loss of it that is not finite is not an error and not part of
+  /// Notes that every rank left out the pending step. A loss of it that is not finite is no error and is left out of
   /// the mean.
   void left_out() noexcept { pending_left_out_ = true; }
 

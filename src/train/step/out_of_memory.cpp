@@ -57,8 +57,7 @@ std::string advice(const OutOfMemory& what) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no error type of its own. The same is true of CUDA, cuBLAS and cuDNN for their own
-  // allocations.
+  // The CPU's allocator has no error type of its own, nor have CUDA, cuBLAS and cuDNN for their own allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view what = error.what();

@@ -74,8 +74,7 @@ double WeightUpdate::factor() {
   return config_.clip_norm > 0 ? clip_factor(norm, config_.clip_norm) : 1;
 }
 
-/// Weights after an update with a norm that is not finite are never saved, because require_last_finite() is called
-/// before a save.
+/// Weights after an update with a norm that is not finite are never saved: require_last_finite() precedes a save.
 at::Tensor WeightUpdate::factor_on_device() {
   const at::Tensor norms = optim::device_norms(optimizer_->parameters());
   if (!scaler_.is_enabled()) late_norms_ = LateNorms(norms, optimizer_->parameters());

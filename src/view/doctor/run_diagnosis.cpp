@@ -206,7 +206,7 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
-// A PeerError follows the end of another rank. By itself it is not a root cause: a kill of the launcher kills the ranks
+// A PeerError follows the end of another rank. Alone it is not a root cause: a kill of the launcher kills the ranks
 // too.
 const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
