@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file with content that no other run writes. Its name is that of a leftover, in case this process dies here.
+/// A file with unique content. Its name is a temporary file's, so that it is removed later if this process dies.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)

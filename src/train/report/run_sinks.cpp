@@ -14,7 +14,7 @@ void tell(const Sinks& sinks, void (RunSink::*hear)(const Event&), const Event& 
   for (const auto& sink : sinks) (sink.get()->*hear)(event);
 }
 
-/// `section` is the event's name in the report of an exception.
+/// Calls the program's sinks. `section` is the event's name in the report of an exception.
 template <class Event>
 void tell_users(const Sinks& sinks, const char* section, void (RunSink::*hear)(const Event&), const Event& event) {
   if (!sinks.empty()) fault::in_section(section, [&] { tell(sinks, hear, event); });

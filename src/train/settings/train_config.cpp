@@ -66,7 +66,7 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree);
 }
 
-/// Adds the length of the run and the size of its steps.
+/// Adds the settings of the length of the run and the size of its steps.
 void describe_course(ConfigFields& fields, TrainConfig& config) {
   fields.add("seed", &config.seed, "the weights, the order of the samples and dropout come from it");
   fields
