@@ -39,7 +39,8 @@ class Stage final : public torch::nn::Module {
   std::vector<std::shared_ptr<AggregationBlock>> blocks_;
 };
 
-/// The stem, to a quarter of the size: a convolution, then one beside a pooling, so that small objects are kept.
+/// The stem, down to a quarter of the size: a convolution, then a convolution beside a pooling layer, so that small
+/// objects are kept.
 class Stem final : public torch::nn::Module {
  public:
   Stem(std::int64_t middle, std::int64_t out, bool lab);
