@@ -158,8 +158,7 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// Requires data.vocabulary with the weights' number of words: the origin's word ids are line numbers of its
-/// vocabulary.
+/// Requires data.vocabulary with the weights' number of words: its word ids are lines of the origin's vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";

@@ -40,8 +40,7 @@ class CaptioningTask final : public Task {
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   void begin_epoch(const EpochInfo& info) override;
   /// Returns, in training with annotators' captions, "logits" [B * S, T, V]; in self-critical training also "words",
-  /// "chosen", "reward" and "advantage" (SampledCaptions), without a gradient through the sampling; in evaluation
-  /// "words" [B, T].
+  /// "chosen", "reward" and "advantage" (SampledCaptions; sampling has no gradient); in evaluation "words" [B, T].
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// Returns greedy captions for any eval.beam_size.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;

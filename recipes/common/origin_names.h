@@ -30,8 +30,7 @@ class OriginNames {
   /// Throws: DataError naming the entries if parts of one tensor cannot be joined.
   std::vector<std::string> take(StateDict& weights, const NamedTensors& model) const;
 
-  /// Returns the network's entries under the origin's names, cutting a tensor of several parts equally. Other entries
-  /// keep their names.
+  /// Returns the network's entries under the origin's names, cutting a joined tensor equally. Others keep their names.
   [[nodiscard]] StateDict give(const StateDict& model) const;
 
  private:

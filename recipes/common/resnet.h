@@ -37,8 +37,7 @@ class ResidualBlock : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
 
-/// Registers conv1, bn1, layer1 to layer4. Convolutions are initialised from N(0, sqrt(2 / (k k out))), batch norms
-/// with 1 and 0.
+/// Registers conv1, bn1, layer1 to layer4. Convolutions start from N(0, sqrt(2 / (k k out))), batch norms from 1 and 0.
 ///
 /// The layers are from lockstep::nn: on a CPU they are fused in channels-last, and sync_batch_norm() finds the norms.
 /// Sizes that do not divide are rounded up; with output stride 8, 465 pixels become 59.

@@ -13,8 +13,7 @@
 
 namespace lockstep::common {
 
-/// Called from time to time and at the end, with the number of indices done and the total; one call at a time, from any
-/// thread.
+/// Called from time to time and at the end, with the number done and the total; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
@@ -31,8 +30,7 @@ void run_indices(const IndexLoop& loop);
 void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
                  const IndexProgress& progress = nullptr);
 
-/// Writes a picture of one or three channels with fixed PNG options; the same pixels give the same bytes. Throws:
-/// IoError.
+/// Writes one or three channels with fixed PNG options; the same pixels give the same bytes. Throws: IoError.
 void write_set_picture(const PixelView& pixels, const std::filesystem::path& file);
 inline void write_set_picture(const Image& image, const std::filesystem::path& file) {
   write_set_picture(view_of(image), file);

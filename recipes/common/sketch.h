@@ -38,8 +38,7 @@ class Sketch {
   }
   [[nodiscard]] Tint& at(std::int64_t x, std::int64_t y) noexcept { return tints_[index(x, y)]; }
 
-  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); (dx, dy) leads from (x, y) to the pixel's
-  /// centre.
+  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); (dx, dy) leads to the pixel's centre.
   template <class Work>
   void each_near(double x, double y, double reach, const Work& work) {
     const auto low = [&](double middle) { return std::max<std::int64_t>(0, std::llround(middle - reach) - 1); };

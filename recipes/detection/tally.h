@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: COCO's metrics over all ranks, precision and recall, and drawings of the best and worst
-// images.
+// The evaluation of a set: COCO's metrics over all ranks, precision and recall, and the best and worst images.
 #pragma once
 
 #include <filesystem>

@@ -40,8 +40,7 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Throws if the sets differ in their classes: each set numbers its own labels, so equal labels would differ in
-/// meaning.
+/// Throws if the sets differ in their classes: each set numbers its own labels, so labels would differ in meaning.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;

@@ -20,9 +20,9 @@ namespace lockstep::captcha {
                                                  const std::string& characters);
 
 /// Opens all .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. It reads every label and the
-/// size of the first image, so that a fault that all files share is an error before training starts. Throws: the
-/// DataErrors of list_files() and label_of(), and DataError if the first image, or in get() any image, is damaged or of
-/// another size.
+/// size of the first image, so that a fault of all files is an error before training. Throws: the DataErrors of
+/// list_files() and label_of(), and DataError if the first image, or in get() any image, is damaged or has another
+/// size.
 [[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
                                                     const std::string& characters);
 

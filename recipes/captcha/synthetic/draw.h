@@ -45,8 +45,8 @@ struct Painter {
 };
 
 /// Draws the captcha of `label`, whose characters are in the painter's fonts. Lifetime: the rasterizer outlives the
-/// canvas. Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' is the
-/// repository's own.
+/// canvas. Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its
+/// own.
 [[nodiscard]] Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random);
 
 /// Draws crowded letters, each rotated and warped, with dots and a curve of the same colour, and smooths the image.

@@ -50,8 +50,7 @@ struct IdList {
 /// Throws: DataError naming the first line that is not UTF-8.
 void require_utf8(std::string_view bytes, const std::filesystem::path& file);
 
-/// Refuses a text too long for a caption, whose words would take gigabytes. `where` begins the message. Throws:
-/// DataError.
+/// Refuses a text that is too long for a caption. `where` begins the message. Throws: DataError.
 void require_short(std::string_view caption, const std::string& where);
 
 /// The text of a file: converted to UTF-8 if it begins with UTF-16's byte order mark, otherwise unchanged.

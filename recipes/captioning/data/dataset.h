@@ -23,8 +23,7 @@ struct ImageCaptions {
   std::string id;
   std::vector<std::string> captions;  ///< captions in full length
   /// The captions for CIDEr-D over ids: each cut to max_words, with a 0 at its end. An unknown word is the vocabulary's
-  /// kUnknownWord; in an evaluation set whose vocabulary lacks it, the id is Vocabulary::size(), which no network
-  /// predicts.
+  /// kUnknownWord; in an evaluation set without that word, the id is Vocabulary::size(), which no network predicts.
   std::vector<Ids> references;
 };
 
@@ -33,13 +32,11 @@ struct ImageCaptions {
 /// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without repetition;
 /// if there are fewer than S, all are used and some are repeated. Pictures are scaled but not mirrored, because
 /// captions say left and right.
-/// Thread-safe: all methods except open(). Cost: scenes stay in memory once drawn, if the whole set takes at most 512
-/// MB.
+/// Thread-safe: all methods except open(). Cost: drawn scenes stay in memory if the set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
-  /// Throws: the errors of read_captions(); DataError naming the word if training captions have a word that the
-  ///         vocabulary lacks, and kUnknownWord too, or naming the file if the width of its features is not the
-  ///         required one.
+  /// Throws: the errors of read_captions(); DataError naming the word if the vocabulary lacks a word of training
+  ///         captions and kUnknownWord, or naming the file if the width of its features differs.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
                                                             bool training);

@@ -29,8 +29,8 @@ class Vocabulary {
   /// Does the same for a text; `name` is its name in messages.
   [[nodiscard]] static Vocabulary from_text(std::string_view lines, const std::string& name);
   /// The words of all captions (words_of()) that occur at least `min_count` times, by falling count, then by their
-  /// bytes. If a word is left out, kUnknownWord is the last word. Throws: DataError if no word is left, or a caption is
-  /// not UTF-8.
+  /// bytes. If a word is left out, kUnknownWord is last. Throws: DataError if no word is left, or a caption is not
+  /// UTF-8.
   [[nodiscard]] static Vocabulary of(const std::vector<CaptionedImage>& images, std::int64_t min_count);
 
   /// The text for from_text, each line with its end.
@@ -46,8 +46,7 @@ class Vocabulary {
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
   /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// The difference from another vocabulary: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are
-  /// equal.
+  /// The difference from `other`: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:

@@ -61,8 +61,8 @@ class CiderD {
   /// Throws: UsageError if there are no frequencies or an option is not positive.
   explicit CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options = {});
 
-  /// Throws: UsageError if there is no reference, an id is not within 0 .. kLargestId, or the references have more than
-  /// 65,000 words.
+  /// Throws: UsageError if there is no reference, an id is not within 0 .. kLargestId, or they have more than 65,000
+  /// words.
   [[nodiscard]] Reference prepare(const std::vector<Ids>& references) const;
 
   /// Throws: UsageError if an id is not within 0 .. kLargestId, or caption and references have more than 65,000 words.

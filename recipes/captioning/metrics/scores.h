@@ -43,8 +43,7 @@ struct WordedCaption {
 [[nodiscard]] CaptionScores score_captions(std::vector<ScoredCaption> captions,
                                            std::shared_ptr<const DocumentFrequencies> frequencies = nullptr);
 
-/// Does the same for captions in words, with the references' own frequencies; words get ids in the order of their first
-/// use.
+/// Does the same for captions in words, with the references' own frequencies; ids are in the order of first use.
 [[nodiscard]] CaptionScores score_captions(std::vector<WordedCaption> captions);
 
 }  // namespace lockstep::captioning

@@ -16,8 +16,8 @@
 
 namespace lockstep::captioning {
 
-/// Makes a layer with Xavier's uniform weights and a bias of zeros. `parts`: layers side by side, each initialised for
-/// its own size.
+/// Makes a layer with Xavier's uniform weights and zero bias. `parts`: layers side by side, each initialised for its
+/// size.
 [[nodiscard]] nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
 [[nodiscard]] nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
 /// Makes an embedding with Xavier's uniform weights.

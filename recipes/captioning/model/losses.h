@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of captioning: the cross entropy of annotators' words, and the self-critical loss of the network's own
-// words.
+// The losses of captioning: the cross entropy of annotators' words, and the self-critical loss of the network's words.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,8 +12,7 @@ namespace lockstep::captioning {
 /// The mean cross entropy over the targets. With `smoothing`, the Kullback-Leibler divergence from a distribution that
 /// gives the target 1 - smoothing and every other word an equal part of the rest; its minimum is 0.
 ///
-/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for a word that is left out; to a float32
-/// scalar.
+/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for one that is left out; to a float32 scalar.
 /// On a device the host does not wait: rows whose target is left out are also computed, but not in the mean.
 /// Throws: UsageError if all targets are left out; on a device the loss is then NaN.
 /// Source: Szegedy et al., Rethinking the Inception Architecture, 2016, section 7, as in the origin: the rest is spread

@@ -71,8 +71,7 @@ at::Tensor tensor_of(const StateDict& state, const std::string& name) {
   return tensor == nullptr ? at::Tensor() : *tensor;
 }
 
-/// The origin's LSTM has its gates in the order input, forget, new, output; this network has input, forget, output,
-/// new.
+/// The origin's LSTM has its gates in the order input, forget, new, output; here it is input, forget, output, new.
 at::Tensor with_last_gates_swapped(const at::Tensor& gates) {
   const std::vector<at::Tensor> parts = gates.chunk(4);
   return at::cat({parts[0], parts[1], parts[3], parts[2]});

@@ -140,8 +140,8 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
-/// Puts the windows' cells back into rows, with the mean of the global tokens last. Shapes: [B * windows, cells + 1,
-/// dim] to [B, L + 1, dim].
+/// Puts the windows back into rows, the mean of the global tokens last. Shapes: [B * windows, cells + 1, dim] to [B, L
+/// + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
   const std::vector<at::Tensor> parts =
       windows.view({batch, cut.windows.height, cut.windows.width, cut.cells() + 1, options_.dim})

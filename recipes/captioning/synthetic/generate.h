@@ -28,8 +28,7 @@ struct GenerateOptions {
 };
 
 /// Writes images/<index>.png and then the captions, kSceneCaptions for each. The same options give the same bytes. A
-/// longer set begins with the pictures and captions of a shorter one, which are also the pictures and captions of
-/// "scenes:COUNT:SEED".
+/// longer set begins with the pictures and captions of a shorter one, which are also those of "scenes:COUNT:SEED".
 /// Throws: UsageError if an option is out of range or `out` is not empty; IoError if a file cannot be written.
 void generate_captioned_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 

@@ -21,8 +21,8 @@ namespace lockstep::detection {
 /// HorizontalFlip runs in every epoch. Source: DEIM's policy and defaults.
 struct AugmentOptions {
   /// Epochs e0 <= e1 <= e2. Before e0: no strong operation. From e0 to e1: all strong operations, but ZoomOut and
-  /// IoUCrop only on pictures that are not mosaics. From e1 to e2: all except Mosaic and MixUp. From e2 on, when stage
-  /// 2 begins: none.
+  /// IoUCrop only on pictures that are not mosaics. From e1 to e2: all except Mosaic and MixUp. From e2 (stage 2) on:
+  /// none.
   std::array<std::int64_t, 3> policy{4, 29, 50};
   double mosaic_prob = 0.5;
   double mixup_prob = 0.5;

@@ -30,8 +30,7 @@ class Gallery {
 
   void add(std::int64_t index, const ImageTruth& truth, const std::vector<FoundObject>& found,
            const ImageResult& result);
-  /// Adds the images of another rank's gallery, as encoded by its bytes(). Throws: InternalError if `bytes` is not a
-  /// gallery.
+  /// Adds the images of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are invalid.
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 

@@ -19,8 +19,7 @@ class HgNetV2;
 class HybridEncoder;
 class Decoder;
 
-/// The published network, with the children backbone, encoder and decoder. It has Detector's outputs except the dense
-/// predictions.
+/// The published network: backbone, encoder and decoder. It has Detector's outputs except the dense predictions.
 ///
 /// Thread-safe: no; it caches positions and anchors for the last picture size.
 class Network final : public DetectionNetwork {

@@ -48,8 +48,7 @@ void rename_backbone(StateDict& weights) {
   weights = std::move(renamed);
 }
 
-/// Converts a head between COCO and Objects365. In an Objects365 head, class i has row i + 1; row 0 belongs to no
-/// class.
+/// Converts a head between COCO and Objects365. In Objects365's head, class i has row i + 1; row 0 is unused.
 at::Tensor other_head(const at::Tensor& from, const at::Tensor& ours) {
   const at::NoGradGuard guard;
   at::Tensor head = ours.detach().clone();

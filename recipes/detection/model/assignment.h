@@ -18,8 +18,7 @@ struct Assignment {
   std::vector<double> column_price;
 };
 
-/// Solves the assignment problem by shortest augmenting paths, O(n^2 m) for n <= m. Ties are always broken in the same
-/// way.
+/// Solves the assignment problem by shortest augmenting paths, O(n^2 m) for n <= m. Ties are broken deterministically.
 ///
 /// Shapes: costs in row-major order, `rows` x `columns`; either may be 0.
 /// Throws: UsageError if costs has another size or holds a value that is not finite.

@@ -39,8 +39,7 @@ class Stage final : public torch::nn::Module {
   std::vector<std::shared_ptr<AggregationBlock>> blocks_;
 };
 
-/// The stem, down to a quarter of the size: a convolution, then a convolution beside a pooling layer, so that small
-/// objects are kept.
+/// The stem, down to a quarter of the size: a convolution, then another beside a pooling layer, to keep small objects.
 class Stem final : public torch::nn::Module {
  public:
   Stem(std::int64_t middle, std::int64_t out, bool lab);

@@ -26,8 +26,7 @@ at::Tensor area(const at::Tensor& sides) {
   return positive[0] * positive[1];
 }
 
-/// The first two and the last two by one operation: the gradient of a single part would be a full tensor of mostly
-/// zeros.
+/// The first two and the last two at once: the gradient of a single part would be a full tensor of mostly zeros.
 std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace

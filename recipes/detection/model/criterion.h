@@ -49,8 +49,7 @@ using Reduce = std::function<void(const at::Tensor&)>;
 /// Collective: exactly one reduce() of five numbers. Null: this replica is the only one.
 /// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only as many
 ///             boxes are matched.
-/// Throws:     DataError if a prediction is not finite; it names the prediction. Values that are not finite are never
-/// masked.
+/// Throws:     DataError if a prediction is not finite; it names the prediction. No such value is masked.
 /// Example:    auto terms = criterion(outputs, targets, {}, [](const at::Tensor& t) { this_replica().all_reduce(t); });
 [[nodiscard]] std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets,
                                               const CriterionOptions& options, const Reduce& reduce = nullptr);

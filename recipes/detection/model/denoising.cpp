@@ -19,8 +19,7 @@ namespace {
 
 /// Added to a score, it makes the attention weight 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// The number of random numbers of a slot: four sizes and four signs of a box's move, the label's change, the new
-/// label.
+/// The random numbers per slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
 
 /// The slots of one image.

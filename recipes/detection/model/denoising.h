@@ -38,7 +38,7 @@ struct DenoisingOptions {
 [[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 
 /// Returns a copy whose labels, boxes and mask are on `device`, and does not wait for it. The other fields stay on the
-/// CPU, where the losses need them.
+/// CPU, for the losses.
 [[nodiscard]] Denoising on_device(const Denoising& denoising, const at::Device& device);
 
 }  // namespace lockstep::detection

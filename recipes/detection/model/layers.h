@@ -24,8 +24,8 @@ struct ConvShape {
   std::int64_t groups = 1;
 };
 
-/// Appends a convolution without bias, which keeps the size except for its stride, and batch norm; the second function
-/// also appends ReLU.
+/// Appends a convolution without bias, which keeps the size except for its stride, and batch norm; the second also
+/// ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});

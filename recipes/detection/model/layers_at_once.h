@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does some work for all layers of a network at once, instead of once per layer. In a step of many small layers, a
-// tenth of the kernel launches cast a weight, another tenth cast a gradient back, and some count the batches of a batch
-// norm.
+// tenth of the kernel launches cast a weight, another tenth cast a gradient back, and some count batches for a norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

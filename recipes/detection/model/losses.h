@@ -18,7 +18,7 @@ struct ClassLossOptions {
 /// Returns the classification loss. `quality` is the IoU of a matched prediction at its object's class, 0 elsewhere.
 /// VFL: cross-entropy with the quality as target; the weight is the quality at an object's class, otherwise alpha
 /// p^gamma. MAL: cross-entropy with quality^gamma as target; the weight is 1 at an object's class, otherwise p^gamma.
-/// `positive` is 1 at an object's class, so that an IoU of 0 counts. Shapes: all arguments and the result [..., C].
+/// `positive` is 1 at an object's class, so that an IoU of 0 counts. Shapes: all [..., C].
 /// Source: Zhang et al., VarifocalNet, 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence,
 /// 2025.
 [[nodiscard]] at::Tensor class_loss(const at::Tensor& logits, const at::Tensor& quality, const at::Tensor& positive,

@@ -48,9 +48,8 @@ using Pairs = std::vector<Pair>;
 /// The matches of one set of predictions: one Pairs for each image.
 using Matches = std::vector<Pairs>;
 
-/// Returns the assignment of least cost for each set and image, with min(objects, queries) pairs. The cost is the
-/// weighted sum of the class's focal cost (positive minus negative part), L1 and the negative generalised IoU of the
-/// boxes.
+/// Returns the assignment of least cost for each set and image, with min(objects, queries) pairs. The cost is a
+/// weighted sum of the class's focal cost (positive minus negative part), and L1 and negative GIoU of the boxes.
 ///
 /// Blocks: once, until a GPU has computed the costs; nothing else is read back.
 /// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: names of the S sets for messages.

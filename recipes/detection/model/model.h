@@ -4,9 +4,8 @@
 // queries, C classes, R bins of a side (reg_max + 1).
 //
 // It differs from the origin (D-FINE) in these points: ReLU everywhere, because it fuses with batch norm
-// (nn/norm_act.h); fusion blocks of one branch; configurable strides; denoising queries that are packed for each image
-// separately, so that their number does not depend on the batch (denoising.h); and dense supervision of the encoder
-// (dense.h).
+// (nn/norm_act.h); fusion blocks of one branch; configurable strides; denoising queries that are packed separately for
+// each image, a fixed number of them (denoising.h); and dense supervision of the encoder (dense.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -69,8 +68,7 @@ struct ModelOptions {
 /// A network that the criterion can train and decode() can read: Detector or the published network (dfine/network.h).
 ///
 /// The outputs of forward(). All boxes are centre and size in 0..1, logits are before the sigmoid:
-/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: predictions of each decoder layer; in evaluation only of the last
-/// layer, L = 1
+/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation the last only, L = 1
 /// - "corners" [L, B, Q, 4 R]: logits of the bins of the left, top, right and bottom side
 /// - "refs" [B, Q, 4]: the reference boxes of the distributions, without a gradient
 /// In training also
@@ -118,8 +116,7 @@ struct Found {
 };
 
 /// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. There
-/// is no non-maximum suppression: training assigns one query to an object. Equal scores are in the order of query and
-/// class.
+/// is no non-maximum suppression: training assigns one query to an object. Ties: by query and class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
 /// Does the same for all images at once, in the form that D-FINE deploys: labels [N, K], boxes [N, K, 4] as corners in

@@ -40,8 +40,8 @@ struct Place {
 [[nodiscard]] std::vector<Place> places_of(const std::vector<FamilyPairs>& families);
 
 /// M pairs of a prediction and its object: first K pairs of layers that learn from the last layer, then the last
-/// layers' pairs (J so far), then pairs of sets without distributions, and at the end, with weight 0, pairs for classes
-/// only.
+/// layers' pairs (J so far), then pairs of sets without distributions, and at the end, with weight 0, those for
+/// classes.
 struct Rows {
   at::Tensor box;           ///< int64 [M]: index of the box among the boxes of all families
   at::Tensor object;        ///< float32 [M, 4]: the object's box
@@ -54,7 +54,7 @@ struct Rows {
   std::int64_t layers = 0;  ///< J
 };
 
-/// Computes the rows on the CPU. The order of the sums is L1 of each set, overlap of each set, distributions of each
+/// Computes the rows on the CPU. The sums are the L1 of each set, the overlap of each set, the distributions of each
 /// layer.
 [[nodiscard]] Rows rows_of(const std::vector<FamilyPairs>& families, const PaddedTargets& targets);
 

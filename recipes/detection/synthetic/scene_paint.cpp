@@ -150,8 +150,7 @@ void ScenePixels::paint(const Outline& outline, const Paint& paint) {
 }
 
 void ScenePixels::add_normal_noise(double deviation, SampleRandom& random) {
-  // The sum of four uniform 16-bit numbers is close enough to a normal distribution, and needs a quarter of the random
-  // numbers.
+  // The sum of four uniform 16-bit numbers is nearly normal, and needs a quarter of the random numbers.
   constexpr double kMiddle = 4 * 65535 / 2.0;
   const double scale = deviation / (65536 * std::sqrt(4 / 12.0));
   for (Ink& ink : tints()) {

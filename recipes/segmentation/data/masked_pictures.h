@@ -34,8 +34,7 @@ struct SeenValues {
   [[nodiscard]] std::string text() const;
 };
 
-/// The pictures and their label maps. Augmentations fill weight maps with 0, class maps with kUnlabelled. Thread-safe:
-/// get().
+/// Pictures and label maps. Augmentations fill weight maps with 0, class maps with kUnlabelled. Thread-safe: get().
 class MaskedPictures final : public ImageSource {
  public:
   MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);

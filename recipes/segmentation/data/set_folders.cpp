@@ -63,8 +63,7 @@ std::string first_file(const std::string& line) {
   return line;
 }
 
-/// The name of the picture that a text means, with or without its folder and extension; none if there is no such
-/// picture.
+/// The name of the picture that a text means, with or without folder and extension; none if there is no such picture.
 std::optional<std::string> known_name(const std::string& text, const NamedFiles& pictures) {
   const fs::path file = fs::path(text).filename();
   for (std::string name : {file.string(), picture_name(file)}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs pictures with their maps, for each layout of a segmentation set, as lists of paths. Reads no picture. No torch
+// Pairs pictures with maps, for each layout of a segmentation set, as lists of paths. Reads no picture. No torch
 // header.
 #pragma once
 
@@ -44,8 +44,7 @@ struct NamedFiles {
 [[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
 
 /// Names without extension: the names in a list of ImageSets if there is such a folder, otherwise of all pictures,
-/// sorted. A line of a list is a name, with or without a folder and an extension; names of maps or VOC's flags may
-/// follow it.
+/// sorted. A line of a list is a name, with or without a folder and an extension; maps or VOC's flags may follow.
 struct NameList {
   std::vector<std::string> names;
   std::string from;                        ///< the list or the folder

@@ -81,8 +81,8 @@ struct WeakSet {
 };
 /// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
 /// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
-/// train. Lists of ImageSets that add no pictures to train and val, or whose pictures have no masks, are left out with
-/// a note.
+/// train. Lists of ImageSets that add no pictures to train and val, or whose pictures have no masks, are skipped with a
+/// note.
 /// Throws: the errors of write_scribbles(); UsageError if pictures of two folders have the same name; DataError if a
 /// name has two files, or some pictures of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);

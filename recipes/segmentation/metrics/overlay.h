@@ -40,8 +40,7 @@ class Gallery {
   explicit Gallery(std::size_t each = 6) : each_(each) {}
 
   void add(JudgedPicture picture);
-  /// Adds the pictures of another rank's gallery, as encoded by its bytes(). Throws: InternalError if `bytes` is not a
-  /// gallery.
+  /// Adds the pictures of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are invalid.
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 

@@ -18,7 +18,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// A picture's three channels, scaled to its contrast: 0 is the darkest and 1 the brightest value, without 1 % at each
+/// A picture's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, without 1 % at each
 /// end.
 class Contrast {
  public:
