@@ -127,7 +127,7 @@ def require_nothing_half_written(run_dir: pathlib.Path) -> None:
 
 
 def note_of_torn(folder: pathlib.Path, problem: str) -> str:
-    return f"note: {folder} is written anew; what was there is kept as {folder.name}.bad-1 ({folder}/{problem}"
+    return f"note: {folder} is written again; the earlier folder is kept as {folder.name}.bad-1 ({folder}/{problem}"
 
 
 def truncate(path: pathlib.Path) -> None:
@@ -284,7 +284,7 @@ class Faults:
             run = self.end(process)
             run.require_one_error(74, f"the checkpoint of step {saved[-1] + EVERY} is not saved: ",
                                   f"{run_dir}/checkpoints/.tmp-", "Read-only file system",
-                                  "see that this folder can be written; --resume auto goes on from the checkpoint")
+                                  "make sure that this folder is writable; --resume auto goes on from the checkpoint")
             subprocess.run(["umount", str(run_dir)], check=True)
             self.require_whole_checkpoints(run_dir, *saved)
             self.require_goes_on(world, run_dir)

@@ -10,7 +10,7 @@ namespace lockstep::base {
 
 /// Returns the hint for an error text from libtorch; empty unless the text is of an asynchronous GPU error, from a
 /// kernel that ran while the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
-[[nodiscard]] std::string device_error_hint(std::string_view what, bool launch_blocking);
+[[nodiscard]] std::string device_error_hint(std::string_view message, bool launch_blocking);
 
 /// True if CUDA_LAUNCH_BLOCKING=1 is set.
 [[nodiscard]] bool is_launch_blocking();

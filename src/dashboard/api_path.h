@@ -9,7 +9,7 @@ namespace lockstep::dashboard {
 
 struct RunPath {
   int run = 0;
-  std::string_view what;
+  std::string_view resource;
 };
 
 /// Returns the parts of a path; none where it is another.

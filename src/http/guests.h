@@ -20,7 +20,7 @@ class Guests {
   explicit Guests(std::size_t places) : places_(places) {}
 
   /// Adds a connection. Returns the sockets that lose their places to it.
-  [[nodiscard]] std::vector<int> come(int socket, TimePoint now);
+  [[nodiscard]] std::vector<int> add(int socket, TimePoint now);
   /// Notes that its request is whole; `is_known`: the request has proved its sender.
   void ask(int socket, bool is_known, TimePoint now);
   /// Notes that its response is sent.

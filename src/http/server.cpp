@@ -155,12 +155,13 @@ class Server::Impl {
                                MHD_OPTION_NOTIFY_COMPLETED, &Impl::completed, this, MHD_OPTION_END);
   }
 
-  static void changed(void* self, MHD_Connection* connection, void** /*context*/, MHD_ConnectionNotificationCode what) {
+  static void changed(void* self, MHD_Connection* connection, void** /*context*/,
+                      MHD_ConnectionNotificationCode notification) {
     auto& server = *static_cast<Impl*>(self);
     const std::lock_guard lock(server.mutex_);
     const int socket = socket_of(connection);
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) return server.guests_.leave(socket);
-    end(server.guests_.come(socket, now()));
+    if (notification == MHD_CONNECTION_NOTIFY_CLOSED) return server.guests_.leave(socket);
+    end(server.guests_.add(socket, now()));
     if (server.ends_) end({socket});
     server.changed_.notify_all();
   }

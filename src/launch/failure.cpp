@@ -273,7 +273,7 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   end.is_consequence = is_consequence(*culprit);
   end.cause = cause_of(facts, *culprit);
   end.left_by_request = leaves_by_request(*culprit) ||
-                        (result.was_told_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
+                        (result.was_asked_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
   end.code = exit_code_of(*culprit, *end.cause);
   return end;
 }
@@ -369,7 +369,7 @@ std::string verdict_json(const Order& order, const std::vector<std::string>& sta
   nlohmann::ordered_json json{{"schema", 1},
                               {"text", verdict_of(order, cause)},
                               {"hint", cause.hint},
-                              {"cause", order.is_graceful ? kToldToLeave : name_of_cause(cause)},
+                              {"cause", order.is_graceful ? kAskedToLeave : name_of_cause(cause)},
                               {"rank", cause.rank},
                               {"host", cause.host},
                               {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},

@@ -132,9 +132,9 @@ std::vector<GpuProcess> processes_on(const Nvml& nvml, Device device) {
   if (result == -1) result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v2", device, &count, running.data());
   std::vector<GpuProcess> processes;
   for (unsigned i = 0; result == kSuccess && i < count; ++i) {
-    const bool told = running[i].bytes != ~0ULL;
+    const bool is_known = running[i].bytes != ~0ULL;
     processes.push_back({.pid = static_cast<int>(running[i].pid),
-                         .bytes = told ? running[i].bytes : 0,
+                         .bytes = is_known ? running[i].bytes : 0,
                          .rank = rank_of(running[i].pid)});
   }
   return processes;

@@ -25,11 +25,11 @@ std::string cpu_words() {
   return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
 }
 
-bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.what.empty(); }
+bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.problem.empty(); }
 
 std::string idle_words(const RankPlaces& places) {
   return fmt::format("{} {} idle, since {}", count_words(places.gpus, "visible GPU"), places.gpus == 1 ? "is" : "are",
-                     places.obstacle.what);
+                     places.obstacle.problem);
 }
 
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {

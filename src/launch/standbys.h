@@ -32,7 +32,8 @@ struct RunningRank {
 
 /// The program of every rank is a Lockstep program, started without a script or another program around it: each rank
 /// has said its process id in the store, and that process executes `path`.
-[[nodiscard]] bool can_stand_by(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path);
+[[nodiscard]] bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store,
+                                     const std::filesystem::path& path);
 
 /// One standby for each rank of the node, started some seconds after the ranks. Where ranks never start again, or one
 /// cannot be started, there are none. Owned by the agent's thread.

@@ -15,8 +15,8 @@
 
 namespace lockstep::launch {
 
-/// The size that a worker's terminal should have: ours less the columns of the prefix. False where `ours` is none.
-[[nodiscard]] bool read_size(int ours, int prefix_columns, winsize& size) noexcept;
+/// The size that a worker's terminal should have: ours less the columns of the prefix. False where `terminal` is none.
+[[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 
 /// Which kind of channel a worker's output goes through.
 enum class Channel { kPipe, kTerminal };

@@ -172,7 +172,7 @@ void WorkerGroup::start_standbys() {
   std::vector<RunningRank> ranks;
   for (const WorkerMember& member : members_) ranks.push_back({member.worker->rank(), member.pid});
   const auto store = spec_.membership.store_of(spec_.round.number);
-  const bool is_possible = !is_stopping_ && !result_.lost && can_stand_by(ranks, *store, spec_.path);
+  const bool is_possible = !is_stopping_ && !result_.lost && can_have_standbys(ranks, *store, spec_.path);
   spec_.standbys.start(now(), is_possible, [this](int local_rank) { return worker_spec(spec_, output_, local_rank); });
 }
 
@@ -290,7 +290,7 @@ void WorkerGroup::on_orders() {
   while (const auto order = spec_.membership.take_order()) {
     if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
     if (order->is_graceful) {
-      result_.was_told_to_save = true;
+      result_.was_asked_to_save = true;
       log::note("{}: the ranks save, and start again with it", order->reason);
       stop(SIGTERM);
     } else {

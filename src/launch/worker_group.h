@@ -50,7 +50,7 @@ struct WorkerGroupResult {
   std::vector<WorkerEnd> ends;         ///< in the order in which they were noticed
   int interrupted_by = 0;              ///< the signal that told the agent to stop
   int start_error = 0;                 ///< errno where the program could not be executed
-  bool was_told_to_save = false;       ///< its healthy ranks were stopped for a node that joins
+  bool was_asked_to_save = false;      ///< its healthy ranks were stopped for a node that joins
   std::optional<FailureRecord> lost;   ///< node 0, with the store
   std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
   std::optional<FailureRecord> found;  ///< what this launcher itself found of a rank of this node: its last word

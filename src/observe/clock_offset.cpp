@@ -45,16 +45,16 @@ std::int64_t monotonic_ns() noexcept {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-ClockOffset clock_offset(const std::vector<ClockRound>& mine, const std::vector<ClockRound>& main) {
-  if (mine.empty() || mine.size() != main.size()) {
+ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main) {
+  if (own.empty() || own.size() != main.size()) {
     throw UsageError(
-        fmt::format("a clock's offset from {} rounds of one rank and {} of the other", mine.size(), main.size()));
+        fmt::format("a clock's offset from {} rounds of one rank and {} of the other", own.size(), main.size()));
   }
-  std::int64_t least = mine.front().before_ns - main.front().after_ns;
-  std::int64_t most = mine.front().after_ns - main.front().before_ns;
-  for (std::size_t i = 1; i < mine.size(); ++i) {
-    least = std::max(least, mine[i].before_ns - main[i].after_ns);
-    most = std::min(most, mine[i].after_ns - main[i].before_ns);
+  std::int64_t least = own.front().before_ns - main.front().after_ns;
+  std::int64_t most = own.front().after_ns - main.front().before_ns;
+  for (std::size_t i = 1; i < own.size(); ++i) {
+    least = std::max(least, own[i].before_ns - main[i].after_ns);
+    most = std::min(most, own[i].after_ns - main[i].before_ns);
   }
   // Clocks that run at different speeds may leave nothing between the two: then they bound the error.
   return {.offset_ns = least + (most - least) / 2, .error_ns = std::abs(most - least) / 2};

@@ -106,14 +106,14 @@ class OperatorValues::Impl {
   }
 
   static std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& function) {
-    Impl* const mine = thread_instance();
+    Impl* const instance = thread_instance();
     const bool is_left_out = function.isAsync() || is_engine(function.name()) || makes_memory(function.name());
-    return mine == nullptr || is_left_out ? nullptr : mine->begin(function);
+    return instance == nullptr || is_left_out ? nullptr : instance->begin(function);
   }
 
   static void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
-    Impl* const mine = thread_instance();
-    if (mine != nullptr && context != nullptr) mine->end(function, static_cast<Open&>(*context));
+    Impl* const instance = thread_instance();
+    if (instance != nullptr && context != nullptr) instance->end(function, static_cast<Open&>(*context));
   }
 
   std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
@@ -154,7 +154,7 @@ class OperatorValues::Impl {
       const auto found = layers_of_nodes_.find(static_cast<std::uint64_t>(function.seqNr()));
       return found == layers_of_nodes_.end() ? "" : found->second;
     }
-    const std::string* const layer = layers_.of(function.inputs());
+    const std::string* const layer = layers_.layer_of(function.inputs());
     if (layer != nullptr) return *layer;
     return layers_around_.empty() ? "" : layers_around_.back();
   }

@@ -72,10 +72,10 @@ Recorder& Recorder::instance() {
   return *recorder;
 }
 
-void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
+void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
   if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
   layers_ = LayersOfMemory(parameters);
-  with_inputs_ = what.inputs;
+  with_inputs_ = recorded.inputs;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) thread->clear();
@@ -91,7 +91,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
-  if (what.memory) {
+  if (recorded.memory) {
     memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
   }
 }
@@ -140,14 +140,14 @@ void Recorder::take(view::Profile& profile) {
 }
 
 ThreadCalls& Recorder::calls_of_this_thread() {
-  thread_local ThreadCalls* mine = nullptr;
-  if (mine == nullptr) {
+  thread_local ThreadCalls* calls = nullptr;
+  if (calls == nullptr) {
     auto made = std::make_unique<ThreadCalls>();
-    mine = made.get();
+    calls = made.get();
     const std::lock_guard lock(mutex_);
     threads_.push_back(std::move(made));
   }
-  return *mine;
+  return *calls;
 }
 
 void Recorder::begin(const trace::Event& /*event*/) noexcept {
@@ -194,7 +194,7 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     open->is_counted = cost.flops > 0;
     if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
     // An optimizer, which uses weights too, runs without gradients.
-    const std::string* layer = at::GradMode::is_enabled() ? layers_.of(function.inputs()) : nullptr;
+    const std::string* layer = at::GradMode::is_enabled() ? layers_.layer_of(function.inputs()) : nullptr;
     if (layer != nullptr) call.layer = *layer;
     if (with_inputs_) call.inputs = inputs_of(function.inputs());
     open->recorded.thread = at::RecordFunction::currentThreadId();

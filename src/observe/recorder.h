@@ -33,7 +33,7 @@ class Recorder final : public trace::Sink {
   [[nodiscard]] static Recorder& instance();
 
   /// Forgets what it recorded and begins. Throws: UsageError if it records already.
-  void start(const NamedTensors& parameters, const Recorded& what = {});
+  void start(const NamedTensors& parameters, const Recorded& recorded = {});
   void stop() noexcept;
   /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing
   /// is known.

@@ -77,15 +77,15 @@ bool is_loopback(const sockaddr& address) {
 
 }  // namespace
 
-void require_secret(const std::string& token, const std::string& where) {
+void require_secret(const std::string& token, const std::string& source) {
   if (token.size() < kShortest || token.size() > kLongest) {
     throw UsageError(
-        fmt::format("{} holds {} characters: a secret has {} to {}", where, token.size(), kShortest, kLongest),
+        fmt::format("{} holds {} characters: a secret has {} to {}", source, token.size(), kShortest, kLongest),
         kMakeOne);
   }
   const auto is_printable = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (!std::all_of(token.begin(), token.end(), is_printable)) {
-    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", where), kMakeOne);
+    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", source), kMakeOne);
   }
 }
 

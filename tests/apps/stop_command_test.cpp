@@ -118,7 +118,7 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(second.out, HasSubstr("resumed from"));
   const ProcessResult wrong = lockstep(words({"--max-time", "90"}), folder_.path());
   EXPECT_EQ(wrong.code, 64);
-  EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is no time"));
+  EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is not a time"));
 }
 
 // `lockstep train --resume` as a person types it, up to which folder is gone on with. Which bits come out is tested

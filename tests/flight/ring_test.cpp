@@ -45,7 +45,7 @@ class RingTest : public ::testing::Test {
     std::vector<std::string> all;
     for (const Event& event : snapshot.events) {
       all.push_back(event.name + " " + std::to_string(event.sequence) + " " +
-                    std::to_string(static_cast<int>(event.what)));
+                    std::to_string(static_cast<int>(event.type)));
     }
     return all;
   }
@@ -67,7 +67,7 @@ TEST_F(RingTest, KeepsWhenACollectiveWasCalledAndWaitedFor) {
 TEST_F(RingTest, KeepsHowLongTheMainThreadHadNoCore) {
   writer().enter(kForward, 0, 21);
   writer().leave(kForward, 22);
-  writer().note_section(What::kSectionBegin, kForward);
+  writer().note_section(EventType::kSectionBegin, kForward);
   const Snapshot found = read();
   EXPECT_EQ(found.events[0].queued_ns, 21);
   EXPECT_EQ(found.events[1].queued_ns, 22);
@@ -150,7 +150,7 @@ TEST_F(RingTest, ACollectiveThatFailsStaysTheOneThatTheRankWaitsIn) {
   writer().begin({.name = kReduce, .sequence = 5});
   writer().end({.name = kReduce, .sequence = 5, .has_failed = true});
   EXPECT_TRUE(read().lanes.at(0).is_running());
-  EXPECT_EQ(read().events.back().what, What::kCollectiveFailed);
+  EXPECT_EQ(read().events.back().type, EventType::kCollectiveFailed);
 }
 
 TEST_F(RingTest, KeepsTheLastEventsAndTheirNumbers) {
@@ -179,12 +179,13 @@ TEST_F(RingTest, ThreadsLoseNoEventAndAReaderSeesNoneHalfWritten) {
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 1; thread <= 3; ++thread) {
     threads.emplace_back([&, thread] {
-      for (std::uint64_t i = 0; goes_on; ++i) writer().note_section(What::kSectionBegin, thread == 1 ? "one" : "more");
+      for (std::uint64_t i = 0; goes_on; ++i)
+        writer().note_section(EventType::kSectionBegin, thread == 1 ? "one" : "more");
     });
   }
   for (int look = 0; look < 50 || ring_->next.load() < 3 * kEvents; ++look) {
     for (const Event& event : read().events) {
-      ASSERT_EQ(event.what, What::kSectionBegin);
+      ASSERT_EQ(event.type, EventType::kSectionBegin);
       ASSERT_TRUE(event.name == "one" || event.name == "more") << event.name;
     }
   }
@@ -363,9 +364,9 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
 // It calls `name` as operation 12, which fails.
 RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
   RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
-  for (const What what : {What::kCollectiveBegin, What::kCollectiveFailed}) {
+  for (const EventType type : {EventType::kCollectiveBegin, EventType::kCollectiveFailed}) {
     facts.ring->events.push_back(
-        {.time_ns = 100 + number, .what = what, .name = name, .sequence = 12, .bytes = bytes, .step = 77});
+        {.time_ns = 100 + number, .type = type, .name = name, .sequence = 12, .bytes = bytes, .step = 77});
   }
   return facts;
 }

@@ -115,8 +115,8 @@ TEST(Configuration, EvaluationsThatDecideWhenTheSecondStageBeginsAreNotFree) {
 
 TEST(Configuration, RanksHaveEverythingInCommonButWhatTheirHostsMayChoose) {
   const auto common = common_settings(settings(), TrainConfig().rows());
-  for (const char* of_a_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
-    EXPECT_FALSE(common.contains(of_a_host)) << of_a_host;
+  for (const char* per_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
+    EXPECT_FALSE(common.contains(per_host)) << per_host;
   }
   for (const char* shared : {"recipe", "seed", "replicas", "bucket_cap_mb", "checkpoint.every_steps"}) {
     EXPECT_TRUE(common.contains(shared)) << shared;

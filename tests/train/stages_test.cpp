@@ -577,7 +577,7 @@ TEST(InitFrom, WeightsOfAnotherModelAreADataError) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "a.safetensors", {{"firsts.weight", at::ones({16, 2})}});
   EXPECT_THAT(fault_of<DataError>([&] { train_from(alone(), folder / "run", folder / "a.safetensors"); }),
-              HasSubstr("none of its 1 tensors fits the model: 'first.weight' (nearest there: 'firsts.weight')"));
+              HasSubstr("none of its 1 tensors fits the model: 'first.weight' (nearest in the file: 'firsts.weight')"));
 }
 
 }  // namespace stages_test

@@ -46,12 +46,12 @@ struct LimitWords {
 /// Returns the advice after a write that failed with `error`: free space, or raise the limit; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
-/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT"; `what` is its WHAT, such as "start a thread that
+/// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT"; `action` is such as "start a thread that
 /// watches the store".
-[[nodiscard]] ResourceError shortage_error(const std::string& what, int error);
+[[nodiscard]] ResourceError shortage_error(const std::string& action, int error);
 
 /// Throws: ResourceError as shortage_error() if `error` is a shortage, else IoError.
-[[noreturn]] void throw_cannot(const std::string& what, int error);
+[[noreturn]] void throw_cannot(const std::string& action, int error);
 
 /// Returns a thread's name for debuggers and /proc, at most 15 letters: "loader worker 3" for "for loader worker 3 of
 /// 4".

@@ -180,21 +180,21 @@ class Checkpoint {
   std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read on request
 };
 
-/// Returns the step folder of `where`: itself, the newest valid one of a run folder (or of its checkpoints folder), or
+/// Returns the step folder of `source`: itself, the newest valid one of a run folder (or of its checkpoints folder), or
 /// the named one of RUN:NAME.
-/// Throws: DataError naming `where` and the searched places; if none of a run's checkpoints verifies, it has their
+/// Throws: DataError naming `source` and the searched places; if none of a run's checkpoints verifies, it has their
 /// number and the fault of the first.
-[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
+[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& source,
                                                        FileSystem& files = FileSystem::system());
 
-/// Opens the checkpoint of `where` (see resolve_checkpoint).
+/// Opens the checkpoint of `source` (see resolve_checkpoint).
 /// Cost: reads every byte once. Throws: DataError if it is missing or torn (file, expected and found size or hash).
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
-[[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+[[nodiscard]] Checkpoint load_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 /// Does the same as load_checkpoint, and keeps the bytes: every byte is read and verified once, and no later call can
 /// fail because of the disk. Cost: the memory of the checkpoint, until the object and its states are gone.
-[[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep
 

@@ -39,10 +39,10 @@ struct ExportOptions {
   std::string prefix;           ///< put in front of every name ("module.")
 };
 
-/// Writes the weights of `where` (checkpoints and files, as in load_weights) to `to`, whose extension decides the
+/// Writes the weights of `source` (checkpoints and files, as in load_weights) to `to`, whose extension decides the
 /// format: .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns its number of tensors.
 /// Throws: UsageError (another extension, or a tensor that the format lacks), DataError, IoError.
-std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
+std::int64_t export_weights(const std::string& source, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
 /// Writes `value` as write_torch_file() does; the file is replaced whole or not at all. Returns its number of tensors.

@@ -31,7 +31,7 @@ struct WeightsOptions {
   std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first one found
 };
 
-/// Reads the weights of `where`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
+/// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
 /// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save; FILE:STATE names the state, as
 /// `from` does.
 ///
@@ -39,7 +39,7 @@ struct WeightsOptions {
 /// model, state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is
 /// skipped, and a dict that itself holds tensors is the state. A "module." in front of every name is removed.
 /// Throws: DataError naming the file, the fault and the states that it has; IoError.
-[[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
+[[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
 /// Picks the weights of a dict as load_weights does. `file` is for messages.

@@ -25,8 +25,8 @@ enum class ConsoleStyle {
 
 /// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
-  int of_all = 0;                   ///< of ranks that `of_rank` does not have
-  std::map<int, int> of_rank = {};  ///< by local rank
+  int others = 0;                   ///< of ranks that `by_rank` does not have
+  std::map<int, int> by_rank = {};  ///< by local rank
 };
 
 /// What of the ranks' output reaches the console; the log files hold everything.
@@ -84,7 +84,7 @@ struct AgentOptions {
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
   ConsoleChoice shown = {};                      ///< what of the ranks' output is shown
   /// false: where the first failure is another node's, that node's agent tells it, on the same console.
-  bool tells_of_other_nodes = true;
+  bool reports_other_nodes = true;
   bool keeps_logs = true;  ///< false: log_dir is empty, and the temporary folder is removed after a failure, too
 };
 

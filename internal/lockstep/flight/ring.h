@@ -20,7 +20,7 @@ inline constexpr std::size_t kNames = 128;    ///< operations and sections; late
 inline constexpr std::size_t kDepth = 8;      ///< nested sections; deeper ones are only events
 
 /// The type of an event.
-enum class What : std::uint8_t {
+enum class EventType : std::uint8_t {
   kNone,             ///< an empty slot
   kCollectiveBegin,  ///< a collective was called
   kCollectiveEnd,    ///< a collective has completed
@@ -36,7 +36,7 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> sequence;  ///< of a collective: its number in its group
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
-  std::atomic<std::uint64_t> kind;      ///< `What`, name, group, bucket and number of buckets
+  std::atomic<std::uint64_t> kind;      ///< `EventType`, name, group, bucket and number of buckets
   std::atomic<std::int64_t> other_ns;   ///< of a collective: when it was called (in the begin event), or when a thread
                                         ///< began to wait for it (in the end event); of a section: Event::queued_ns; 0:
                                         ///< unknown or none
@@ -136,7 +136,7 @@ class Writer {
   /// Notes that the section ends; the main thread is then in the enclosing one.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
   /// Notes an event of another thread's section; the main thread's sections stay as they are.
-  void note_section(What what, std::string_view name) noexcept;
+  void note_section(EventType type, std::string_view name) noexcept;
 
   /// Sets the time limit of sections with this name; 0: learned; below 0: none.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
@@ -145,7 +145,7 @@ class Writer {
   void set_step(std::int64_t step) noexcept { ring_.step.store(step, std::memory_order_relaxed); }
 
  private:
-  void push(What what, const Call& call, std::int64_t time_ns) noexcept;
+  void push(EventType type, const Call& call, std::int64_t time_ns) noexcept;
   [[nodiscard]] std::uint64_t id_of(std::string_view name) noexcept;
 
   Ring& ring_;

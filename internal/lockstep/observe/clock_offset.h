@@ -26,7 +26,7 @@ struct ClockOffset {
 /// Every rank leaves a barrier after every other has entered it. So the offset lies between the largest
 /// mine.before - main.after and the smallest mine.after - main.before; the result is their middle.
 /// Throws: UsageError where the numbers of rounds differ or there is none.
-[[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& mine, const std::vector<ClockRound>& main);
+[[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main);
 
 /// Measures this rank's offset with 64 barriers; 0 without any where all ranks have one clock.
 /// Collective: yes. Blocks: yes. Throws: as Work::wait.

@@ -22,8 +22,8 @@ class Strangers {
 
   /// How many may stay.
   struct Limits {
-    std::size_t of_an_address = 64;  ///< of one address
-    std::size_t in_all = 256;        ///< of all
+    std::size_t per_address = 64;  ///< of one address
+    std::size_t total = 256;       ///< of all
   };
 
   /// Keeps at most `limits`.
@@ -45,7 +45,7 @@ class Strangers {
 
   Limits limits_;
   std::map<Id, std::string> all_;  // with their addresses
-  std::unordered_map<std::string, std::size_t> of_address_;
+  std::unordered_map<std::string, std::size_t> by_address_;
 };
 
 /// The limit of a server's connections of each kind. A connection over the limit of its kind has to go; other kinds are

@@ -31,7 +31,7 @@ class Transport {
 
   /// Returns true if a message of an unexpected length is a WrongLength, after the messages before it have come.
   /// Otherwise it looks like a dead rank, so ranks must compare their calls before they exchange anything else.
-  [[nodiscard]] virtual bool tells_wrong_lengths() const noexcept { return false; }
+  [[nodiscard]] virtual bool reports_wrong_lengths() const noexcept { return false; }
 
   /// Called with the number of bytes that have come of every message, again and again, by the thread that exchanges.
   using Arrived = std::function<void(std::size_t)>;

@@ -158,7 +158,7 @@ void show_nccl_the_interface(const Meeting& meeting) {
 /// of its launcher or of the rank itself, or is gone.
 void check_ranks(Backend& backend, const World& world) {
   Collective connecting;
-  connecting.what.kind = Kind::kConnect;
+  connecting.call.kind = Kind::kConnect;
   backend.check(connecting);
   if (world.store == nullptr) return;
   const auto record = world.store->try_get(kFirstFailureKey);
@@ -191,9 +191,9 @@ Formed form_group(const Meeting& meeting, const Membership& members) {
     }
   }
   options.form_part = [meeting, members](const Part& part) {
-    Meeting of_part = meeting;
-    of_part.wanted = wanted_by_part(meeting.wanted, part.members.size());
-    return form_group(of_part, part_of(members, part)).group;
+    Meeting part_meeting = meeting;
+    part_meeting.wanted = wanted_by_part(meeting.wanted, part.members.size());
+    return form_group(part_meeting, part_of(members, part)).group;
   };
   Formed formed{make_group(std::move(backend), std::move(options)), choice.reason};
   formed.group->barrier().wait();

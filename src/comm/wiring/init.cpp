@@ -367,8 +367,8 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), introduction(state));
   std::vector<comm::HostFacts> hosts;
   std::vector<std::string> first;
-  for (const std::string& theirs : introductions(state, prefix)) {
-    const auto lines = lines_of(text::printable(theirs));
+  for (const std::string& greeting : introductions(state, prefix)) {
+    const auto lines = lines_of(text::printable(greeting));
     if (hosts.empty()) first = lines;
     require_equal(first, lines, hosts.size());
     hosts.push_back({lines[0], lines[1], lines[4], lines[5], lines[7], lines[8], lines[9] == "shared"});
@@ -397,8 +397,8 @@ void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exceptio
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
   if (!record) return;
   const std::string host = record->host.empty() ? "" : " on " + record->host;
-  const char* what = record->kind == FailureKind::kDied ? "died" : "failed";
-  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, what, words_of(*record)),
+  const char* outcome = record->kind == FailureKind::kDied ? "died" : "failed";
+  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, outcome, words_of(*record)),
                   "its own output says why");
 }
 
@@ -452,7 +452,7 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
 }
 
 /// One line a rank, for log level info, in the words of PyTorch's examples.
-void tell_where(const Job& job, const std::string& url) {
+void log_position(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);
   const auto nccl_debug = env::get("NCCL_DEBUG");
@@ -499,11 +499,11 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   } catch (const std::exception& error) {
     if (watch) rethrow_if_peer_failed(*watch, error);
     const FailureRecord record = record_of(error, info.rank, state->host);
-    if (watch && record.kind != FailureKind::kPeer) watch->tell(record);
+    if (watch && record.kind != FailureKind::kPeer) watch->report(record);
     job.publish_failure(error);
     throw;
   }
-  tell_where(job, url_of(argc, argv, options));
+  log_position(job, url_of(argc, argv, options));
   return job;
 }
 

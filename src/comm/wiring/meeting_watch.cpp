@@ -59,7 +59,7 @@ void MeetingWatch::watch() {
   waits_->shut_down();
 }
 
-void MeetingWatch::tell(const FailureRecord& record) noexcept {
+void MeetingWatch::report(const FailureRecord& record) noexcept {
   try {
     waits_->compare_set(key_, "", to_json(record));
   } catch (const std::exception& problem) {

@@ -37,7 +37,7 @@ class MeetingWatch {
   MeetingWatch& operator=(const MeetingWatch&) = delete;
 
   /// Reports to the others that this rank fails.
-  void tell(const FailureRecord& record) noexcept;
+  void report(const FailureRecord& record) noexcept;
   /// Returns the reason why the waits were ended; none: they were not, or not within `patience`. The caller may notice
   /// the loss of the store itself before this watch does.
   [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;

@@ -176,8 +176,8 @@ void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& note
   const std::string text = text::first_line(text_at(*json, "text"));
   if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  const bool was_told = text_at(*json, "cause") == kToldToLeave;
-  attempt.verdict = FailureRecord{.kind = was_told ? FailureKind::kNone : FailureKind::kFailed,
+  const bool was_asked = text_at(*json, "cause") == kAskedToLeave;
+  attempt.verdict = FailureRecord{.kind = was_asked ? FailureKind::kNone : FailureKind::kFailed,
                                   .message = text,
                                   .hint = text_at(*json, "hint"),
                                   .rank = static_cast<int>(rank_at(*json)),

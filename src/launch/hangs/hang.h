@@ -49,6 +49,6 @@ struct WatchedRank {
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
 /// Warns of what was found, if anything was, and returns it: the job's last word.
-[[nodiscard]] std::optional<FailureRecord> told(std::optional<FailureRecord> found);
+[[nodiscard]] std::optional<FailureRecord> warned(std::optional<FailureRecord> found);
 
 }  // namespace lockstep::launch

@@ -22,7 +22,7 @@ constexpr auto kInside = std::chrono::milliseconds(500);
 bool is_forbidden(int problem) { return problem == EPERM || problem == EACCES; }
 
 // Empty where the process can run.
-const char* what_keeps(char state) {
+const char* obstacle_of(char state) {
   switch (state) {
     case 'T':
       return "it is stopped";
@@ -37,7 +37,7 @@ const char* what_keeps(char state) {
 
 std::vector<std::string> from_inside(const LateProcess& late, const StackSources& sources) {
   const std::string refused = "ptrace is not permitted here";
-  const std::string kept = what_keeps(late.state);
+  const std::string kept = obstacle_of(late.state);
   if (!kept.empty()) return {fmt::format("none: {}, and the rank cannot write its own: {}", refused, kept)};
   const SelfReport report = sources.inside(late);
   if (report.frames.empty()) {

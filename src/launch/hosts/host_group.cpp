@@ -138,7 +138,7 @@ int HostGroup::count_left() const {
 }
 
 int HostGroup::exit_code() const {
-  if (told_by_ != 0) return 128 + told_by_;
+  if (end_signal_ != 0) return 128 + end_signal_;
   if (first_failure_) return *first_failure_;
   const int done = static_cast<int>(members_.size()) - lost_;
   return done >= options_.min_hosts ? 0 : static_cast<int>(ExitCode::kPeer);
@@ -210,9 +210,9 @@ void HostGroup::on_signals() {
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
     // The second time is meant.
-    if (told_by_ != 0) kill_at_ = awake_now();
-    if (told_by_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
-    told_by_ = told_by_ == 0 ? number : told_by_;
+    if (end_signal_ != 0) kill_at_ = awake_now();
+    if (end_signal_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
+    end_signal_ = end_signal_ == 0 ? number : end_signal_;
   }
 }
 

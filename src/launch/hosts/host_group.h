@@ -62,7 +62,7 @@ class HostGroup {
   std::vector<Member> members_;
   std::optional<TimePoint> end_at_;   ///< the rest is told to end
   std::optional<TimePoint> kill_at_;  ///< ssh is ended, and with its input each launcher
-  int told_by_ = 0;
+  int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< a launcher's exit code
   int lost_ = 0;                      ///< hosts
   std::optional<std::string> loss_;   ///< what is said of the first of them

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kHow = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
+constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
 // What ssh would take for an option, or a shell for more than a word, is no host.
 bool is_name(std::string_view name) {
@@ -79,7 +79,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
     const std::string text = list.substr(at, end - at);
     at = end + 1;
     const auto host = parse_host(text);
-    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHow);
+    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHostForms);
     hosts.push_back(*host);
   }
   require_distinct(hosts);

@@ -72,7 +72,7 @@ FailureRecord lost_node(const NodeName& node, const std::string& why, std::chron
   return record(node.first_rank, node.host, lost_text(name, why, silence));
 }
 
-FailureRecord out_of_reach(const NodeName& server, const NodeName& node) {
+FailureRecord unreachable_server(const NodeName& server, const NodeName& node) {
   return record(
       server.first_rank, server.host,
       fmt::format("node {} ({}, {}) was out of reach for node {} ({}), which came back: the network between "

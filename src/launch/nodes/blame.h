@@ -47,7 +47,7 @@ struct NodeName {
 
 /// The record of a node whose agent has lost the store by itself, and came back: `server`, which serves it, was out of
 /// its reach.
-[[nodiscard]] FailureRecord out_of_reach(const NodeName& server, const NodeName& node);
+[[nodiscard]] FailureRecord unreachable_server(const NodeName& server, const NodeName& node);
 
 /// The record of a node that gave `server` up, whose launcher was stopped for `stopped`.
 [[nodiscard]] FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped);

@@ -42,7 +42,7 @@ std::vector<std::string> all_ids(const GroupState& state) {
   return ids;
 }
 
-std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
 std::string shown_size(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
@@ -105,13 +105,13 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
 }
 
 // An agent that joins again with a memory of earlier rounds still runs: it had lost the store, and not the store it.
-void see_who_came_back(GroupState& state) {
+void blame_unreached_server(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
     return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
   };
   if (!state.lost || !state.left || std::none_of(state.nodes.begin(), state.nodes.end(), is_back)) return;
   const GroupNode* server = server_of_round(state);
-  if (server != nullptr) blame_server(state, *server, out_of_reach(name_of(*server), *state.left));
+  if (server != nullptr) blame_server(state, *server, unreachable_server(name_of(*server), *state.left));
 }
 
 void leave(GroupState& state, const Event& event) {
@@ -141,9 +141,9 @@ Decision refuse(const GroupNode& node, std::string message, std::string hint) {
 std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupOptions& options) {
   for (const GroupNode& node : state.nodes) {
     if (node.info.min_nodes == options.min_nodes && node.info.max_nodes == options.max_nodes) continue;
-    const std::string who = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
+    const std::string name = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
     return refuse(node,
-                  fmt::format("{} was started with --nnodes {}, node 0 with {}", who,
+                  fmt::format("{} was started with --nnodes {}, node 0 with {}", name,
                               shown_size(node.info.min_nodes, node.info.max_nodes),
                               shown_size(options.min_nodes, options.max_nodes)),
                   "give every node the same --nnodes");
@@ -292,7 +292,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
 }
 
 // All ranks leave at one step: after --max-time, or a signal that one of them got.
-Decision finish_as_told(const GroupState& state, const FailureRecord& first, int code) {
+Decision finish_on_request(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
                                     first.rank, first.host),
@@ -411,7 +411,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
   if (by_request && culprit != nullptr) {
-    return finish_as_told(state, *culprit->end.cause, culprit->end.code);
+    return finish_on_request(state, *culprit->end.cause, culprit->end.code);
   }
   return conclude_failure(state, options, culprit);
 }
@@ -466,7 +466,7 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
   if (const auto refusal = refuse_surplus(now, state, options, wait.next)) return *refusal;
   if (state.is_stopping) return wait;
   if (auto order = stop_of(state)) return *order;
-  if (auto told = hold(state, options)) return *told;
+  if (auto held = hold(state, options)) return *held;
   if (is_time_to_take_in(now, state, options, wait.next)) {
     Decision order = stop(state, "a node joins", std::nullopt);
     order.is_graceful = true;
@@ -524,7 +524,7 @@ void apply(GroupState& state, const Event& event, TimePoint now, const GroupOpti
   if (event.kind == Event::Kind::kLeft) return leave(state, event);
   if (event.kind == Event::Kind::kJoined) join(state, event, now);
   if (event.kind == Event::Kind::kLost) lose(state, event, now, options);
-  see_who_came_back(state);
+  blame_unreached_server(state);
 }
 
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {

@@ -66,7 +66,7 @@ void require_free_master_port(const AgentOptions& options) {
 // Says that it waits, about once a second looks whether it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of
 // this process is there: where it does not answer, its thread has no memory, and waiting does not help.
 std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
-                                   const std::function<bool()>& is_told_to_end) {
+                                   const std::function<bool()>& is_asked_to_end) {
   const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
   const TimePoint begin = AwakeClock::instance().now();
   WaitNotice notice(SystemClock::instance().now());
@@ -88,7 +88,7 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
           fmt::format("the launcher's own store answered nothing for {}", text::duration(Seconds(limit).count())),
           "is there memory left? ulimit -v shows what is allowed here");
     }
-    if (is_over || is_told_to_end()) {
+    if (is_over || is_asked_to_end()) {
       throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                                      text::duration(Seconds(limit).count()), env::timeout_variable()),
                          hint);
@@ -98,13 +98,14 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
 
 }  // namespace
 
-Membership::Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end)
+Membership::Membership(const AgentOptions& options, const History& history,
+                       const std::function<bool()>& is_asked_to_end)
     : options_(options),
       id_(make_token().substr(0, kIdDigits)),
       address_(address_of(options)),
       run_id_(run_id_of(options)),
       silence_(node_silence(env::collective_timeout())) {
-  serve_or_connect(is_told_to_end);
+  serve_or_connect(is_asked_to_end);
   orders_ = std::make_unique<QueueReader>(address_, order_queue(id_));
   if (options.nodes > 1) {
     presence_ = std::make_unique<Presence>(
@@ -122,7 +123,7 @@ Membership::~Membership() {
   store_.reset();
 }
 
-void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
+void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) {
   const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
@@ -146,7 +147,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
               options_.node_rank, options_.master_addr);
   }
   store_ = reach_store(address_, server_ != nullptr, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),
-                       is_told_to_end);
+                       is_asked_to_end);
 }
 
 void Membership::coordinate() {

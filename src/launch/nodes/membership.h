@@ -44,9 +44,9 @@ struct Round {
 class Membership {
  public:
   /// Serves the store, or connects to it and waits up to LOCKSTEP_TIMEOUT for that; about once a second
-  /// `is_told_to_end` may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError where
+  /// `is_asked_to_end` may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError where
   /// nobody serves.
-  Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end);
+  Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -77,7 +77,7 @@ class Membership {
   void leave(int signal, std::chrono::milliseconds patience) noexcept;
 
  private:
-  void serve_or_connect(const std::function<bool()>& is_told_to_end);
+  void serve_or_connect(const std::function<bool()>& is_asked_to_end);
   void coordinate();
 
   const AgentOptions& options_;

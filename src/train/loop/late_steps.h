@@ -23,7 +23,7 @@ class LateSteps {
   /// in parts. Collective: yes.
   void expect(StepResult step);
   /// Reports what the meter knows by now; nothing where there is nothing new.
-  void tell(const std::optional<LossReading>& reading);
+  void report(const std::optional<LossReading>& reading);
   /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError where the
   /// step's gradients were not finite.
   void flush();

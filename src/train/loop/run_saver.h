@@ -54,7 +54,7 @@ class RunSaver {
   ///             data are on the disk; also until the previous save has ended. No timeout limits it.
   /// Throws: on every rank, IoError of this save or the previous one; also the group's failure, after which the state
   ///         may be damaged: such a checkpoint gets no name.
-  void save(const StateParts& parts, const RunSave& what);
+  void save(const StateParts& parts, const RunSave& request);
 
   /// Returns true where a background save of this rank has failed. The ranks learn of that at different moments: the
   /// next save(), or finish(), throws it on every rank. Never blocks.
@@ -69,9 +69,9 @@ class RunSaver {
   [[nodiscard]] std::filesystem::path last_path() const { return writer_.newest(); }
 
  private:
-  void save_here(const StateParts& parts, const RunSave& what);
+  void save_here(const StateParts& parts, const RunSave& request);
   void finish_here();
-  void save_together(const StateParts& parts, const RunSave& what);
+  void save_together(const StateParts& parts, const RunSave& request);
   void require_whole() const;
   void wait_for_all(const std::function<bool()>& done) const;
 

@@ -72,10 +72,10 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::pat
   return std::pair<std::uint64_t, std::uint64_t>(found.st_dev, found.st_ino);
 }
 
-void refuse_file(std::string_view what, const fs::path& path) {
+void refuse_file(std::string_view role, const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
-  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), other_folder());
+  throw UsageError(fmt::format("the {} {} is a file", role, path.string()), other_folder());
 }
 
 void make_folder(const fs::path& path) {

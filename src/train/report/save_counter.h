@@ -23,7 +23,7 @@ class SaveCounter final : public RunSink {
 };
 
 /// Says to the launcher how many ranks have work. A group of a range of nodes takes in no more.
-void tell_replicas(const Job& job, std::int64_t replicas);
+void publish_replicas(const Job& job, std::int64_t replicas);
 
 /// The ranks were started by `lockstep run` or a verb of `lockstep`.
 [[nodiscard]] bool has_launcher();

@@ -74,26 +74,27 @@ void require_newest(const Checkpoint& checkpoint, bool require_finite) {
                                option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
-/// Opens the checkpoint that `where` means. In place of a run's newest one that is not finite it takes the newest that
+/// Opens the checkpoint that `source` names. In place of a run's newest one that is not finite it takes the newest that
 /// is; a step folder that was named itself is meant.
-Checkpoint open_finite(const std::string& where, bool require_finite) {
+Checkpoint open_finite(const std::string& source, bool require_finite) {
   FileSystem& files = FileSystem::system();
-  Checkpoint checkpoint = load_checkpoint(where, files);
-  const std::string what = require_finite ? not_finite_in(files, checkpoint.path()) : "";
-  if (what.empty()) return checkpoint;
+  Checkpoint checkpoint = load_checkpoint(source, files);
+  const std::string faults = require_finite ? not_finite_in(files, checkpoint.path()) : "";
+  if (faults.empty()) return checkpoint;
   const fs::path folder = checkpoint.path().parent_path();
   const auto good = find_newest_finite(files, folder, checkpoint.step());
   if (!good) {
-    throw DataError(fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), what),
-                    "begin anew in another folder; checkpoint.require_finite=false goes on from it all the same");
+    throw DataError(
+        fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), faults),
+        "begin anew in another folder; checkpoint.require_finite=false goes on from it all the same");
   }
-  const bool is_newest = fs::is_directory(where) && !fs::equivalent(where, checkpoint.path());
+  const bool is_newest = fs::is_directory(source) && !fs::equivalent(source, checkpoint.path());
   if (is_newest) {
-    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), what,
+    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), faults,
               good->filename().string());
     return load_checkpoint(good->string(), files);
   }
-  throw DataError(fmt::format("{}: {}", checkpoint.path().string(), what),
+  throw DataError(fmt::format("{}: {}", checkpoint.path().string(), faults),
                   fmt::format("checkpoint.require_finite=false goes on from it all the same; the newest good one "
                               "before it: {}",
                               option_words("resume", good->string())));

@@ -121,9 +121,9 @@ std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
 }
 
 void take_skipped(const StateDict& shared, TrainConfig& config) {
-  ConfigTree told;
-  told.set(fmt::format("{}={}", kSkipped, entry<std::string>(shared, kSkipped)), "rank 0");
-  config.data.skipped_samples = SkippedSamples::in_settings(told).to_maps();
+  ConfigTree settings;
+  settings.set(fmt::format("{}={}", kSkipped, entry<std::string>(shared, kSkipped)), "rank 0");
+  config.data.skipped_samples = SkippedSamples::in_settings(settings).to_maps();
 }
 
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
@@ -137,7 +137,7 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   if (config.replicas == 0) config.replicas = widest_world(job);
   if (config.threads == 0) config.threads = 1;
   take_total_batch(config);
-  tell_replicas(job, config.replicas);
+  publish_replicas(job, config.replicas);
   require_work_for_all(job, config.replicas, resumed);
   config.rows().check();
   job.set_replicas(static_cast<int>(config.replicas));
@@ -185,7 +185,7 @@ void fetch_start(TrainerOptions& options) {
 }
 
 /// Compares the settings with those of the checkpoint, and tells the other ranks its position and its decided settings.
-void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& told) {
+void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& shared) {
   const RunState run = run_state_of(checkpoint.state("run"));
   const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
   const Division saved = take_division(checkpoint, begun, options.allow_other_bits, config);
@@ -194,18 +194,18 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   const Division now = changes ? divide_again(saved, config.replicas) : saved;
   if (changes) log::warn("{}", change_text(saved, now));
   config.batch_size = now.batch_size;
-  told["replicas"] = now.replicas;
-  told["batch_size"] = now.batch_size;
-  told["threads"] = checkpoint.manifest().meta.threads;
-  told["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
-  told.merge(checkpoint.state("run"));
-  told["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
+  shared["replicas"] = now.replicas;
+  shared["batch_size"] = now.batch_size;
+  shared["threads"] = checkpoint.manifest().meta.threads;
+  shared["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
+  shared.merge(checkpoint.state("run"));
+  shared["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
 /// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
-  StateDict told;
+  StateDict shared;
   fetch_start(options);
   const RunPlace place = place_of(job, options);
   const bool is_first = job.rank_info().restart_count == 0;
@@ -225,18 +225,18 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
     take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
   }
   config.rows().check();  // the settings file of a killed run may hold anything
-  told["replicas"] = config.replicas;
-  told["threads"] = config.threads;
-  told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
-  told["run_dir"] = folder->path().string();
-  told["skips_more"] = !config.data.skip_samples.empty();
+  shared["replicas"] = config.replicas;
+  shared["threads"] = config.threads;
+  shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
+  shared["run_dir"] = folder->path().string();
+  shared["skips_more"] = !config.data.skip_samples.empty();
   const SkippedSamples in_folder = place.resume ? skipped_in(place.path) : SkippedSamples();
-  told[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
-  if (!start.checkpoint) return told;
-  go_on_from(*start.checkpoint, config, options, told);
+  shared[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
+  if (!start.checkpoint) return shared;
+  go_on_from(*start.checkpoint, config, options, shared);
   bring_base(*start.checkpoint, config, folder->checkpoints());
-  told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
-  return told;
+  shared["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
+  return shared;
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class Parser {
     }
     const bool has_next = at_ + 1 < words_.size() && !words_[at_ + 1].starts_with("--");
     if (name == "set" && value.find('=') == value.npos && has_next) {
-      throw UsageError(fmt::format("{}: --set '{}' is no assignment", program_, value),
+      throw UsageError(fmt::format("{}: --set '{}' is not an assignment", program_, value),
                        fmt::format("key and value are one word: --set {}={}", value, words_[at_ + 1]));
     }
     // The Trainer's own option wins over a setting of the same name, which --set reaches.

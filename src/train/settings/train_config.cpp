@@ -42,15 +42,15 @@ constexpr ConfigRange kEpochs{0, kMostEpochs};
 constexpr ConfigRange kAverage{.least = 0, .most = 1, .below = true};  // decay of a moving average
 
 void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
-  fields.add("data.train", &data.train, "folder of the training samples").at_resume(OnResume::kFree).of_a_host();
+  fields.add("data.train", &data.train, "folder of the training samples").at_resume(OnResume::kFree).per_host();
   fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("data.skip_samples", &data.skip_samples,
            "file with the names of samples, one a line, that are left out from where the run starts or resumes")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("data.skipped_samples", &data.skipped_samples,
            "what data.skip_samples has left out so far, {epoch, batch, samples} each; a run writes it itself")
@@ -127,7 +127,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
            "record forward and backward and replay them, where the step lets it (auto), or end the run (true)",
            {"auto", "true", "false"})
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields.add("threads", &config.threads, "threads of libtorch per replica; 0: the checkpoint's, else 1")
       .in({0, 4096}, "threads")
       .at_resume(OnResume::kCheckpoint)
@@ -135,24 +135,24 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields.add("workers", &config.workers, "loader threads per replica; 0: load in the training thread")
       .in({0, 4096}, "threads")
       .at_resume(OnResume::kFree)
-      .of_a_host()
+      .per_host()
       .tuned();
   fields.add("prefetch_factor", &config.prefetch_factor, "batches loaded ahead per worker")
       .in({1, 10'000}, "batches")
       .at_resume(OnResume::kFree)
-      .of_a_host()
+      .per_host()
       .tuned();
   fields
       .add("persistent_workers", &config.persistent_workers,
            "loader threads live for the whole run; false: for an epoch")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("loader_timeout_s", &config.loader_timeout_s,
            "seconds that a step waits for its batch before it is an error; 0: for ever")
       .in({0, 1e9}, "seconds")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields.add("bucket_cap_mb", &config.bucket_cap_mb, "gradients are reduced in buckets of so many MiB; changes no bits")
       .in({1, 1e6}, "MiB")
       .at_resume(OnResume::kFree)
@@ -160,7 +160,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("pin_memory", &config.pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
 }
 
 /// Adds what shows a run while it goes on.
@@ -169,7 +169,7 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .add("tensorboard", &config.tensorboard,
            "where TensorBoard's files go: auto is the run folder's tensorboard/, none, or a folder")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("check_gradients", &config.check_gradients,
            "end at the first gradient that is not finite, and name its parameter; say where the norm is unusual")
@@ -193,12 +193,12 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .add("metrics_address", &config.metrics_address,
            "PORT on 127.0.0.1, or HOST:PORT, that serves the run's figures to Prometheus at /metrics; empty: none")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
 }
 
 void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout& limits) {
-  const auto add = [&fields](const char* key, double* limit, const char* what) {
-    fields.add(key, limit, what).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).of_a_host();
+  const auto add = [&fields](const char* key, double* limit, const char* help) {
+    fields.add(key, limit, help).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).per_host();
   };
   add("section_timeout.setup", &limits.setup, "seconds for setting up; -1: 1800; 0: any time");
   add("section_timeout.data", &limits.data,

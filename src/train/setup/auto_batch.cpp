@@ -54,16 +54,16 @@ void connect_device(const Job& job) {
   job.group().all_reduce(at::zeros({1}, job.device())).wait();
 }
 
-std::int64_t smallest_of_all(const Job& job, std::int64_t mine) {
-  const at::Tensor smallest = at::full({1}, mine, at::kLong);
+std::int64_t smallest_of_all(const Job& job, std::int64_t largest) {
+  const at::Tensor smallest = at::full({1}, largest, at::kLong);
   job.group().all_reduce(smallest, {.op = ReduceOp::kMin}).wait();
   return smallest.item<std::int64_t>();
 }
 
 ResourceError nothing_fits(const Untried& run, const std::string& problem) {
-  const std::string where = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
+  const std::string place = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
   const std::string words = problem.empty() ? "" : ": " + text::first_line(problem);
-  return ResourceError(fmt::format("batch_size is auto, and not even a batch of 1 fits into memory {}{}", where, words),
+  return ResourceError(fmt::format("batch_size is auto, and not even a batch of 1 fits into memory {}{}", place, words),
                        "amp=bf16, optimizer.zero=true on several processes, or a smaller model");
 }
 
@@ -85,9 +85,9 @@ std::int64_t find_batch_size(const Untried& run) {
   if (most == 0) return 1;  // there is no sample; the plan reports that
   connect_device(run.job);
   BatchProbe probe(run);
-  const std::int64_t mine = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });
-  const std::int64_t found = smallest_of_all(run.job, mine);
-  if (found == 0) throw nothing_fits(run, mine == 0 ? probe.problem() : "");
+  const std::int64_t largest = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });
+  const std::int64_t found = smallest_of_all(run.job, largest);
+  if (found == 0) throw nothing_fits(run, largest == 0 ? probe.problem() : "");
   return found;
 }
 

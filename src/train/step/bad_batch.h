@@ -20,7 +20,7 @@ struct BadBatch {
 
 /// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), and in its metadata the fault, the
 /// epoch and each sample's description (dataset.describe()). Returns: its path. Throws: IoError.
-std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch,
-                                      const BadBatch& which, const std::filesystem::path& folder);
+std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch, const BadBatch& bad,
+                                      const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

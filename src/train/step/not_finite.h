@@ -19,9 +19,9 @@ namespace lockstep::train {
 /// A gradient is not finite and no loss scale explains it.
 class NonFiniteGradient : public DataError {
  public:
-  /// `where` names it; `steps_ago`: the step before the one under way, where its norms came from a GPU meanwhile.
-  explicit NonFiniteGradient(const std::string& where, std::int64_t steps_ago = 0)
-      : DataError(where, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
+  /// `message` names it; `steps_ago`: the step before the one under way, where its norms came from a GPU meanwhile.
+  explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
+      : DataError(message, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
         steps_ago_(steps_ago) {}
   [[nodiscard]] std::int64_t steps_ago() const noexcept { return steps_ago_; }
 

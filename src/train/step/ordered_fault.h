@@ -17,7 +17,7 @@ namespace lockstep::train {
 
 /// "flip:WHAT:rank=R:step=K", then maybe ":always" and ":bit=B".
 struct FaultOrder {
-  std::string what = {};  ///< batch, weight, activation, gradient or optimizer
+  std::string target = {};  ///< batch, weight, activation, gradient or optimizer
   int rank = 0;
   std::int64_t step = 1;
   bool always = false;  ///< from that step on; false: once, and not in a group that was started again
@@ -32,11 +32,11 @@ class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true where something will be flipped in `what`, once this step or later.
-  [[nodiscard]] bool awaits(const char* what) const { return order_ && order_->what == what; }
+  /// Returns true where something will be flipped in `target`, once this step or later.
+  [[nodiscard]] bool awaits(const char* target) const { return order_ && order_->target == target; }
   /// Flips a bit of one of `tensors`, on the CPU, where it is the order's turn.
-  void strike(const char* what, const std::vector<at::Tensor>& tensors);
-  void strike(const char* what, const NamedTensors& tensors);
+  void strike(const char* target, const std::vector<at::Tensor>& tensors);
+  void strike(const char* target, const NamedTensors& tensors);
 
  private:
   std::optional<FaultOrder> order_;  ///< none: nothing was ordered of this rank

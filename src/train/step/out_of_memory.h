@@ -44,6 +44,6 @@ struct OutOfMemory {
 };
 
 /// Makes an error that names all of it and proposes the next smaller batch: as many samples a step, in smaller parts.
-[[nodiscard]] ResourceError out_of_memory_error(OutOfMemory what);
+[[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

@@ -45,12 +45,12 @@ std::int64_t number_of(const std::optional<std::string>& key) {
 
 /// Returns true if every rank has the same key. Collective: yes. Throws: as Work::wait; a failure of a GPU comes first.
 bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
-  const std::int64_t mine = number_of(key);
-  const at::Tensor least = at::full({2}, mine, at::kLong);
+  const std::int64_t number = number_of(key);
+  const at::Tensor least = at::full({2}, number, at::kLong);
   auto* values = least.data_ptr<std::int64_t>();
-  values[1] = ~mine;
+  values[1] = ~number;
   take_least(group, least);
-  return key && values[0] == mine && values[1] == ~mine;
+  return key && values[0] == number && values[1] == ~number;
 }
 
 /// Returns true if `here` is true on every rank, in the same way.
@@ -70,7 +70,7 @@ std::string layout_of(const at::Tensor& tensor) {
 at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
 
 std::string no_graph_words() {
-  const std::string& why = cuda::library().obstacle.what;
+  const std::string& why = cuda::library().obstacle.problem;
   return why.empty() ? "no CUDA graph is made" : why;
 }
 
@@ -79,8 +79,8 @@ UsageError unrecordable(const std::string& why) {
                     "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
 }
 
-void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
-  if (mine.defined()) mine.copy_(theirs, /*non_blocking=*/true);
+void copy_into(const at::Tensor& number, const at::Tensor& theirs) {
+  if (number.defined()) number.copy_(theirs, /*non_blocking=*/true);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
   std::string obstacle = graph_obstacle(config, place);
   if (obstacle.empty()) {
     if (auto graph = tensor::make_device_graph()) return graph;
-    obstacle = cuda::library().obstacle.what;
+    obstacle = cuda::library().obstacle.problem;
   }
   // What `auto` leaves out in silence is nothing that the user could change.
   const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);

@@ -13,9 +13,9 @@
 namespace lockstep::train {
 namespace {
 
-std::vector<std::string> missing(const std::vector<std::string>& from, const std::vector<std::string>& of) {
+std::vector<std::string> missing(const std::vector<std::string>& from, const std::vector<std::string>& names_there) {
   std::vector<std::string> names;
-  for (const std::string& name : of) {
+  for (const std::string& name : names_there) {
     if (std::find(from.begin(), from.end(), name) == from.end()) names.push_back(name);
   }
   return names;
@@ -50,10 +50,10 @@ void require_same_names(const std::vector<std::string>& before, const std::vecto
   if (before == now) return;
   const std::vector<std::string> gone = missing(now, before);
   const std::vector<std::string> come = missing(before, now);
-  std::string what = "their order differs";
-  if (!gone.empty()) what = fmt::format("this one lacks {}", text::join(gone));
-  if (!come.empty()) what = fmt::format("this one has also {}", text::join(come));
-  throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", what),
+  std::string difference = "their order differs";
+  if (!gone.empty()) difference = fmt::format("this one lacks {}", text::join(gone));
+  if (!come.empty()) difference = fmt::format("this one has also {}", text::join(come));
+  throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", difference),
                    "loss_terms() has to give the same names for every batch, with a value of 0 where there is nothing");
 }
 

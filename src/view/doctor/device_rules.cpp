@@ -19,15 +19,15 @@ std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint6
 std::string gpus_text(const GpuFacts& facts) {
   std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
   if (!facts.driver.empty()) value += ", driver " + facts.driver;
-  if (!facts.obstacle.what.empty()) return value + ", not for Lockstep";
+  if (!facts.obstacle.problem.empty()) return value + ", not for Lockstep";
   if (!facts.nccl.problem.empty()) return value + ", no NCCL";
   return value + fmt::format(", NCCL {} ({})", facts.nccl.version, facts.nccl.path);
 }
 
 void find_obstacle(Check& check, const GpuFacts& facts) {
-  if (!facts.obstacle.what.empty()) {
+  if (!facts.obstacle.problem.empty()) {
     add_finding(check, Health::kWarn,
-                fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.what, facts.obstacle.remedy));
+                fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.problem, facts.obstacle.remedy));
   } else if (facts.gpus.size() > 1 && !facts.nccl.problem.empty()) {
     add_finding(
         check, Health::kWarn,

@@ -34,7 +34,7 @@ std::string with_code(const AttemptFacts& attempt) {
 }
 
 /// Its ranks stopped on request: nothing has failed.
-bool was_told(const AttemptFacts* attempt) {
+bool stopped_on_request(const AttemptFacts* attempt) {
   return attempt != nullptr && attempt->verdict && attempt->verdict->kind == FailureKind::kNone;
 }
 
@@ -289,7 +289,7 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
 bool is_complete(const RunFacts& facts) {
   if (!facts.summary) return false;
   const AttemptFacts* attempt = newest(facts);
-  const bool is_older = attempt != nullptr && attempt->verdict && !was_told(attempt) &&
+  const bool is_older = attempt != nullptr && attempt->verdict && !stopped_on_request(attempt) &&
                         attempt->verdict->time_ns > facts.summary->time_ns;
   return !is_older && (!facts.log || facts.log->step <= facts.summary->steps);
 }
@@ -304,7 +304,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (was_told(attempt)) {  // no run of a Trainer, or one that did not come to its save
+  if (stopped_on_request(attempt)) {  // no run of a Trainer, or one that did not come to its save
     diagnosis.state = RunState::kStopped;
     diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
@@ -338,7 +338,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
 RunDiagnosis diagnose_now(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
   const bool has_failed =
-      attempt != nullptr && !was_told(attempt) && (attempt->verdict || first_error(*attempt) != nullptr);
+      attempt != nullptr && !stopped_on_request(attempt) && (attempt->verdict || first_error(*attempt) != nullptr);
   if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
   if (!facts.trainer.empty() && !facts.is_launched) {
     RunDiagnosis diagnosis{.state = RunState::kRuns,

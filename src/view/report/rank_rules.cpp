@@ -31,8 +31,9 @@ const char* slower_part(const Ranks& ranks, std::int64_t index) {
   const char* name = "";
   double most = 0;
   for (const StepPart part : {StepPart::kForward, StepPart::kBackward, StepPart::kOptimizer}) {
-    const double lost = rank.of(part) - median_of(
-                                            ranks, [&](const RankFigures& other) { return other.of(part); }, index);
+    const double lost =
+        rank.time_in(part) - median_of(
+                                 ranks, [&](const RankFigures& other) { return other.time_in(part); }, index);
     if (lost <= most) continue;
     most = lost;
     name = name_of(part);

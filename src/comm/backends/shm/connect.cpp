@@ -150,10 +150,10 @@ struct DoorAddress {
 };
 
 DoorAddress find_door(const World& world, std::chrono::milliseconds timeout) {
-  const std::string told = world.store->get(world.prefix + "shm/address", timeout);
-  const auto space = told.find(' ');
-  if (space == std::string::npos) throw ResourceError(told);
-  DoorAddress door{told.substr(0, space), told.substr(space + 1)};
+  const std::string answer = world.store->get(world.prefix + "shm/address", timeout);
+  const auto space = answer.find(' ');
+  if (space == std::string::npos) throw ResourceError(answer);
+  DoorAddress door{answer.substr(0, space), answer.substr(space + 1)};
   if (door.nonce.size() != kNonceLetters) throw ResourceError("rank 0's address of the shared memory is torn");
   return door;
 }

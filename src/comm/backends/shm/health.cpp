@@ -26,8 +26,8 @@ void GroupHealth::fail_timeout(const Collective& collective, std::vector<LateRan
   throw error;
 }
 
-void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const {
-  const MismatchError error = mismatch_error(world_, collective.what, other, theirs);
+void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& other_call) const {
+  const MismatchError error = mismatch_error(world_, collective.call, other, other_call);
   segment_->fail(FailureKind::kMismatch, other, error.message());
   throw error;
 }
