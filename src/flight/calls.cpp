@@ -11,7 +11,7 @@
 namespace lockstep::flight {
 namespace {
 
-constexpr const char* kOddHint = "look for a branch that depends on the rank or its data, with a collective in it";
+constexpr const char* kOddHint = "look for a collective inside a branch that depends on the rank or its data";
 
 struct Call {
   const RankFacts* rank = nullptr;

@@ -124,7 +124,7 @@ Ring* map_file(const std::filesystem::path& file) {
     ring = map(fd.get());
   }
   if (ring == nullptr) {
-    log::note("the flight recorder cannot use {} ({}): no other process will see what this rank does", file.string(),
+    log::note("the flight recorder cannot use {} ({}): no other process can see what this rank does", file.string(),
               std::generic_category().message(errno));
     return nullptr;
   }

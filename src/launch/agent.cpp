@@ -142,10 +142,10 @@ class Agent {
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
-        log::note("waiting since {} for the ranks of other nodes to end", since);
+        log::note("waiting for the ranks of other nodes to end ({} so far)", since);
       } else {
-        log::note("waiting at {}:{} since {} for {}; {} ends this after {}", options_.master_addr, options_.master_port,
-                  since, membership_->missing(), env::timeout_variable(),
+        log::note("waiting at {}:{} for {} ({} so far); {} ends the wait after {}", options_.master_addr,
+                  options_.master_port, membership_->missing(), since, env::timeout_variable(),
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {

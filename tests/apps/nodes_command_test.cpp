@@ -69,7 +69,8 @@ TEST_F(TrainOnNodes, TheirBannerSaysHowTheBytesTravel) {
   Process second(node(1, "b", {"--wire=plain"}));
   const ProcessResult of_first = run_process(node(0, "a", {"--wire", "plain"}), std::chrono::seconds(240));
   EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
-  EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks share no memory"), HasSubstr("; plain)"))) << of_first.err;
+  EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks cannot share memory"), HasSubstr("; plain)")))
+      << of_first.err;
 }
 
 TEST(RunOnNodes, GivesItsWireOnToTheRanks) {

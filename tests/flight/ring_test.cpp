@@ -275,7 +275,8 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
         std::string("/proc/self/maps"), std::string("/proc/1/fd/../../self/fd/0")}) {
     std::filesystem::create_symlink(target, file);
-    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is a link, and not one to the memory of a launcher")) << target;
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is a link, but not to the memory of a running launcher"))
+        << target;
     std::filesystem::remove(file);
   }
   std::filesystem::rename(pipe, file);
@@ -291,7 +292,7 @@ TEST(RingFile, IsReadAtItsOwnSizeAlone) {
   EXPECT_EQ(what_is_wrong_with(file), "");
   for (const std::uintmax_t size : {std::uintmax_t{8} << 30, std::uintmax_t{sizeof(Ring) - 1}}) {
     std::filesystem::resize_file(file, size);
-    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is no flight ring")) << size;
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is not a flight ring")) << size;
   }
 }
 
@@ -303,7 +304,7 @@ TEST(RingFile, OfALauncherThatLivesIsItsSealedMemory) {
   const UniqueFd memory(::memfd_create("lockstep-flight", MFD_ALLOW_SEALING));
   ASSERT_EQ(::write(memory.get(), ring.get(), sizeof(Ring)), static_cast<ssize_t>(sizeof(Ring)));
   std::filesystem::create_symlink("/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get()), file);
-  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("not one to the memory")) << "it could become smaller";
+  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("but not to the memory")) << "it could become smaller";
   ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(read_ring_file(file).pid, 1);
 }

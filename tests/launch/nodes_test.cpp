@@ -179,7 +179,7 @@ TEST_F(TwoNodes, SayForWhomTheyWait) {
   const auto alone = test::run_process(options);
   EXPECT_EQ(alone.code, 76);
   EXPECT_THAT(alone.err, HasSubstr("note: waiting at 127.0.0.1:" + std::to_string(port_) +
-                                   " since 3.0 s for nodes 1, 2 of 3; LOCKSTEP_TIMEOUT ends this after 3.5 s"));
+                                   " for nodes 1, 2 of 3 (3.0 s so far); LOCKSTEP_TIMEOUT ends the wait after 3.5 s"));
   EXPECT_THAT(alone.err, HasSubstr("nodes 1, 2 of 3 did not join within 3.5 s"));
   options.command[5] = "2";
   const auto other = test::run_process(options);

@@ -230,10 +230,10 @@ TEST(RunDiagnosis, ALongWaitNamesTheRankAndWhenItEnds) {
   const RunDiagnosis diagnosis = diagnose(waiting(20 * kSecond));
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
   EXPECT_EQ(diagnosis.text,
-            "rank 0 waits in all_reduce since 20.0 s for rank 1: it sleeps in backward of step 121; "
-            "LOCKSTEP_TIMEOUT ends this in 4:40");
-  EXPECT_THAT(diagnosis.details, Contains(HasSubstr("rank 0 (pid 4000 on gpu-a), step 121, in backward since 4.0 s, "
-                                                    "waits in all_reduce 7 since 20.0 s")));
+            "rank 0 waits in all_reduce for rank 1 (20.0 s so far): it sleeps in backward of step 121; "
+            "LOCKSTEP_TIMEOUT ends the wait in 4:40");
+  EXPECT_THAT(diagnosis.details, Contains(HasSubstr("rank 0 (pid 4000 on gpu-a), step 121, in backward for 4.0 s, "
+                                                    "waiting in all_reduce 7 for 20.0 s")));
   EXPECT_THAT(diagnosis.next, ElementsAre("lockstep inspect flight runs/a --last 40"));
 }
 
@@ -253,8 +253,7 @@ TEST(RunDiagnosis, ARankThatIsStoppedInsideACollectiveStandsStill) {
   facts.ranks[0].ring->last_event_ns = kNow;  // it has just given up
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
-  EXPECT_THAT(diagnosis.text,
-              StartsWith("stands still since 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
+  EXPECT_THAT(diagnosis.text, StartsWith("no progress for 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
   EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
 }
@@ -267,7 +266,7 @@ TEST(RunDiagnosis, RanksThatAreAllStoppedDoNotRun) {
   }
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
-  EXPECT_THAT(diagnosis.text, StartsWith("stands still since 1.0 s: ranks 0, 1 are stopped (T)"));
+  EXPECT_THAT(diagnosis.text, StartsWith("no progress for 1.0 s: ranks 0, 1 are stopped (T)"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4000"));
 }
 

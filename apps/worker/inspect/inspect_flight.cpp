@@ -131,11 +131,11 @@ std::string state_text(const std::vector<Snapshot>& ranks, std::int64_t now_ns) 
     if (rank.step >= 0) text += fmt::format(", step {}", rank.step);
     if (!rank.sections.empty()) {
       const flight::Section& section = rank.sections.back();
-      text += fmt::format(", in {} since {:.3f} s", section.name, seconds(now - section.since_ns));
+      text += fmt::format(", in {} for {:.3f} s", section.name, seconds(now - section.since_ns));
     }
     for (const flight::Lane& lane : rank.lanes) {
       if (!lane.is_running()) continue;
-      text += fmt::format(", waits in {} since {:.3f} s",
+      text += fmt::format(", waiting in {} for {:.3f} s",
                           collective_text(lane.name, lane.started, lane.bucket, lane.buckets),
                           seconds(now - lane.started_ns));
     }

@@ -43,9 +43,9 @@ inline constexpr const char* kLeftHint =
 [[nodiscard]] bool is_stopped(const RankFacts& facts);
 
 /// Finds the rank that the others wait for, and the reason, as a kHang: "rank 2 hangs: stopped by SIGSTOP in backward
-/// of step 418 since 5.0 s; ranks 0, 1 wait in ...". A rank that left is a PeerError, a late one a TimeoutError. Call
-/// it once ranks have given up. `facts` has the ranks that this host can see. A group's collective waits for ranks that
-/// have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`: the timeout of a rank of
+/// of step 418 (5.0 s so far); ranks 0, 1 wait in ...". A rank that left is a PeerError, a late one a TimeoutError.
+/// Call it once ranks have given up. `facts` has the ranks that this host can see. A group's collective waits for ranks
+/// that have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`: the timeout of a rank of
 /// another host; the late rank is then the one that is in no collective, or cannot go on in one. Returns none if no
 /// rank waits for one of these.
 [[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,

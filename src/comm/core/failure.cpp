@@ -91,12 +91,12 @@ void throw_death(const World& world, int rank, const Collective& collective) {
 
 void throw_disconnection(const World& world, int rank, const std::string& why, const Collective& collective) {
   if (first_failure(world)) throw_death(world, rank, collective);
-  throw PeerError(fmt::format("the connection with {} was lost, though its process lives{}\n  meanwhile     {}",
+  throw PeerError(fmt::format("the connection with {} was lost, but its process is alive{}\n  meanwhile     {}",
                               rank_text(world, rank), why.empty() ? "" : ": " + why, here_text(world, collective)));
 }
 
 std::string timeout_hint() {
-  return fmt::format("look at what the late rank does; if it may take so long, raise {} (seconds)",
+  return fmt::format("look at what the late rank does; if it needs this long, raise {} (seconds)",
                      env::timeout_variable());
 }
 

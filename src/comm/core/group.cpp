@@ -70,7 +70,7 @@ class Group final : public OwnedGroup {
     Collective collective = reduction(Kind::kAllReduce, tensor, options);
     if (options.then == nullptr) return submit_in_place(std::move(collective), tensor);
     if (!is_plain(tensor)) {
-      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory of the CPU");
+      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory on the CPU");
     }
     collective.data = collective.output = static_cast<std::byte*>(tensor.data_ptr());
     return run(std::move(collective), {tensor, tensor}, options.then, queue_.get());
@@ -131,7 +131,7 @@ class Group final : public OwnedGroup {
     check_partner(input, output, input.numel(), "all_to_all");
     check_divisible(input, world_size(), "all_to_all");
     if (input.is_alias_of(output)) {
-      throw UsageError("all_to_all was given one memory as input and output", "give it a tensor of its own as output");
+      throw UsageError("all_to_all was given the same memory as input and output", "give it a separate output tensor");
     }
     return submit(describe(Kind::kAllToAll, input), input, output);
   }
@@ -247,7 +247,8 @@ class Group final : public OwnedGroup {
 
   void replay_step(std::uint64_t recorded, const std::function<void()>& launch) override {
     if (device_ == nullptr) {
-      throw UsageError("a step whose collectives were recorded, in a group without NCCL", "compute it normally");
+      throw UsageError("a recorded step cannot be replayed in a group without NCCL",
+                       "compute the step without the recording");
     }
     device_->replay(recorded, launch);
   }

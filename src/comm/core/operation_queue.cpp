@@ -238,7 +238,7 @@ void OperationQueue::close(bool orderly) noexcept {
   if (ended) {
     thread_.join();
   } else {
-    log::warn("a collective is still under way; its thread is left behind");
+    log::warn("a collective is still under way; its thread is abandoned");
     thread_.detach();
   }
 }

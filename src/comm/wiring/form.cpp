@@ -98,7 +98,7 @@ std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& wor
   if (objection.empty()) {
     return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(network), hosts);
   }
-  if (world.rank == 0) log::note("using tcp inside the hosts too: {}", objection);
+  if (world.rank == 0) log::note("tcp also connects the ranks of each host: {}", objection);
   return std::make_unique<FlatBackend>(std::move(network));
 }
 
@@ -125,7 +125,7 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
     } catch (const ResourceError& problem) {
       if (meeting.wanted == BackendKind::kShm) throw;
       choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
-      if (world.rank == 0) log::note("using tcp between the ranks of one host: {}", problem.message());
+      if (world.rank == 0) log::note("tcp connects the ranks of one host: {}", problem.message());
     }
     // All ranks are connected: if one lacked a thread now, the others would wait for it with another backend.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);

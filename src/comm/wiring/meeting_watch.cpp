@@ -12,7 +12,8 @@ namespace {
 constexpr auto kWatchNoLimit = std::chrono::hours(24 * 365);
 
 FailureRecord record_of_death(int rank, const std::string& host) {
-  return {.kind = FailureKind::kDied, .message = "its process ended while the ranks met", .rank = rank, .host = host};
+  return {
+      .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
 }
 
 // The store writes "closed" or "silent" and a line end before a last will.
@@ -50,7 +51,7 @@ void MeetingWatch::watch() {
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {
-    log::debug("the meeting's store is gone: {}", problem.what());
+    log::debug("the store is gone: {}", problem.what());
   }
   const std::lock_guard lock(mutex_);
   if (is_leaving_ || record.rank == rank_) return;

@@ -63,9 +63,9 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   say_next_ns_ = std::max(say_next_ns_, watched_since_.time_since_epoch().count() + kSayFirst);
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
-  const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
+  const std::string limit = timeout_ns == 0 || stall->text.find("; limit ") != std::string::npos
                                 ? ""
-                                : fmt::format("; {} ends this after {}", env::timeout_variable(),
+                                : fmt::format("; {} ends the wait after {}", env::timeout_variable(),
                                               text::duration(static_cast<double>(timeout_ns) * 1e-9));
   log::note("{}{}", stall->text, limit);
 }

@@ -78,7 +78,7 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
       hint = problem.hint();
     }
     if (const auto waited = notice.due(SystemClock::instance().now())) {
-      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {}; {} ends this after {}",
+      log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far); {} ends the wait after {}",
                 address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(limit).count()));
     }

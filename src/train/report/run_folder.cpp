@@ -112,9 +112,10 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
     if (now >= begin + patience) return false;
     const auto waited = patience > kPatience ? notice.due(now) : std::nullopt;
     if (waited) {
-      log::note("waiting since {} for a process of the group before{}, which still holds {}; {} ends this after {}",
-                text::duration(waited->count()), holder_of(path), path.parent_path().string(), env::timeout_variable(),
-                text::duration(Seconds(patience).count()));
+      log::note(
+          "waiting for a process of the group before{}, which still holds {} ({} so far); {} ends the wait after {}",
+          holder_of(path), path.parent_path().string(), text::duration(waited->count()), env::timeout_variable(),
+          text::duration(Seconds(patience).count()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

@@ -112,7 +112,7 @@ Check check_interfaces(const NetworkFacts& facts) {
   }
   if (!facts.named_interface.empty() && interface_of(facts, facts.named_interface) == nullptr) {
     add_finding(check, Health::kBad,
-                fmt::format("{} is '{}', which fits no interface of this host", facts.interface_variable,
+                fmt::format("{} is '{}', which matches no interface of this host", facts.interface_variable,
                             facts.named_interface));
   }
   if (!facts.fabric_ports.empty() && facts.wire != "ucx") {

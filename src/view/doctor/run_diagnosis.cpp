@@ -117,7 +117,7 @@ std::string last_sign_of(const RunFacts& facts) {
   return fmt::format(", the last event {} ago", text::duration(seconds(facts.monotonic_ns - last)));
 }
 
-/// "stands still since 8.0 s: rank 2 is stopped (T)"; empty: none is.
+/// "no progress for 8.0 s: rank 2 is stopped (T)"; empty: none is.
 std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stall>& stall) {
   std::vector<std::string> ranks;
   char state = 'T';
@@ -129,8 +129,8 @@ std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stal
   if (ranks.empty()) return "";
   // Ranks that give up waiting do something, too.
   const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
-  const std::string since = last == 0 ? "" : " since " + text::duration(seconds(facts.monotonic_ns - last));
-  return fmt::format("stands still{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
+  const std::string since = last == 0 ? "" : " for " + text::duration(seconds(facts.monotonic_ns - last));
+  return fmt::format("no progress{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
                      text::join(ranks), ranks.size() == 1 ? "is" : "are", state);
 }
 
@@ -142,11 +142,11 @@ void add_place(const flight::RankFacts& rank, std::int64_t now_ns, std::string& 
   if (rank.ring->step >= 0) line += fmt::format(", step {}", rank.ring->step);
   if (!rank.ring->sections.empty()) {
     const flight::Section& section = rank.ring->sections.back();
-    line += fmt::format(", in {} since {:.1f} s", section.name, seconds(now_ns - section.since_ns));
+    line += fmt::format(", in {} for {:.1f} s", section.name, seconds(now_ns - section.since_ns));
   }
   for (const flight::Lane& lane : rank.ring->lanes) {
     if (!lane.is_running()) continue;
-    line += fmt::format(", waits in {} {} since {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
+    line += fmt::format(", waiting in {} {} for {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
   }
   if (flight::is_stopped(rank)) line += ", stopped";
 }
@@ -164,8 +164,8 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
 std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
   const std::int64_t timeout = flight::timeout_of(facts.ranks);
   const std::int64_t left = stall.since_ns + timeout - facts.monotonic_ns;
-  const bool ends = timeout > 0 && left > 0 && stall.text.find("(limit ") == std::string::npos;
-  return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends this in {}", stall.text, text::duration(seconds(left)))
+  const bool ends = timeout > 0 && left > 0 && stall.text.find("; limit ") == std::string::npos;
+  return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends the wait in {}", stall.text, text::duration(seconds(left)))
               : stall.text;
 }
 

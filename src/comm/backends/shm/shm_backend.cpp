@@ -247,7 +247,7 @@ at::Tensor ShmBackend::allocate_bucket(std::int64_t numel, c10::ScalarType dtype
   if (numel == 0) return at::zeros({0}, dtype);
   const std::size_t item = c10::elementSize(dtype);
   if (static_cast<std::uint64_t>(numel) > (std::uint64_t{1} << 50)) {
-    throw ResourceError(fmt::format("a bucket of {} elements is more than any machine has", numel));
+    throw ResourceError(fmt::format("a bucket of {} elements does not fit into the memory of any machine", numel));
   }
   const std::size_t bytes = static_cast<std::size_t>(numel) * item;
   std::byte* start = segment_->allocate(bytes);

@@ -58,7 +58,7 @@ class Config {
   void set(const char* variable, const char* name, const std::string& value) {
     if (env::get(variable)) return;
     const ucs_status_t status = ucp_.config_modify(config_, name, value.c_str());
-    if (status != UCS_OK) log::debug("UCX knows no {}: {}", name, ucp_.status_string(status));
+    if (status != UCS_OK) log::debug("UCX does not know {}: {}", name, ucp_.status_string(status));
   }
 
   const Ucp& ucp_ = ucx_library().functions;
@@ -135,7 +135,7 @@ void UcxWorker::add(int peer, const std::string& address) {
   if (status == UCS_OK) return;
   endpoints_.erase(peer);
   throw PeerError(
-      fmt::format("UCX finds no way from rank {} to rank {}: {}", rank_, peer, ucp_.status_string(status)),
+      fmt::format("UCX cannot connect rank {} to rank {}: {}", rank_, peer, ucp_.status_string(status)),
       "every rank must reach every other; UCX_NET_DEVICES names the devices to use, UCX_TLS the transports");
 }
 
