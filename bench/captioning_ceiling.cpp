@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network that sees made-up scenes without an error could score: with the caption that is said most often, which
-// cross entropy strives for; with the one that agrees best with what people say, which CIDEr-D rewards; and with one
-// person's. How people speak is known here: the grammar is asked again and again about the same scene.
+// The best possible scores of a network that sees made-up scenes without an error: with the most frequent caption, the
+// goal of cross entropy; with the caption that agrees best with all others, which CIDEr-D rewards; and with one
+// person's. The distribution of captions is known here: the grammar is asked again and again about the same scene.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr int kPeople = 1000;  // asked about each scene, five at a time
-constexpr int kJudges = 300;   // of them, by whom a caption's agreement is measured
+constexpr int kPeople = 1000;  // captions asked for each scene, five at a time
+constexpr int kJudges = 300;   // of them; a caption's agreement is measured against these
 constexpr std::uint64_t kOtherPeople = 1000003;
 
 class Words {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sampling of deformable attention by the kernel of the detection recipe and by libtorch's grid_sample, in turn:
-// one thread, float32, the sizes of the published network S at 640 pixels and of the small one at 160.
+// Deformable attention's sampling by the kernel of the detection recipe and by libtorch's grid_sample, in turn: one
+// thread, float32, with the sizes of the published network S at 640 pixels and of the small one at 160.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/ones_like.h>

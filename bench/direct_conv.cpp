@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of nn/conv/direct.h on one thread: the best of some runs, in GFLOP/s with the products that are left out
-// counted as if they were made (docs/design/convolutions.md).
+// The products of nn/conv/direct.h on one thread: the best of some runs, in GFLOP/s. Products that the algorithm saves
+// count, too (docs/design/convolutions.md).
 #include <fmt/format.h>
 
 #include <algorithm>

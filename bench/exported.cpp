@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network as `lockstep predict` runs it beside the same one as an exported TorchScript module, in turn: one picture,
-// one thread, float32, weights that were never trained.
+// Compares a network as `lockstep predict` runs it with the same one as an exported TorchScript module, in turn: one
+// picture, one thread, float32, untrained weights.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <ATen/Parallel.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our layers beside libtorch's, forward and backward, over shapes: where kernel_table.cpp has its limits from. One
-// thread; the two sides in turn, the median of the ratios. Run it on a processor of its own: taskset -c 1.
+// Our layers beside libtorch's, forward and backward, over shapes: the source of the limits in kernel_table.cpp. One
+// thread; the two sides in turn, the median of the ratios. Run it on an otherwise idle processor: taskset -c 1.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -51,7 +51,7 @@ double median(std::vector<double> values) {
 
 void compare(const std::string& what, const Run& theirs, const Run& ours) {
   constexpr int kRounds = 15;
-  constexpr double kRound = 4e-3;  // seconds of a round, so that a round of a tiny shape is many calls
+  constexpr double kRound = 4e-3;  // seconds of a round: a tiny shape gets many calls
   theirs();
   ours();
   const int repeats = std::max(1, static_cast<int>(kRound / (seconds(theirs, 3) + 1e-9)));
@@ -69,7 +69,7 @@ void compare(const std::string& what, const Run& theirs, const Run& ours) {
 
 const char* name_of(at::ScalarType type) { return type == at::kFloat ? "float32" : "bf16"; }
 
-/// Forward, and backward of a gradient that is not all ones.
+/// A forward, and a backward with a gradient that is not all ones.
 template <class Layer>
 Run step_of(Layer layer, const at::Tensor& input, const at::Tensor& grad) {
   return [layer, input, grad]() mutable {

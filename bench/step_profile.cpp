@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a training step of the captcha network goes: self time by operator of libtorch, and bytes of its
-// tensors per second beside what copying memory reaches. One rank, one thread.
+// The time of a training step of the captcha network: self time by operator of libtorch, and bytes of its tensors per
+// second, beside the speed of copying memory. One rank, one thread.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -36,12 +36,12 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Row {
-  double seconds = 0;  ///< without those of the operators that it calls
+  double seconds = 0;  ///< without the operators that it calls
   double bytes = 0;    ///< of its inputs
   int calls = 0;
 };
 
-/// By operator. The step runs on one thread, and the backward on one thread of the engine after it: never two at once.
+/// The rows by operator. They need no lock: the step runs on one thread, then the backward on one thread of the engine.
 std::map<std::string, Row>& rows() {
   static std::map<std::string, Row> all;  // NOLINT
   return all;
@@ -86,7 +86,7 @@ void leave(const at::RecordFunction& function, at::ObserverContext* context) {
   if (current() != nullptr) current()->children += whole;
 }
 
-/// Bytes read and written per second by memcpy on arrays that no cache holds.
+/// Bytes read and written per second by memcpy on arrays larger than any cache.
 double copy_rate() {
   std::vector<char> from(256 << 20, 1);
   std::vector<char> to(from.size(), 2);
@@ -131,7 +131,7 @@ class Step {
   }
 
  private:
-  /// The optimizer's kernel is none of libtorch's operators: it gets a name here.
+  /// Gives the optimizer's kernel a name: it is not an operator of libtorch.
   struct NamedScope {
     NamedScope() {
       if (guard.isActive()) guard.before("lockstep::AdamW");

@@ -39,7 +39,7 @@ double best_ms(F f) {
   return best;
 }
 
-/// 0 to 1; in bfloat16's bits 0.5 to 1.
+/// Numbers from 0 to 1; for bits of bfloat16, from 0.5 to 1.
 template <class T>
 std::vector<T> numbers(std::int64_t count) {
   std::mt19937 generator(1);
@@ -76,7 +76,7 @@ void measure(const Winograd& conv, const char* type) {
     }
   });
   const double unpack = best_ms([&] { winograd_unpack(conv, sums.data(), by); });
-  const double gflop = 18e-6 * static_cast<double>(pixels * conv.in * conv.out);  // a millisecond's
+  const double gflop = 18e-6 * static_cast<double>(pixels * conv.in * conv.out);  // per millisecond
   fmt::print(
       "{}, {} images of {} x {}, {} to {}, tiles of {}: forward {:.2f} ms ({:.0f} GFLOP/s), weights {:.2f} ms "
       "({:.0f}), pack {:.2f}, unpack {:.2f} ms\n",

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs an example's README: its `sh` blocks, one after the other in an empty folder, and compares what they print.
+"""Runs an example's README: its `sh` blocks, one after the other in an empty folder, and compares their output.
 
 The ```text block that follows an `sh` block shows that block's real output. Its lines must come in this order; `...` stands for
 lines left out, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
 must be the same. These may differ from machine to machine: numbers with a decimal point, numbers with a unit, process numbers,
 host names, paths below /tmp, digests, a stack's addresses, and the width of spaces and of table rules.
 
-A comment in the README asks for more than equal words: <!-- check: accuracy >= 0.97 --> looks at the last number that follows the
-word "accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
-example, and says so, where the shell command fails. <!-- any number: WORD --> lets all
-numbers of the lines with WORD differ in the block before it. <!-- exit: N --> is the exit code of the block before it (0 where there is none).
+A comment in the README can ask for more. <!-- check: accuracy >= 0.97 --> compares the last number that follows the word
+"accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
+example, and says so, if the shell command fails. <!-- any number: WORD --> allows other numbers in the lines with WORD of the
+block before it. <!-- exit: N --> is the exit code of the block before it (0 without such a comment).
 
 example:
   examples/run_readme.py examples/01_hello_all_reduce --build build/test
@@ -52,7 +52,7 @@ def loosened(line: str, free_words=()) -> str:
 
 @dataclasses.dataclass
 class Step:
-    """One sh block, with what the page says of it."""
+    """One sh block, with the page's conditions."""
     command: str
     shown: list = dataclasses.field(default_factory=list)   # lines of the text block
     checks: list = dataclasses.field(default_factory=list)  # (word, operator, bound)
@@ -61,7 +61,7 @@ class Step:
 
 
 def read_page(text: str):
-    """Returns (steps, shell commands without which the example is skipped)."""
+    """Returns (steps, shell commands); the example is skipped unless all these commands succeed."""
     steps, needs = [], []
     pattern = re.compile(r"^```(sh|text)\n(.*?)^```|<!-- (check|exit|any number|skip unless): (.*?) -->", re.M | re.S)
     for language, block, kind, rest in pattern.findall(text):
@@ -88,7 +88,7 @@ def is_free(line: str) -> bool:
 
 
 def first_missing(shown: list, printed: list, free_words=()):
-    """The first line of `shown` that `printed` does not have at its place, or None."""
+    """The first line of `shown` that `printed` lacks at its place, or None."""
     lines = [loosened(line, free_words) for line in printed]
     used, after, may_skip = set(), 0, True
     for line in shown:
@@ -123,7 +123,7 @@ def failed_check(check, printed: str):
 
 
 def run_step(step: Step, folder: str, environment: dict):
-    """Returns what is wrong, or None."""
+    """Returns the fault, or None."""
     print(f"--- {step.command}", flush=True)
     run = subprocess.run(["bash", "-euo", "pipefail", "-c", step.command], cwd=folder, env=environment, check=False,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -176,7 +176,7 @@ def main() -> None:
         sys.exit("the README has no sh block with its output")
     environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source),
                        BUILD=str(build))
-    # Real data lies beside the project, as for the tests in C++; where it is missing, examples draw their own.
+    # Real data is in a folder beside the project, as for the C++ tests; if it is missing, examples draw their own.
     environment.setdefault("LOCKSTEP_DATA", str(source.parents[1] / "../shared/data"))
     for need in needs:
         if subprocess.run(["bash", "-c", need], env=environment, check=False, capture_output=True).returncode:

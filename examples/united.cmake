@@ -1,6 +1,6 @@
 # With LOCKSTEP_UNITY the examples are one program: reading and linking libtorch cost each of 30 programs 20 s of a core.
-# Each source stands in a namespace of its own, behind the headers of all; hard links give the program the examples'
-# names, and it runs the example whose name it was called by. Without LOCKSTEP_UNITY each is compiled as its reader would.
+# Each source is in a separate namespace, after the headers of all; hard links give the program the examples' names, and
+# it runs the example by whose name it was called. Without LOCKSTEP_UNITY each is compiled as a reader would.
 
 function(lockstep_unite_example source output)
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})

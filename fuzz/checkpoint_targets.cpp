@@ -20,14 +20,14 @@ constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones only take time
 
 volatile unsigned checkpoint_bytes_read = 0;
 
-// Reading every byte is what shows the sanitizer a wrong range.
+// Reads every byte, so that the sanitizer sees a wrong range.
 void read_all(std::string_view bytes) {
   unsigned total = 0;
   for (const char byte : bytes) total += static_cast<unsigned char>(byte);
   checkpoint_bytes_read = total;
 }
 
-/// Every value below the root, as the reader of torch files goes through them.
+/// Counts the values below the root in the way the reader of torch files walks them.
 std::uint64_t count_values(const Pickle& pickle, PickleId id, int depth) {
   require(depth <= kPickleMostDepth && id < pickle.nodes.size());
   const PickleNode& node = pickle.nodes[id];
@@ -103,7 +103,7 @@ void manifest(std::string_view bytes) {
   const auto read = manifest_from_json(body + seal);
   if (!read) return;
   for (const auto& [name, digest] : read->files) require(is_plain_file_name(name));
-  // Written and read again it is the same.
+  // It stays the same when written and read again.
   const auto again = manifest_from_json(manifest_to_json(*read));
   require(again && *again == *read);
 }

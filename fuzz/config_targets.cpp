@@ -14,7 +14,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::size_t kMostBound = 20;  // more only take time
+constexpr std::size_t kMostBound = 20;  // more would only take time
 
 /// Settings of every type.
 struct FuzzedSettings {
@@ -48,10 +48,10 @@ void bind_one_by_one(const ConfigTree& tree) {
     ConfigFields fields = settings.fields();
     try {
       fields.bind(tree.filtered([&wanted = key](const std::string& name) { return name == wanted; }));
-    } catch (const UsageError&) {  // an unknown key, a value of another type or outside of its range
+    } catch (const UsageError&) {  // an unknown key, a value of another type or outside its range
       continue;
     }
-    fields.check();  // what was bound is within its range: an error here ends the program
+    fields.check();  // bound values are within their ranges: an error here ends the program
     (void)ConfigTree::from_text(fields.to_yaml(), "written again");
   }
 }
@@ -81,7 +81,7 @@ void json_text(std::string_view bytes) {
   try {
     const nlohmann::json value = parse_json(bytes, kLimits);
     require(depth_of(depth_of, value) <= kLimits.depth);
-    require(parse_json(value.dump(), kLimits) == value);  // written and read again it is the same
+    require(parse_json(value.dump(), kLimits) == value);  // it stays the same when written and read again
     std::string packed;
     nlohmann::json::to_cbor(value, packed);
     require(parse_cbor(packed, {.depth = kLimits.depth}) == value);

@@ -19,7 +19,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::int64_t kMostPixels = 1 << 20;  // larger ones are refused or decoded alike; they only take time
+constexpr std::int64_t kMostPixels = 1 << 20;  // larger ones are refused or decoded alike, and only take time
 
 bool is_small(ImageSize size) { return size.width * size.height <= kMostPixels; }
 
@@ -27,7 +27,7 @@ void require_whole(const Image& image) {
   require(static_cast<std::int64_t>(image.pixels.size()) == image.size.width * image.size.height * image.channels);
 }
 
-// Reading every byte is what shows the sanitizer a wrong range.
+// Reads every byte, so that the sanitizer sees a wrong range.
 unsigned sum(std::string_view bytes) {
   unsigned total = 0;
   for (const char byte : bytes) total += static_cast<unsigned char>(byte);

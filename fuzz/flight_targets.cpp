@@ -20,7 +20,7 @@ using flight::Ring;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kChange = 12;  // bytes: a place, a value
 
-// So that no compiler leaves the reading out.
+// Keeps the compiler from removing the reads.
 volatile std::size_t letters_read = 0;
 
 void use(const std::string& text) {
@@ -44,7 +44,7 @@ std::string ring_of_a_step() {
   return {reinterpret_cast<const char*>(ring.get()), sizeof(Ring)};
 }
 
-// Three of four changes come where the ring of a step has something.
+// Three of four changes hit the used part of the ring.
 std::string changed(std::string bytes, std::string_view changes) {
   constexpr std::size_t kUsed = offsetof(Ring, events) + 32 * sizeof(flight::EventSlot);
   for (; changes.size() >= kChange; changes.remove_prefix(kChange)) {

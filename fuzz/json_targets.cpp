@@ -11,7 +11,7 @@ namespace lockstep::fuzz {
 
 void json_records(std::string_view bytes) {
   const std::string text(bytes);
-  // What was read is written, and read again.
+  // A record that was read is written and read again.
   if (const auto event = launch::parse_event(text)) require(launch::parse_event(launch::to_text(*event)).has_value());
   if (const auto order = launch::parse_order(text)) require(launch::parse_order(launch::to_text(*order)).has_value());
   if (const auto figures = view::parse_rank_figures(text)) {

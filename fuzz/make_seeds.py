@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of the fuzzer that are made, a few small inputs for each target that reads a binary format.
+"""Writes the generated seeds of the fuzzer: a few small inputs for each target that reads a binary format.
 
     scripts/trials/fuzz --unpack FOLDER && python3 fuzz/make_seeds.py FOLDER && scripts/trials/fuzz --pack FOLDER
 
-Run with any Python 3. The hashes of the packed files are zero: the fuzzer reads them as if they were right. In
-TARGET/hostile is what scripts/trials/attacks/files.py attacks with, in small.
+Run with any Python 3. The hashes of the packed files are zero: the fuzzer reads them as if they were right. TARGET/hostile has
+the attacks of scripts/trials/attacks/files.py, in small.
 """
 import gzip
 import hmac
@@ -131,7 +131,7 @@ def checkpoints():
         with zipfile.ZipFile(WEIGHTS / f"{name}.pth") as archive:
             member = next(m for m in archive.namelist() if m.endswith("/data.pkl"))
             write(f"pickle/{name}.pkl", archive.read(member))
-    # A key that is no UTF-8, and a zip file that holds nothing.
+    # A key that is not UTF-8, and an empty zip file.
     write("pickle/latin_key.pkl", b"\x80\x02}X\x04\x00\x00\x00gr\xfcnK\x01s.")
     empty = io.BytesIO()
     zipfile.ZipFile(empty, "w").close()
@@ -149,7 +149,7 @@ def checkpoints():
 
 
 def png_of(width: int, height: int, depth: int) -> bytes:
-    """A header that claims so much, and hardly any pixels."""
+    """A header that claims this size, with hardly any pixels."""
     header = struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0)
     small = FILES.png(8, 8)
     return small[:8] + FILES.chunk(b"IHDR", header) + small[33:]
@@ -187,14 +187,14 @@ def lengthened(words: list[bytes]) -> bytes:
 
 
 def hello(wire: bytes) -> bytes:
-    """The first words of rank 1 to rank 0, with the key of wire_targets.cpp."""
+    """Rank 1's first words to rank 0, with the key of wire_targets.cpp."""
     key = hmac.digest(b"a token that no input holds", lengthened([b"lswire1", b"seed"]), "sha256")
     clear = b"lswire1" + wire + struct.pack("<IIQ", 1, 0, 7) + b"c" * 32
     return clear + hmac.digest(key, lengthened([b"hello", clear, b"L" * 32]), "sha256")
 
 
 def client_hello() -> bytes:
-    """Of TLS 1.3 with the ranks' name of their key, and a binder by somebody who does not know it."""
+    """A client hello of TLS 1.3 with the ranks' name for their key, and the binder of an end that does not know the key."""
     def extension(number, content):
         return struct.pack(">HH", number, len(content)) + content
     identity = struct.pack(">H", 8) + b"lockstep" + bytes(4)

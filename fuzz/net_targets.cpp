@@ -10,7 +10,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-// So that no compiler leaves the reading out.
+// Keeps the compiler from removing the reads.
 volatile unsigned net_bytes_read = 0;
 
 void note(std::string_view text) {

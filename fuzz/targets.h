@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzer calls: one function per kind of foreign bytes, in the order of targets.txt. The tests call the same
-// on the seeds.
+// The fuzzer's entry points: one function per kind of foreign bytes, in the order of targets.txt. The tests call the
+// same on the seeds.
 #pragma once
 
 #include <cstdlib>
@@ -8,21 +8,21 @@
 
 namespace lockstep::fuzz {
 
-/// Ends the program, a finding, where what a reader promises does not hold.
+/// Ends the program, which is a finding, if a reader breaks its promise.
 inline void require(bool holds) {
   if (!holds) std::abort();
 }
 
 // data_targets.cpp
 
-/// The sum of all bytes that were read: so that no compiler leaves the reading out.
+/// The sum of all bytes read, which keeps the compiler from removing the reads.
 extern unsigned bytes_read;
 
-void images(std::string_view bytes);  ///< PNG and JPEG: size, whole, and a part
-/// Pixels of a PNG that is right but for them: without it no change would get past the checksums. The first 8 bytes
-/// choose size, color type, depth and interlacing; the others are the rows before compression.
+void images(std::string_view bytes);  ///< PNG and JPEG: the size, the whole picture, and a part
+/// Pixels of an otherwise right PNG: a change elsewhere would not get past the checksums. The first 8 bytes choose
+/// size, color type, depth and interlacing; the others are the rows before compression.
 void png_rows(std::string_view bytes);
-void tar(std::string_view bytes);  ///< a shard, and what lies in its samples
+void tar(std::string_view bytes);  ///< a shard, and the files of its samples
 void idx(std::string_view bytes);
 void voc(std::string_view bytes);
 void coco(std::string_view bytes);    ///< with masks drawn
@@ -32,56 +32,56 @@ void packed(std::string_view bytes);  ///< as if its hashes were right
 // checkpoint_targets.cpp: the files of checkpoints and weights
 
 void zip(std::string_view bytes);          ///< its members, as if their checksums were right
-void pickle(std::string_view bytes);       ///< what torch.save's pickle holds
+void pickle(std::string_view bytes);       ///< the values in torch.save's pickle
 void safetensors(std::string_view bytes);  ///< a header and its tensors' places
 void manifest(std::string_view bytes);     ///< manifest.json without its seal, which is added
 
-// captioning_targets.cpp: what the captioning recipe reads
+// captioning_targets.cpp: the inputs of the captioning recipe
 
 void npz(std::string_view bytes);  ///< features: the zip file, the array's header, its values
-/// An array under the shape that it claims, in a zip file that is right but for that: without it no change would get
-/// past the checksum. The first byte chooses stored or deflated; the others are the .npy.
+/// An array with a claimed shape in an otherwise right zip file: a change elsewhere would not get past the checksum.
+/// The first byte chooses stored or deflated; the others are the .npy.
 void npy(std::string_view bytes);
 void caption_text(std::string_view bytes);  ///< FILE#NUMBER<TAB>CAPTION a line
 void caption_json(std::string_view bytes);  ///< COCO's and Karpathy's
 void caption_ids(std::string_view bytes);   ///< one a line, or with paths
 void vocabulary(std::string_view bytes);    ///< a word a line
 
-// config_targets.cpp: settings, which come inside checkpoints too
+// config_targets.cpp: settings, which are in checkpoints too
 
-void yaml(std::string_view bytes);  ///< settings, bound to fields of every type, and written again
-/// Any JSON: within the limits or refused, by the text's reader and by CBOR's.
+void yaml(std::string_view bytes);  ///< settings, bound to fields of every type and written again
+/// Any JSON: within the limits or refused, by the readers of text and of CBOR.
 void json_text(std::string_view bytes);
 
-// json_targets.cpp: records that programs of a job hand to each other, and leave in a run folder
+// json_targets.cpp: records that programs of a job exchange and leave in a run folder
 
 void json_records(std::string_view bytes);  ///< messages between nodes, lines of log.jsonl, figures of ranks
 
-// net_targets.cpp: what comes over the wire, from a rendezvous file, and what a person is shown of it
+// net_targets.cpp: bytes from the wire and from a rendezvous file, and the words shown to a person
 
 void store_frame(std::string_view bytes);   ///< a request's body, as the store's server reads it
 void address_file(std::string_view bytes);  ///< of --dist_url file://
-void shown_words(std::string_view bytes);   ///< escape characters and URLs; what is left must steer nothing
+void shown_words(std::string_view bytes);   ///< escape characters and URLs; the printed rest must steer no terminal
 
-// flight_targets.cpp: a flight ring, which lies in a run folder that somebody else may have made
+// flight_targets.cpp: a flight ring in a run folder, which may come from a stranger
 
-void ring(std::string_view bytes);  ///< numbers at places of a ring that is right but for them, and what is said of it
+void ring(std::string_view bytes);  ///< numbers at places of an otherwise right ring, and the diagnosis of it
 
-// page_targets.cpp: what a stranger sends to the live page and to /metrics
+// page_targets.cpp: a stranger's requests to the live page and to /metrics
 
 /// Bytes on a connection to a real server on loopback: request lines, headers, queries. libmicrohttpd itself is not
-/// instrumented; what is made of its words is.
+/// instrumented; its callers are.
 void http_request(std::string_view bytes);
-/// Lines in turn as Host, Origin, Authorization and path, as the page reads them.
+/// Lines, in turn, as Host, Origin, Authorization and path, in the way the page reads them.
 void page_words(std::string_view bytes);
 
-// wire_targets.cpp: what comes over a connection between two ranks, from an end that does not know the key
+// wire_targets.cpp: bytes on a connection between two ranks, from an end that does not know the key
 
-void wire_hello(std::string_view bytes);  ///< the first words, as they are and as changes of right ones
-/// Both ends of an opening, fed with such bytes in pieces, and with each other's words changed: neither opens.
+void wire_hello(std::string_view bytes);  ///< the first words, as they are and as changes to right ones
+/// Feeds both ends of an opening with such bytes in pieces, and with changed words of each other: neither opens.
 void wire_opening(std::string_view bytes);
-/// The first byte chooses plain or TLS; the others come in the place of messages or of the handshake. Nothing is
-/// written but into the room of the message that is awaited.
+/// The first byte chooses plain or TLS; the others replace messages or the handshake. The reader writes only into the
+/// memory of the awaited message.
 void wire_frames(std::string_view bytes);
 
 }  // namespace lockstep::fuzz

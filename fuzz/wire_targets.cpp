@@ -36,7 +36,7 @@ const std::string& words_of(bool is_encrypted) {
   return words[is_encrypted ? 1 : 0];
 }
 
-/// `words` with the changes that `bytes` say: a place, and what is added to it.
+/// `words` with the changes in `bytes`: pairs of a place and a number to add.
 std::string altered(std::string words, std::string_view bytes) {
   for (std::size_t i = 0; i + 1 < bytes.size() && i < 16; i += 2) {
     const std::size_t place = static_cast<unsigned char>(bytes[i]) % words.size();
@@ -45,7 +45,7 @@ std::string altered(std::string words, std::string_view bytes) {
   return words;
 }
 
-/// Gives an end `bytes`, in pieces whose lengths they say themselves.
+/// Feeds `bytes` to an end, in pieces whose lengths come from the bytes.
 void feed(Opening& end, std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t size = std::min<std::size_t>(bytes.size(), 1 + static_cast<unsigned char>(bytes[0]) % 40);
@@ -62,7 +62,7 @@ Opening calling_end(const std::string& key = right_key()) {
   return Opening::call({key, kListener, kRoute}, hello_of(false));
 }
 
-/// What the calling end says to the `answer` of the called one.
+/// The calling end's reply to the `answer` of the called one.
 std::string proof_for(std::string_view answer) {
   Opening caller = calling_end();
   (void)caller.words();
@@ -86,7 +86,7 @@ void say(const UniqueFd& fd, std::string_view bytes) {
   (void)!::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/// The other end proves that it knows the key, and is none of ours from then on.
+/// The other end proves that it knows the key; after that the fuzzer speaks for it.
 std::unique_ptr<Connection> open_plain(Sockets& sockets) {
   Opening called = called_end();
   say(sockets.other, proof_for(called.words()));
@@ -133,14 +133,14 @@ void wire_hello(std::string_view bytes) {
 
 void wire_opening(std::string_view bytes) {
   using namespace wire_targets;
-  // A key of their own: the fuzzer sees the comparisons below, and says the right words of the other key by itself.
-  static const std::string key = wire_key("a token of nobody else", "seed");
+  // Another key: the fuzzer sees the comparisons below, and finds the right words of the first key by itself.
+  static const std::string key = wire_key("a token of no other end", "seed");
   Opening caller = calling_end(key);
   Opening called = called_end(key);
   feed(caller, bytes);
   feed(called, bytes);
   require(caller.step() != Opening::Step::kOpen && called.step() != Opening::Step::kOpen);
-  // What the other end would have said, changed.
+  // The words of a right end, changed.
   Opening right_called = called_end();
   const std::string answer = right_called.words();
   const std::string wrong_answer = altered(answer, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --help prints, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
+// The text of --help, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,25 +15,25 @@ struct HelpSection {
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-/// What --help of a command says, beside its options.
+/// The texts of a command's --help, apart from its options.
 struct CommandText {
   std::string name;                      ///< "lockstep train"
   std::string description;               ///< one sentence in the imperative; "\n\n" begins another paragraph
   std::vector<std::string> examples;     ///< whole command lines
   std::string usage = {};                ///< the words after the name; empty: "[OPTIONS]" and the positional arguments
   std::vector<HelpSection> lists = {};   ///< between the arguments and the options
-  std::vector<std::string> notes = {};   ///< paragraphs behind the options
-  std::vector<HelpSection> tables = {};  ///< behind the notes
+  std::vector<std::string> notes = {};   ///< paragraphs after the options
+  std::vector<HelpSection> tables = {};  ///< after the notes
 };
 
 inline constexpr const char* kHelp = "print this help";
 inline constexpr std::size_t kHelpWidth = 100;          ///< columns
-inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that were put into no other
+inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that are in no other
 
-/// The text of --help. An option's type name stands for its value, and its default string is its default.
+/// The text of --help. An option's type name represents its value, and its default string is its default.
 [[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
 
-/// The text of --help of a command that has verbs, given as (name, summary).
+/// The text of --help of a command with verbs, given as (name, summary).
 [[nodiscard]] std::string verbs_text(const CommandText& text,
                                      const std::vector<std::pair<std::string, std::string>>& verbs,
                                      const std::vector<std::pair<std::string, std::string>>& options);

@@ -27,7 +27,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> runs;
   std::string listen = "127.0.0.1:0";
-  int launcher = 0;  // its process; 0: typed by a person
+  int launcher = 0;  // its process; 0: a person typed the command
 };
 
 bool parse(Arguments& arguments, const std::vector<std::string>& words) {
@@ -65,7 +65,7 @@ void require_folders(const std::vector<std::string>& runs) {
   }
 }
 
-// The run comes first: the page takes what processors leave, and ends with the launcher, however that ends.
+// The run comes first: the page takes only idle processor time. It ends with the launcher, however that ends.
 void live_beside(int launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != launcher) std::exit(0);
@@ -74,7 +74,7 @@ void live_beside(int launcher) {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
-// Beside a run, standard output is the run's.
+// Beside a run, standard output belongs to the run.
 void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {
   if (!has_page()) {
     log::note("this lockstep was built without npm, and serves a plain page that says how to build it");
@@ -86,7 +86,7 @@ void tell(const DashboardOptions& options, const std::string& url, std::FILE* ou
   std::fflush(out);
 }
 
-// An answer that is being made, such as the verification of a checkpoint, may take minutes.
+// An unfinished answer, such as the verification of a checkpoint, may take minutes.
 void end_soon() {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -114,7 +114,7 @@ int run(const std::vector<std::string>& words) {
   do {
     ::sigwait(&ends, &signal);
   } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves first
-  if (arguments.launcher != 0) ::_exit(0);                // who reads the launcher's output waits for this one, too
+  if (arguments.launcher != 0) ::_exit(0);  // a reader of the launcher's output waits for this process, too
   end_soon();
   return 0;
 }

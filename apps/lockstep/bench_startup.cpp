@@ -19,7 +19,7 @@
 namespace lockstep::apps {
 namespace {
 
-// What rank 0 prints when every rank has finished the step: a time of the clock that all processes of a host share.
+// Rank 0 prints it when every rank has finished the step, with a time of the clock that all processes of a host share.
 constexpr std::string_view kStepWord = "first step at ";
 constexpr auto kTimeToStart = std::chrono::minutes(30);
 
@@ -28,7 +28,7 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-// Runs it to its end and returns what it printed.
+// Runs it to its end and returns its output.
 std::string output_of(const std::vector<std::string>& command) {
   const ChildResult result = run_child(command, kTimeToStart);
   if (result.code == 0) return result.out;
@@ -64,7 +64,7 @@ int bench_startup(const std::string& worker, int processes, std::vector<std::str
   std::vector<double> times;
   for (std::int64_t i = 0; i <= repeats; ++i) {
     const double time = milliseconds_of_one(command);
-    if (i > 0) times.push_back(time);  // the first one reads the programs from the disk
+    if (i > 0) times.push_back(time);  // the first run reads the programs from the disk
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep dashboard: becomes lockstep-dashboard, which lies beside this program. It is apart so that no other verb
-// loads a web server. --dashboard of a run starts the same program beside the run.
+// lockstep dashboard: becomes lockstep-dashboard, from this program's folder. It is a separate program so that no other
+// verb loads a web server. --dashboard of a run starts the same program beside the run.
 #include "page_of_run.h"
 
 #include <fcntl.h>
@@ -71,7 +71,8 @@ void show_page_of_run(const std::string& address, const std::filesystem::path& f
   const pid_t child = ::fork();
   if (child < 0) throw ResourceError(fmt::format("cannot start {}: {}", words[0], std::strerror(errno)), "try again");
   if (child > 0) return;
-  // Standard output belongs to the run: a reader of its pipe sees the end when the run ends, not when the page does.
+  // Standard output belongs to the run: a reader of its pipe must see the end when the run ends, not when the page
+  // does.
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int file : {STDIN_FILENO, STDOUT_FILENO}) {
     if (nothing >= 0) ::dup2(nothing, file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep doctor`: what is wrong with a run, with this machine, or with the links between the hosts of a job.
+// `lockstep doctor`: finds what is wrong with a run, this machine, or the links between the hosts of a job.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ cli::CommandText doctor_help() {
                        {"69", "something is bad, so that a run would fail; or a host cannot reach another"}}}}};
 }
 
-/// What is printed is clean already, and may have colours.
+/// `text` is clean already and may have colours.
 void print_clean(const std::string& text) { print_to(stdout, "{}", text); }
 
 int say_of_run(const DoctorOptions& options) {
@@ -83,7 +83,7 @@ std::string processes_json(const std::vector<ProcessReport>& processes) {
   return fmt::format("{{\"processes\": [{}]}}\n", text::join(objects));
 }
 
-/// For programs that do not use Lockstep, whose ranks have no folder that says more.
+/// For programs that do not use Lockstep: their ranks have no folder that says more.
 int say_of_process(const DoctorOptions& options) {
   const std::vector<ProcessReport> processes =
       read_processes(static_cast<int>(whole_number("PID", options.run, {1, 999999999})));
@@ -100,7 +100,7 @@ int say_of_process(const DoctorOptions& options) {
   return 0;
 }
 
-/// Prints what is known already before it measures on.
+/// Prints the checks that are already known, before further measurements.
 bool say_checks(const view::MachineFacts& facts, bool json) {
   const std::vector<view::Check> checks = view::check_machine(facts);
   if (json) {

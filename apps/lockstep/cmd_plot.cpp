@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep plot: becomes lockstep-plot, which lies beside this program. It is apart so that no other verb loads cairo.
+// lockstep plot: becomes lockstep-plot, from this program's folder: a separate program, so that no other loads cairo.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -58,7 +58,7 @@ struct RunOptions {
   bool is_ignored = false;
 };
 
-// An option of torchrun that means nothing here, its value, and why.
+// An option of torchrun that has no effect here, its value, and the reason.
 struct Unneeded {
   const char* name;
   const char* value;
@@ -156,7 +156,7 @@ void add_console_options(CLI::App& app, RunOptions& options) {
       ->default_str("all")
       ->group(kOutput);
   app.add_option("--log-line-prefix-template", options.prefix,
-                 "what stands before each line, with ${role_name}, ${local_rank} and ${rank}")
+                 "the prefix of each line, with ${role_name}, ${local_rank} and ${rank}")
       ->type_name("TEMPLATE")
       ->group(kOutput);
   app.add_option("--signals-to-handle", options.signals, "the signals that are passed on to the ranks")
@@ -216,7 +216,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   }
 }
 
-// torchrun reads PET_NNODES where --nnodes is not typed, and so on.
+// torchrun reads PET_NNODES if --nnodes is not typed, and so on.
 void read_torchrun_variables(CLI::App& app) {
   std::vector<std::string> names = {"--nproc-per-node",
                                     "--nnodes",
@@ -248,7 +248,7 @@ void read_torchrun_variables(CLI::App& app) {
                    [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
     app.get_option(name)->envname(variable);
   }
-  // torchrun reads these three from elsewhere, too.
+  // torchrun has a second variable for each of these three.
   constexpr std::array kOthers = {std::pair("--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
                                   std::pair("--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
                                   std::pair("--log-line-prefix-template", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")};
@@ -257,7 +257,7 @@ void read_torchrun_variables(CLI::App& app) {
   }
 }
 
-// The launcher's own words come first; from the first that is no option, or after "--", it is the program.
+// The launcher's own words come first. The program begins at the first word that is not an option, or after "--".
 struct Split {
   std::vector<std::string> own;
   std::vector<std::string> program;
@@ -296,7 +296,7 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   }
   const std::string python = python_for(this_program(), env::get("PYTHON_EXEC"));
   std::vector<std::string> command;
-  // -u as torchrun has it: what a killed rank had printed must not be lost in a buffer.
+  // -u as in torchrun: the output of a killed rank must not be lost in a buffer.
   if (given.run_path) {
     constexpr const char* kRunPath =
         "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
@@ -371,7 +371,7 @@ void show_page(const RunOptions& given) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
-  // They bring the environment in which the options are read.
+  // They bring the environment, which the options depend on.
   std::string token;
   if (argc > 1 && argv[1] == std::string_view(kOrdersOnInput)) token = obey_input();
   CLI::App app;

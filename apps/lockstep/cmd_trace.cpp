@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep trace merge: joins the traces that the ranks of a profiled run wrote.
+// lockstep trace merge: joins the traces of the ranks of a profiled run.
 #include <fmt/format.h>
 
 #include <filesystem>

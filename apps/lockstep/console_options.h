@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchrun's options for the console and for signals: their texts, read. Pure.
+// Parses torchrun's options for the console and for signals. Pure.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace lockstep::apps {
 /// Reads "0,2". Throws: UsageError.
 [[nodiscard]] std::vector<int> local_ranks_of(const std::string& text);
 
-/// Reads "SIGTERM,SIGINT". Throws: UsageError with the names that are known.
+/// Reads "SIGTERM,SIGINT". Throws: UsageError with the known names.
 [[nodiscard]] std::vector<int> signals_of(const std::string& text);
 
-/// Returns `text`. Throws: UsageError where it has a field that is none of ${role_name}, ${local_rank}, ${rank}.
+/// Returns `text`. Throws: UsageError if it has a field other than ${role_name}, ${local_rank} and ${rank}.
 [[nodiscard]] std::string prefix_of(const std::string& text);
 
 }  // namespace lockstep::apps

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BatchMode: nobody is there to type a password. A host that no longer answers is noticed after 15 s.
+// BatchMode: no password can be typed. A host that stops answering is noticed after 15 s.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "BatchMode=yes",
@@ -34,8 +34,8 @@ const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "ServerAliveCountMax=3"};
 
-// Ranks on other hosts want these as those on this one do. A secret goes over ssh's input instead: other users of a
-// host can read a command line.
+// Variables that ranks on other hosts need, too. A secret goes through ssh's input instead: other users of a host can
+// read a command line.
 constexpr std::array<std::string_view, 10> kFamilies = {"LOCKSTEP_", "NCCL_",     "GLOO_", "UCX_",   "OMP_",
                                                         "MKL_",      "OPENBLAS_", "PET_",  "PYTHON", "TORCH"};
 
@@ -81,7 +81,7 @@ bool names_a_place(const std::vector<std::string>& typed) {
   });
 }
 
-// Where the nodes meet, in the words that every launcher gets.
+// The options that say where the nodes meet, the same for every launcher.
 std::vector<std::string> meeting_words(const NodeOptions& node, const AgentOptions& checked,
                                        const std::vector<HostEntry>& hosts, bool has_address) {
   std::vector<std::string> words;
@@ -128,7 +128,7 @@ std::vector<std::string> split_words(const std::string& text) {
       word += c == '\\' && quote != '\'' && at + 1 < text.size() ? text[++at] : c;
     }
   }
-  if (quote != 0) throw UsageError(fmt::format("--ssh is '{}', where a quote does not end", text));
+  if (quote != 0) throw UsageError(fmt::format("--ssh is '{}', in which a quote does not end", text));
   if (has_word) words.push_back(std::move(word));
   return words;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run --hosts`: the command line of each host's launcher out of that of the one that starts them.
+// `lockstep run --hosts`: derives each host's launcher command from the command line that was typed.
 #pragma once
 
 #include <chrono>
@@ -19,15 +19,15 @@ struct HostChoice {
   std::string ssh;   ///< program and options, as a shell would split them; empty: the system's ssh
 };
 
-/// What the launchers of all hosts have in common.
+/// The words that the launchers of all hosts share.
 struct HostsRun {
-  std::vector<std::string> own;      ///< the words that were typed for the launcher
+  std::vector<std::string> own;      ///< the launcher's words, as typed
   std::vector<std::string> program;  ///< the program and its arguments
   std::vector<int> signals;
   std::chrono::milliseconds shutdown_timeout{10000};
 };
 
-/// The hosts of --hosts or --hostfile; none: neither was typed. Throws: as parse_hosts() and read_hostfile().
+/// The hosts of --hosts or --hostfile; empty if neither was typed. Throws: as parse_hosts() and read_hostfile().
 [[nodiscard]] std::vector<HostEntry> chosen_hosts(const HostChoice& choice);
 
 /// Builds what run_hosts() needs. Each host gets its node rank, the address where all meet (--master-addr, else the
@@ -35,7 +35,7 @@ struct HostsRun {
 /// the list; DataError for a token file that is missing.
 [[nodiscard]] HostsOptions hosts_options(const HostChoice& choice, const HostsRun& run);
 
-/// Splits as a shell does, with '...', "..." and \. Throws: UsageError where a quote does not end.
+/// Splits as a shell does, with '...', "..." and \. Throws: UsageError if a quote does not end.
 [[nodiscard]] std::vector<std::string> split_words(const std::string& text);
 
 }  // namespace lockstep::apps

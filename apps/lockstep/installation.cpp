@@ -33,7 +33,7 @@ bool has_package(const fs::path& folder) {
   return fs::exists(folder / "cmake/Lockstep/LockstepConfig.cmake", problem);
 }
 
-// As find_package searches a prefix: lib, lib64, share, and lib's folder of this machine (lib/x86_64-linux-gnu).
+// The folders that find_package searches below a prefix: lib, lib64, share, and this machine's (lib/x86_64-linux-gnu).
 bool is_prefix(const fs::path& prefix) {
   for (const char* folder : {"lib", "lib64", "share"}) {
     if (has_package(prefix / folder)) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lockstep command: finds the verb and leaves the rest to it. No libtorch here, so that it starts at once.
+// The lockstep command: finds the verb and leaves the rest to it. It links no libtorch and so starts at once.
 #include <fmt/format.h>
 
 #include <array>

@@ -64,7 +64,7 @@ NodeRange range_of(const std::string& text) {
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   if (given.endpoint.empty()) return;
   const auto colon = given.endpoint.rfind(':');
-  // An IPv6 address stands in brackets; alone, its colons do not begin a port.
+  // An IPv6 address with a port is in brackets; without them, its colons do not begin a port.
   const bool is_bare_ipv6 = given.endpoint[0] != '[' && colon != given.endpoint.find(':');
   const bool has_port = colon != std::string::npos && !is_bare_ipv6 && !given.endpoint.ends_with(']');
   options.master_addr = given.endpoint.substr(0, has_port ? colon : std::string::npos);
@@ -87,7 +87,7 @@ TakeIn take_in_of(const std::string& text) {
   throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
 }
 
-// torchrun's list of KEY=VALUE; of its keys, one means something here.
+// torchrun's list of KEY=VALUE; only one key has an effect here.
 void apply_conf(const std::string& text, AgentOptions& options) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
@@ -108,12 +108,12 @@ void put_into_environment(const char* name, const std::string& value) {
   ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
 }
 
-// A rank may work in another folder.
+// The path becomes absolute: a rank may work in another folder.
 void put_file_into_environment(const char* name, const std::string& file) {
   if (!file.empty()) put_into_environment(name, std::filesystem::absolute(file).string());
 }
 
-// The ranks read it; a wrong word ends the command before any starts.
+// The ranks read it. A wrong word ends the command before any rank starts.
 void apply_wire(const std::string& wire) {
   if (wire.empty()) return;
   const std::vector<std::string> words = {"auto", "tls", "plain", "ucx"};
@@ -143,7 +143,7 @@ void trust(const NodeOptions& given, AgentOptions& options) {
             network.text());
 }
 
-// The network that a host of this address is most often in.
+// The usual network of a host with this address.
 std::string network_around(const std::string& address) {
   try {
     return store::TrustedNetwork(address + "/24").text();
@@ -152,7 +152,7 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// As a shell takes it.
+// The word, quoted for a shell if it has to be.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -161,7 +161,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// `typed` for a node, with the token file; any node: -1.
+// The command `typed` for a node (-1: any node), with the token file.
 std::string command_of_node(std::vector<std::string> typed, int node) {
   if (node >= 0) (void)take_option(typed, "node-rank");
   typed.insert(typed.begin() + 1, {"--token-file", "job.token"});
@@ -210,7 +210,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   apply_wire(given.wire);
   apply_endpoint(given, options);
   trust(given, options);
-  // torchrun's default, so that its users' scripts for several nodes work without the option.
+  // torchrun's default: scripts for several nodes that do not give the option work unchanged.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
 }
 

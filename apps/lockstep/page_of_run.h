@@ -9,16 +9,16 @@
 
 namespace lockstep::apps {
 
-/// Returns whether `word` is where a page can be served: "8080", "127.0.0.1:8080", "[::1]:0"; not "captcha:digits".
+/// Returns true if a page can be served at `word`: "8080", "127.0.0.1:8080", "[::1]:0"; not "captcha:digits".
 [[nodiscard]] bool is_page_address(const std::string& word);
 
-/// Takes --dashboard, --dashboard=ADDRESS or --dashboard ADDRESS out of `words`, up to "--"; returns where to listen,
-/// "0" where nothing is said. None: it is not there. Throws: UsageError where the address is none.
+/// Takes --dashboard, --dashboard=ADDRESS or --dashboard ADDRESS out of `words`, up to "--". Returns the address to
+/// listen at; "0" if none is given; nothing without the option. Throws: UsageError for a wrong address.
 [[nodiscard]] std::optional<std::string> take_dashboard(std::vector<std::string>& words);
 
 /// Starts lockstep-dashboard for `folder`, which may still be missing. It prints its address, has the lowest priority,
-/// and ends with this process, also when that becomes another program or is killed.
-/// Throws: ResourceError where there is no such program, or no process.
+/// and ends with this process, even if that executes another program or is killed.
+/// Throws: ResourceError if the program is missing or no process can start.
 void show_page_of_run(const std::string& address, const std::filesystem::path& folder);
 
 }  // namespace lockstep::apps

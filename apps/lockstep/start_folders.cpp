@@ -41,14 +41,14 @@ std::string typed(std::string_view key, const Words& arguments) {
   return found;
 }
 
-// The value in a settings file; empty: it has none, or is no such file.
+// The value in a settings file; empty if it has none or is not such a file.
 std::string in_file(std::string_view key, const std::string& file) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return "";
   try {
     const ConfigTree tree = ConfigTree::from_file(file);
     const auto found = tree.values().find(std::string(key));
     return found == tree.values().end() ? "" : found->second.yaml;
-  } catch (const Error&) {  // a rank says what is wrong with the file
+  } catch (const Error&) {  // a rank reports what is wrong with the file
     return "";
   }
 }
@@ -59,7 +59,7 @@ std::string folder_called(std::string_view key, const Words& arguments, const st
   return folder.empty() ? in_file(key, file) : folder;
 }
 
-// A folder that is mistyped is not made: who reads its config.yml says so.
+// Does not create the folder: if it is mistyped, the reader of its config.yml says so.
 void take_experiment(const StartWords& words, const Words& arguments, RunRequest& request) {
   if (words.experiment.empty()) return;
   const std::string folder = typed(words.experiment, arguments);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of the recipes that say in which folder a run is: each recipe's start_words.h names them.
+// The recipes' settings that name a run's folder: see each recipe's start_words.h.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace lockstep::apps {
 
-/// Fills in what was not typed as --run-dir: the folder that a setting in `arguments` or in the settings file `file`
-/// names. `--resume 27` becomes none where it means weights that the origin kept: a rank takes those.
+/// Without --run-dir, sets it to the folder that a setting in `arguments` or in the settings file `file` names.
+/// `--resume 27` becomes none if it means weights of the original program: a rank loads those.
 void take_folders_of_recipes(const std::vector<std::string>& arguments, const std::string& file, RunRequest& request);
 
 }  // namespace lockstep::apps

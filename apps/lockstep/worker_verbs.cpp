@@ -40,7 +40,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// lockstep-worker lies beside this program.
+// lockstep-worker is in this program's folder.
 fs::path worker_path() { return fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker"; }
 
 Words worker_command(const std::string& verb, const Words& arguments) {
@@ -60,8 +60,8 @@ int blas_threads(bool one_by_default) {
   return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
 }
 
-// The worker's libraries take this before its main: where OpenBLAS finds no room for a thread's buffer it tries for
-// ever, and what is thrown there is caught by nobody.
+// The worker's libraries take this before its main. If OpenBLAS has no room for a thread's buffer, it retries forever,
+// and an exception there cannot be caught.
 void require_address_space(int threads) {
   constexpr std::uint64_t kLibraries = 640'000'000;
   constexpr std::uint64_t kOfAThread = 134'217'728;
@@ -75,7 +75,7 @@ void require_address_space(int threads) {
       "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
-// This process becomes the worker: its exit code and signals are the worker's.
+// This process becomes the worker, with its exit code and signals.
 int execute(const std::string& verb, const Words& arguments) {
   require_address_space(blas_threads(false));
   Words command = worker_command(verb, arguments);
@@ -89,7 +89,7 @@ int execute(const std::string& verb, const Words& arguments) {
                       "build lockstep-worker, or install it into the folder of lockstep");
 }
 
-// Every verb has them, and takes them away before its own options are read.
+// Every verb has these options; they are taken out before its own are read.
 void obey_quiet(Words& arguments) {
   if (const auto level = take_option(arguments, "log-level")) cli::set_log_level(*level);
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
@@ -104,7 +104,7 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
-// The short options of `train` as their long ones, so that everything below knows one name of each.
+// Replaces the short options of `train` with the long ones: the functions below know one name of each.
 void spell_out(Words& arguments) {
   for (std::string& word : arguments) {
     if (word == "--") return;
@@ -126,22 +126,22 @@ std::string recipe_or_file(const Words& arguments) {
   return file.empty() ? "run" : file;
 }
 
-// A recipe's name and nothing else: no recipe has data of its own, and what it says about that is said by one process.
+// True for a recipe's name and nothing else. No recipe has its own data, and one process is enough to say so.
 bool is_bare_recipe(const Words& arguments) {
   const std::string& what = arguments.front();
   return arguments.size() == 1 && what.find(':') == std::string::npos && !what.ends_with(".yml") &&
          !what.ends_with(".yaml");
 }
 
-// A process that was told on its command line which rank it is: nobody launches it, and it launches nobody.
+// True if the command line gives the process its rank: it is not launched, and launches no other.
 bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
   const std::string url = take_option(copy, "dist-url").value_or("");
   return !url.empty() && !url.starts_with("env://");
 }
 
-// Under srun, mpirun or the training operator of Kubernetes with one task for each node, the task is a launcher where
-// it is told so by --nnodes; else it is a rank.
+// Under srun, mpirun or the training operator of Kubernetes with one task for each node, --nnodes makes the task a
+// launcher; else it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
@@ -168,14 +168,14 @@ fs::path choose_run_dir(Words& arguments) {
   return choice.run_dir;
 }
 
-// Rank 0 alone decides which folder the run is in and writes it; on the other nodes the words stay as they were typed.
+// Rank 0 alone chooses the run's folder and writes it. On the other nodes the words stay as typed.
 fs::path logs_of_another_node(const Words& arguments) {
   Words copy = arguments;
   const auto run_dir = take_option(copy, "run-dir");
   return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
 }
 
-// The replicas that the settings name; 0: none, or the settings are wrong, which a rank says.
+// The replicas in the settings; 0 if there are none, or if the settings are wrong, which a rank reports.
 std::int64_t replicas_of(const Words& arguments) {
   constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's libraries for GPUs may come from a slow disk
   Words command = worker_command("train", arguments);
@@ -189,14 +189,14 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
   return given ? resolve_process_count(*given) : choose_training_count(find_places());
 }
 
-// A training run resumes from its last checkpoint by itself; a command without checkpoints is not started again.
+// A training run resumes from its last checkpoint by itself; a command without checkpoints is not restarted.
 constexpr int kTrainRestarts = 3;
 
 int restart_budget(const std::optional<std::string>& given) {
   return given ? static_cast<int>(whole_number("--max-restarts", *given, {})) : kTrainRestarts;
 }
 
-// Ranks that are told to end save first. Slurm's own limit (KillWait) is 30 s.
+// Ranks that are asked to end save first. Slurm's own limit (KillWait) is 30 s.
 constexpr auto kTimeToSave = std::chrono::seconds(30);
 
 struct Launch {
@@ -207,20 +207,20 @@ struct Launch {
   NodeOptions node = {};
 };
 
-int launch(const std::string& verb, const Words& arguments, const Launch& how) {
+int launch(const std::string& verb, const Words& arguments, const Launch& setup) {
   AgentOptions options{.command = worker_command(verb, arguments),
-                       .processes = how.processes,
-                       .max_restarts = how.max_restarts,
-                       .use_standby = how.use_standby,
+                       .processes = setup.processes,
+                       .max_restarts = setup.max_restarts,
+                       .use_standby = setup.use_standby,
                        .shutdown_timeout = kTimeToSave,
-                       .log_dir = how.log_dir,
+                       .log_dir = setup.log_dir,
                        .console = ConsoleStyle::kMainRaw};
-  apply(how.node, options);
-  if (how.processes > 1 && !env::get("OMP_NUM_THREADS")) {
-    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // the agent would say so at once
-    cli::keep_start_note(threads_note(how.processes));
+  apply(setup.node, options);
+  if (setup.processes > 1 && !env::get("OMP_NUM_THREADS")) {
+    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // here, as the agent prints its note at once
+    cli::keep_start_note(threads_note(setup.processes));
   }
-  require_address_space(blas_threads(how.processes > 1));
+  require_address_space(blas_threads(setup.processes > 1));
   return run_agent(options);
 }
 
@@ -258,45 +258,45 @@ int cmd_train(int argc, char** argv) {
   if (is_task || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const auto page = take_dashboard(arguments);
-  Launch how{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
-             .use_standby = std::erase(arguments, "--no-standby") == 0,
-             .node = take_node_options(arguments)};
+  Launch setup{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
+               .use_standby = std::erase(arguments, "--no-standby") == 0,
+               .node = take_node_options(arguments)};
   AgentOptions nodes;
-  apply(how.node, nodes);
+  apply(setup.node, nodes);
   if (arguments.empty()) {
     throw UsageError("lockstep train: no recipe and no settings file is given",
                      "give one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
   }
   require_token(nodes, typed);
-  // Rank 0 chooses the run's folder, so it must be known which node has it.
-  // Where another launcher of this machine serves the job, this node joins it.
-  choose_port(how.node, nodes);
+  // Rank 0 chooses the run's folder, so the node with rank 0 must be known.
+  // If another launcher of this machine serves the job, this node joins it.
+  choose_port(setup.node, nodes);
   const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
-  if (serves) how.node.node_rank = nodes.node_rank = 0;
+  if (serves) setup.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);
   show_slices();
   ProcessCount processes = processes_for_training(count);
   const bool is_main_node = nodes.node_rank == 0;
   const bool tests_only = std::any_of(arguments.begin(), arguments.end(),
                                       [](const auto& word) { return cli::with_dashes(word) == "--test-only"; });
-  how.log_dir = tests_only     ? fs::path()
-                : is_main_node ? choose_run_dir(arguments) / "logs"
-                               : logs_of_another_node(arguments);
+  setup.log_dir = tests_only     ? fs::path()
+                  : is_main_node ? choose_run_dir(arguments) / "logs"
+                                 : logs_of_another_node(arguments);
   const bool is_ours_to_choose = !count || count == "auto" || count == "gpu";
   if (is_ours_to_choose && processes.count > 1 && nodes.nodes == 1 && !tests_only) {
     processes = limit_to_replicas(processes, replicas_of(arguments));
   }
-  how.processes = processes.count;
+  setup.processes = processes.count;
   if (!count && !tests_only) {
     cli::keep_start_note(fmt::format("training with {} {}{}, because {}; --nproc-per-node N changes that",
                                      processes.count, processes.count == 1 ? "process" : "processes",
                                      nodes.nodes > 1 ? " on this node" : "", processes.reason));
   }
   const bool is_alone = processes.count == 1 && nodes.nodes == 1;
-  if (!is_alone && is_main_node && !tests_only) require_usable(how.log_dir.parent_path());
-  if (page && is_main_node && !tests_only) show_page_of_run(*page, how.log_dir.parent_path());
+  if (!is_alone && is_main_node && !tests_only) require_usable(setup.log_dir.parent_path());
+  if (page && is_main_node && !tests_only) show_page_of_run(*page, setup.log_dir.parent_path());
   if (is_alone) return execute("train", arguments);
-  return launch("train", arguments, how);
+  return launch("train", arguments, setup);
 }
 
 int cmd_worker(int argc, char** argv) {

@@ -44,7 +44,7 @@ constexpr Ink kFaintText{0.38, 0.38, 0.42};
 constexpr Ink kGrid{0.90, 0.90, 0.92};
 constexpr Ink kFrame{0.70, 0.70, 0.74};
 
-// Okabe and Ito's colours, which people who see few colours tell apart; the yellow is left out, since paper is white.
+// Okabe and Ito's colours, which colour-blind people can distinguish, without the yellow: paper is white.
 constexpr std::array kInks = {Ink{0.00, 0.45, 0.70}, Ink{0.84, 0.37, 0.00}, Ink{0.00, 0.62, 0.45},
                               Ink{0.80, 0.47, 0.65}, Ink{0.34, 0.71, 0.91}, Ink{0.90, 0.62, 0.00},
                               Ink{0.35, 0.35, 0.35}};
@@ -128,7 +128,7 @@ class Sheet {
     return extents.x_advance;
   }
 
-  /// Places are in points of the sheet; what leaves `clip` is cut.
+  /// `places` are in points of the sheet; the curve is cut at `clip`.
   void curve(const std::vector<Point>& places, const Box& clip, Ink ink, double opacity) {
     cairo_save(cairo_);
     cairo_rectangle(cairo_, clip.x, clip.y, clip.width, clip.height);
@@ -144,7 +144,7 @@ class Sheet {
   }
 
  private:
-  static constexpr std::size_t kFew = 12;  // of so few points each is marked: a single one makes no line
+  static constexpr std::size_t kFew = 12;  // with at most this many points each is marked: a single one makes no line
 
   void use(Ink ink) { cairo_set_source_rgb(cairo_, ink.red, ink.green, ink.blue); }
 
@@ -160,7 +160,7 @@ class Sheet {
 };
 
 struct Frame {
-  Box box;  ///< where curves are drawn
+  Box box;  ///< the area of the curves
   ChartAxes axes;
 
   [[nodiscard]] double x(double step) const {
@@ -171,8 +171,8 @@ struct Frame {
   }
 };
 
-/// Of points that fall on the same column of pixels, the first, the extremes and the last are drawn: an SVG of a
-/// million steps stays small and looks the same.
+/// From points in the same column of pixels, keeps the first, the extremes and the last: an SVG of a million steps
+/// stays small and looks the same.
 std::vector<Point> places_of(const view::Curve& curve, const Frame& frame) {
   std::vector<Point> places;
   for (std::size_t begin = 0; begin < curve.size();) {
@@ -311,7 +311,7 @@ std::string png_of(const std::vector<Chart>& charts, const Layout& layout) {
   return out;
 }
 
-// A system without fontconfig's settings has hardly a font either: a wheel brings both.
+// A system without fontconfig's settings rarely has a font: a wheel brings both.
 void take_own_fonts() {
   std::error_code problem;
   const std::filesystem::path own = font_folder().parent_path().parent_path() / "fonts.conf";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep pack`: a data set in any layout that open_source() knows becomes one packed file; --check proves one.
+// `lockstep pack`: packs a data set in any layout that open_source() knows into one file; --check verifies one.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -56,7 +56,7 @@ PackFormat parse_format(const std::string& name) {
                    "give --format packed or --format tar");
 }
 
-// "500M"; powers of 1000, as sizes are printed.
+// "500M"; powers of 1000, as in printed sizes.
 std::uint64_t parse_bytes(const std::string& word) {
   if (word.empty()) return 0;
   std::uint64_t count = 0;

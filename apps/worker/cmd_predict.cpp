@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep predict RECIPE --checkpoint P FILE...`: what a trained model reads in files.
+// `lockstep predict RECIPE --checkpoint P FILE...`: the answers of a trained model about files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   cli::add_number(app, "--threshold", predict.options.threshold, "the least confidence of what is found, 0 .. 1")
       ->type_name("SCORE")
       ->default_str("the recipe's, 0.5");
-  app.add_option("--batch-size", predict.options.batch_size, "how many files the model sees at once, where it can")
+  app.add_option("--batch-size", predict.options.batch_size, "how many files the model sees at once, if it can")
       ->check(cli::whole({1, 100'000}))
       ->type_name("N");
   app.add_option("--workers", predict.options.workers, "threads that load files ahead; 0: none")
@@ -85,7 +85,7 @@ void print(const Prediction& prediction, bool json) {
   }
 }
 
-// Those of the folder itself, or those below where it has none. Throws: DataError where there is none at all.
+// The pictures in the folder itself, or below it if it has none. Throws: DataError if there is none at all.
 std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& folder) {
   try {
     return ImageFiles(folder).files();
@@ -94,7 +94,7 @@ std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& fold
   }
 }
 
-// A folder stands for its pictures, sorted; frame 9 of a film comes before frame 10.
+// A folder means its pictures, sorted; frame 9 of a film comes before frame 10.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
@@ -110,7 +110,7 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& word
   return files;
 }
 
-// Where the picture of each file goes. Throws: UsageError where that is one of the files, or that of another.
+// The path of each file's picture. Throws: UsageError if it is one of the files, or another file's picture.
 std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
                                                  const std::filesystem::path& folder) {
   std::set<std::filesystem::path> taken;

@@ -33,7 +33,7 @@ namespace {
 struct TrainArguments {
   std::string what;
   std::string file;                          ///< -c
-  std::vector<std::string> sets;             ///< in the order in which they were typed, also as options or after -u
+  std::vector<std::string> sets;             ///< in typed order, also those typed as options or after -u
   std::map<std::string, std::string> given;  ///< the other options of a training by their names; "true" of a switch
   double max_time = 0;                       // seconds
   std::int64_t profile = 0;                  // steps
@@ -82,7 +82,7 @@ cli::CommandText help() {
                     "--use-amp, are understood as well."}};
 }
 
-// Those of other settings' names become --set, in their places.
+// An option with a setting's name becomes --set, in its place.
 void take(TrainArguments& train, const TrainOption& option, const std::string& value) {
   const std::string setting(option.setting);
   if (setting.empty()) {
@@ -92,7 +92,7 @@ void take(TrainArguments& train, const TrainOption& option, const std::string& v
   }
 }
 
-// Those that the launcher or init() reads are described alone.
+// Options that the launcher or init() reads are only described.
 void add_table(CLI::App& app, TrainArguments& train) {
   for (const TrainOption& option : train_options()) {
     const std::string name(option.name);
@@ -116,9 +116,9 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("RECIPE", train.what, kRecipeHelp)->required(file_word(arguments).empty());
   app.add_option("-c,--config", train.file);
   app.add_option("--set", train.sets)->allow_extra_args(false);
-  std::vector<std::string> updates;  // have become --set; here for the help
+  std::vector<std::string> updates;  // already --set; here for the help
   app.add_option("-u,--update", updates);
-  // For `lockstep`, which starts no more processes than have work: it has no settings itself.
+  // For `lockstep`, which reads no settings itself and starts no more processes than have work.
   app.add_flag("--count-replicas", train.count_replicas)->group("");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
@@ -131,7 +131,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   return true;
 }
 
-// Nothing but the recipe's name was typed, and it has words for that.
+// True if only the recipe's name was typed, and the recipe has an answer to that.
 bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
   return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
@@ -155,7 +155,7 @@ void take_snapshot(TrainArguments& train, const Settings& settings) {
   train.given["--resume"] = "none";
 }
 
-// A preset was made for one kind of machine: fp16 that nobody typed becomes bf16 on a processor.
+// A preset is made for one kind of machine: its fp16 becomes bf16 on a processor.
 void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings) {
   TrainConfig& config = settings.config();
   if (config.amp != "fp16" || !job.device().is_cpu() || what.find(':') == std::string::npos) return;
@@ -167,7 +167,7 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
 }
 
-/// What the settings say of options that were not typed.
+/// Takes options that were not typed from the settings.
 void take_options(TrainArguments& train, const Settings& settings) {
   for (const char* name : {"--run-dir", "--resume", "--init-from"}) {
     if (const std::string said = settings.option(name); !said.empty()) train.given.try_emplace(name, said);
@@ -239,7 +239,7 @@ int run(TrainArguments& train, Settings& settings) {
   });
 }
 
-/// Removes the folder that `lockstep train` made for a new run, where nothing was written into it.
+/// Removes the folder that `lockstep train` made for a new run, if it stayed empty.
 class UnusedFolder {
  public:
   explicit UnusedFolder(const Arguments& arguments) {
@@ -254,7 +254,7 @@ class UnusedFolder {
     const std::string name = path_.filename().string();
     std::error_code ignored;
     if (without_time_stamp(name) != name && std::filesystem::is_directory(path_, ignored)) {
-      std::filesystem::remove(path_, ignored);  // which keeps a folder with entries
+      std::filesystem::remove(path_, ignored);  // keeps a folder with entries
     }
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of lockstep-worker: what computes with libtorch. `lockstep` executes it; each takes the words after the
-// verb. cmd_kernels is `lockstep doctor kernels`. Below them the verbs of `lockstep checkpoint` that make or remove
+// The verbs of lockstep-worker, which `lockstep` executes: those that compute with libtorch. Each takes the words after
+// the verb. cmd_kernels is `lockstep doctor kernels`. Then come the verbs of `lockstep checkpoint` that make or remove
 // files, and the sets of `lockstep generate`.
 #pragma once
 

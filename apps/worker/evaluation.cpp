@@ -124,23 +124,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What was given about the data, as --set takes it.
+/// The given settings of the data, in the form of --set.
 std::vector<std::string> data_settings(const Settings& settings) {
   std::vector<std::string> sets;
   for (const auto& field : settings.fields().fields()) {
     if (!field.key.starts_with("data.") || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
-  // Where a part of data.train is the test set, the checkpoint names the folder that it lay in.
+  // If a part of data.train is the test set, the checkpoint names the folder that it lay in.
   if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
 }
 
-/// A model of these settings with the weights of a file.
+/// A model with these settings and the weights of a file.
 Trained with_weights(Settings& settings, const FirstWeights& weights) {
   Trained trained;
   TrainConfig& config = settings.config();
-  if (config.data.train.empty()) config.data.train = config.data.test;  // whose classes are the model's
+  if (config.data.train.empty()) config.data.train = config.data.test;  // the model's classes come from it
   settings.recipe().settle(*settings.recipe().make_task(settings.config()), settings.config());
   trained.config = settings.release();
   if (trained.config->threads > 0) tensor::set_threads(static_cast<int>(trained.config->threads));
@@ -186,7 +186,7 @@ void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
 
 namespace {
 
-/// Whether the run's checkpoints are in a folder that every rank sees. Collective: yes.
+/// True if every rank sees the folder of the run's checkpoints. Collective: yes.
 bool see_all(Job& job, const fs::path& checkpoints) {
   const at::Tensor seen = at::full({1}, fs::is_directory(checkpoints) ? 1 : 0, at::kInt);
   job.group().all_reduce(seen, {.op = ReduceOp::kMin}).wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a trained model and what becomes of it: text or JSON on the console, files, pictures. `eval` and
-// `train --test-only` share it.
+// Evaluates a trained model and reports on it: text or JSON on the console, files, pictures. Shared by `eval` and
+// `train --test-only`.
 #pragma once
 
 #include <string>
@@ -21,24 +21,25 @@ struct EvaluationRequest {
   std::string runtime = {};     ///< the Python or Node for it; empty: one that has ONNX Runtime
   std::int64_t batch_size = 0;  ///< 0: that of the settings
   bool json = false;            ///< one JSON object instead of text
-  /// The epoch, from 1, whose weights see a final test: results have its number and "test" in their names. 0: another.
+  /// The epoch, from 1, whose weights get a final test: its number and "test" are in the names of results. 0: no final
+  /// test.
   std::int64_t final_after = 0;
 };
 
-/// Collective: yes. Throws: UsageError where the recipe draws no pictures, or the ONNX file is not that of its network;
-/// as evaluate().
+/// Collective: yes. Throws: UsageError if the recipe draws no pictures, or the ONNX file is of another network; as
+/// evaluate().
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 
-/// `lockstep train ... --test-only`: no training, but the evaluation that a run would end with.
+/// `lockstep train ... --test-only`: only the evaluation that a run would end with.
 struct TestOnly {
-  std::string run_dir;     ///< results go into its folder `eval`; empty: that of the run that `checkpoint` names
+  std::string run_dir;     ///< results go into its folder `eval`; empty: the run of `checkpoint`
   std::string checkpoint;  ///< --resume: a checkpoint with its own settings, or a file of weights
   std::string weights;     ///< --init-from
   bool may_be_partial = false;
 };
 
-/// Evaluates on data.test and writes the recipe's files of results. A checkpoint keeps its own settings, but for those
-/// of the data that were given; a file of weights gets all that were given.
+/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings, except given
+/// settings of the data; a file of weights gets all given settings.
 /// Collective: yes. Throws: UsageError if no checkpoint or no data set is named; as evaluate_trained().
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words == std::vector<std::string>{"answers"}) return worker::answer_all(run);
     if (words == std::vector<std::string>{"--version"}) return worker::print_libraries();
-    // Of `lockstep doctor`, which is free of libtorch, this one part: no verb of its own.
+    // Only this part of `lockstep doctor` needs libtorch: no separate verb.
     if (!words.empty() && words.front() == "kernels") return worker::cmd_kernels({words.begin() + 1, words.end()});
     return run(words);
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The median of some figures.
+// The median of a list.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace lockstep::worker {
 
-/// Returns the middle of `values`, of which there is at least one.
+/// Returns the middle of `values`, a list that is not empty.
 [[nodiscard]] inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes that the command line knows, and how a command joins its job.
+// The recipes of the command line, and the way a command joins its job.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 
 namespace lockstep::worker {
 
-/// What --help says of an argument or option that several verbs have.
+/// The --help texts of arguments and options that several verbs share.
 inline constexpr const char* kCheckpointHelp = "a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
 inline constexpr const char* kCheckpointOrFileHelp =
     "a step folder, a run folder (its newest valid checkpoint), RUN:NAME, or a .pth, .npz or .safetensors file";
@@ -30,7 +30,7 @@ inline constexpr const char* kOtherSetHelp =
 /// Throws: UsageError with the nearest name.
 [[nodiscard]] const Recipe& find_recipe(const std::string& name);
 
-/// How a command joins its job; "" for the default of each.
+/// The way a command joins its job; "" means the default.
 struct JoinArguments {
   std::string backend;
   std::string wire;
@@ -40,17 +40,17 @@ struct JoinArguments {
   std::string world_size;
   std::string local_rank;
   bool keeps_notes =
-      false;  ///< the body says the launcher's notes (start_notes.h), when its data are known to be right
+      false;  ///< the body prints the launcher's notes (start_notes.h), once its data are known to be right
 };
 
-/// --backend and --wire.
+/// Adds --backend and --wire.
 void add_backend_options(CLI::App& app, JoinArguments& join);
 void add_device_option(CLI::App& app, std::string& device);
-/// These three, --dist-url, --rank, --world-size and --local-rank.
+/// Adds these three, --dist-url, --rank, --world-size and --local-rank.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
-/// Joins the job that the environment or `join` describes. An error of `body` is told to the other ranks before it goes
-/// on its way.
+/// Joins the job that the environment or `join` describes. An error of `body` is sent to the other ranks, then
+/// rethrown.
 int with_job(const JoinArguments& join, const std::function<int(Job&)>& body);
 
 }  // namespace lockstep::worker

@@ -14,7 +14,7 @@
 namespace lockstep::worker {
 namespace {
 
-// The settings before --set, and whose they are.
+// The settings before --set, and their recipe.
 struct Source {
   const Recipe* recipe = nullptr;
   ConfigTree tree;
@@ -50,7 +50,7 @@ Source open_source(const std::string& what) {
   return source;
 }
 
-/// The file of -c, which may say whose it is. Throws: UsageError where it is of another recipe.
+/// The file of -c, which may name its recipe. Throws: UsageError if that is another recipe.
 ConfigTree open_file(const std::string& file, const Recipe& recipe) {
   ConfigTree tree = ConfigTree::from_file(file);
   const auto named = tree.values().find("recipe");
@@ -109,7 +109,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   fields_.add("recipe", &recipe_name_, "what is trained");
   config_->describe(fields_);
   if (!file.empty()) {
-    bind(source.tree);  // first, so that a name of another program in the file wins over the preset
+    bind(source.tree);  // first, so that another program's name in the file wins over the preset
     source.tree = open_file(file, *recipe_);
   }
   ConfigTree typed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe's settings from what a person typed: recipe or preset or file, a second file, then --set.
+// A recipe's settings from a typed command: recipe or preset or file, a second file, then --set.
 #pragma once
 
 #include <map>
@@ -25,11 +25,11 @@ class Settings {
   [[nodiscard]] const Recipe& recipe() const noexcept { return *recipe_; }
   [[nodiscard]] const TrainConfig& config() const noexcept { return *config_; }
   [[nodiscard]] TrainConfig& config() noexcept { return *config_; }
-  /// Gives the settings away; nothing may be asked of them here afterwards.
+  /// Gives the settings away; do not use them here afterwards.
   [[nodiscard]] std::unique_ptr<TrainConfig> release() noexcept { return std::move(config_); }
   [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
-  /// What the settings say of an option of `lockstep train`, such as "--run-dir", under the name that another program
-  /// has for it; empty: nothing.
+  /// The settings' value for an option of `lockstep train`, such as "--run-dir", given under another program's name for
+  /// it; empty: none.
   [[nodiscard]] std::string option(const std::string& name) const;
 
  private:
@@ -42,22 +42,22 @@ class Settings {
   std::map<std::string, std::string> options_;
 };
 
-/// `tree` in the recipe's own words. `options`: gets what it says of options of `lockstep train`, as
+/// `tree` in the recipe's own words. `options`: receives its values for options of `lockstep train`, as
 /// Settings::option(). `notes`: as with_aliases(). Throws: UsageError naming file and line of an unknown key, with the
 /// nearest one of either program.
 [[nodiscard]] ConfigTree in_own_words(const Recipe& recipe, const ConfigTree& tree, std::vector<std::string>& notes,
                                       std::map<std::string, std::string>* options = nullptr);
 
-/// The recipe's aliases, and those of every program that torch.distributed.launch starts: they mean nothing here, as
-/// the launcher tells each rank its place.
+/// The recipe's aliases, and those of every program that torch.distributed.launch starts. The latter have no effect
+/// here, as the launcher gives each rank its place.
 [[nodiscard]] std::vector<ConfigAlias> aliases_of(const Recipe& recipe);
 
 /// The recipe that `what` (as above) names. Throws: as Settings.
 [[nodiscard]] const Recipe& recipe_of(const std::string& what);
 
-/// Whether `name` is a key of the recipe, or of the program that it re-creates.
+/// True if `name` is a key of the recipe, or of the program that it re-creates.
 [[nodiscard]] bool is_setting(const Recipe& recipe, const std::string& name);
-/// Whether it stands alone there, without a value.
+/// True if it takes no value there.
 [[nodiscard]] bool is_switch(const Recipe& recipe, const std::string& name);
 /// All such names, for suggestions.
 [[nodiscard]] std::vector<std::string> setting_names(const Recipe& recipe);

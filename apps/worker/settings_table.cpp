@@ -27,7 +27,7 @@ ResumeWords words_of(OnResume resume) {
     case OnResume::kFreeEvaluations:
       return {"free_evaluations", "free, unless plateau or a second stage follows the evaluations"};
     case OnResume::kFreeToBegin:
-      return {"free_to_begin", "free where the checkpoint has no moving average yet"};
+      return {"free_to_begin", "free if the checkpoint has no moving average yet"};
     case OnResume::kCheckpoint:
       return {"checkpoint", "the checkpoint's"};
     case OnResume::kError:
@@ -44,7 +44,7 @@ bool fits(const ConfigFields::Field& field, const std::string& wanted) {
   return field.key == wanted;
 }
 
-/// As a cell of a table, in which "|" would end it.
+/// The text for a table cell, with "|" escaped.
 std::string cell(std::string text) {
   for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) text.insert(at, "\\");
   return text;
@@ -64,7 +64,7 @@ std::string values_of(const ConfigFields::Field& field) {
   return text::join(words);
 }
 
-/// Numbers and words for on and off bare, everything else quoted.
+/// Numbers and booleans bare, everything else quoted.
 std::string json_value(const ConfigFields::Target& target) {
   if (const auto* list = std::get_if<std::vector<std::string>*>(&target)) {
     std::vector<std::string> quoted;

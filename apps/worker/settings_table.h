@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of settings, as a table of Markdown, as JSON and in words: all of it from their rows.
+// Settings as a Markdown table, as JSON and in words, all from their rows.
 #pragma once
 
 #include <string>
@@ -20,15 +20,15 @@ namespace lockstep::worker {
 
 using SettingRows = std::vector<ConfigFields::Field>;
 
-/// The rows that one of the words means: "epochs", "checkpoint.*", @free (what may change at resume), @host (what the
-/// hosts of a run may have differently), @tune (what `lockstep tune` tries). No words: all.
+/// The rows that the words select: "epochs", "checkpoint.*", @free (may change at resume), @host (may differ between
+/// the hosts of a run), @tune (tried by `lockstep tune`). No words: all.
 /// Throws: UsageError for a word that no setting has.
 [[nodiscard]] SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::string>& words);
 
-/// A table of Markdown: default, values and meaning, or with `rules` what may change at resume, on hosts and by tune.
+/// A Markdown table: default, values and meaning, or with `rules` what may change at resume, on hosts and by tune.
 [[nodiscard]] std::string markdown_of(const SettingRows& rows, bool rules);
 
-/// The keys that `base` does not have, or has with another value.
+/// The keys that `base` lacks, or has with another value.
 [[nodiscard]] std::vector<std::string> own_keys(const ConfigFields& fields, const ConfigFields& base);
 
 /// "channels_last, threads and workers": the keys that `lockstep tune` may try.

@@ -26,11 +26,11 @@ std::string settings_of(const Checkpoint& checkpoint) {
                   "only checkpoints of `lockstep train` have them");
 }
 
-/// A checkpoint and what its settings say.
+/// A checkpoint with its settings.
 struct OpenedRun {
   Checkpoint checkpoint;
   ConfigTree settings;
-  std::string recipe;  ///< the name; "" where the settings have none
+  std::string recipe;  ///< the name; "" if the settings have none
 };
 
 OpenedRun open_trained(const std::string& where) {
@@ -83,7 +83,7 @@ Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vect
   return trained;
 }
 
-/// The entries of a state, tied ones under all their names.
+/// The entries of a state, tied tensors under all their names.
 StateDict entries_of(torch::nn::Module& model, const StateDict& state) {
   load_model_state_dict(model, state);
   StateDict entries;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe with the weights and settings of a checkpoint: what eval and predict start from.
+// A recipe with the weights and settings of a checkpoint: the start of eval and predict.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,18 @@ struct Trained {
   std::string path;      ///< path of the step folder
   std::string recipe;    ///< name of the recipe
   std::string settings;  ///< all of them, as YAML
-  std::string weights;   ///< what they are where they are not the trained ones themselves; else empty
+  std::string weights;   ///< their kind, such as a moving average; empty: the trained weights themselves
 };
 
 /// `sets`: a.b=c each, over the checkpoint's settings.
-/// Throws: DataError where the checkpoint is missing, torn, or of another recipe; UsageError for `sets`.
+/// Throws: DataError if the checkpoint is missing, torn, or of another recipe; UsageError for `sets`.
 [[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint,
                                    const std::vector<std::string>& sets = {});
 /// The same with the recipe that the checkpoint names.
 [[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
-/// A checkpoint as the file of the program that its recipe re-creates. `state`: "model" or "ema" alone; empty: both,
-/// for the program to choose. Throws: as load_trained, also for a state that the checkpoint lacks; UsageError where
+/// A checkpoint in the file format of the program that its recipe re-creates. `state`: "model" or "ema" alone; empty:
+/// both, for the program to choose. Throws: as load_trained, also for a state that the checkpoint lacks; UsageError if
 /// there is no such program.
 [[nodiscard]] TorchValue origin_file_of(const std::string& checkpoint, const std::string& state);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every `lockstep generate` shows while it writes: a bar, and at the end how long it took.
+// The display of every `lockstep generate` while it writes: a bar, and at the end the time it took.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::worker {
 
-/// What --help says of the options that every such verb has.
+/// The --help texts of the options that every such verb has.
 inline constexpr const char* kSeedHelp = "the seed; the same seed gives the same bytes";
 inline constexpr const char* kSeedOfSetHelp =
     "the seed; the same seed gives the same bytes, so a test set needs another one";
@@ -31,10 +31,10 @@ void add_set_options(CLI::App& app, Options& options, std::string& out, const ch
   app.add_option("--seed", options.seed, seed_help)->required()->type_name("N");
 }
 
-/// A bar on stderr from its construction to done(). Lifetime: outlives what progress() gives.
+/// A bar on stderr from its construction to done(). Lifetime: outlives the result of progress().
 class Writing {
  public:
-  /// `label` stands before the bar and outlives it.
+  /// `label` is printed before the bar and outlives it.
   explicit Writing(const char* label)
       : label_(label),
         bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
@@ -44,7 +44,7 @@ class Writing {
     return
         [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
   }
-  /// Clears the bar. Returns: the time as people write it.
+  /// Clears the bar. Returns: the time in words for people.
   [[nodiscard]] std::string done() {
     bar_.clear();
     return text::duration(Seconds(SystemClock::instance().now() - begin_).count());

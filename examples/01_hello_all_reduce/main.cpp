@@ -1,12 +1,12 @@
-// Two processes find each other, add up a tensor, and say what they have.
+// Two processes find each other, add up a tensor, and print their values.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {
-  const at::Tensor mine = at::full({2}, job.rank() + 1.0);  // 1 on rank 0, 2 on rank 1
-  fmt::print("rank {} of {} has {}\n", job.rank(), job.world_size(), mine[0].item<double>());
-  job.group().all_reduce(mine).wait();  // in place; the default operation is the sum
-  job.barrier();                        // only so that the lines above come first
-  job.print("every rank has {} after all_reduce", mine[0].item<double>());  // rank 0 alone prints
+  const at::Tensor own = at::full({2}, job.rank() + 1.0);  // 1 on rank 0, 2 on rank 1
+  fmt::print("rank {} of {} has {}\n", job.rank(), job.world_size(), own[0].item<double>());
+  job.group().all_reduce(own).wait();                                      // in place; the default operation is the sum
+  job.barrier();                                                           // only so that the lines above come first
+  job.print("every rank has {} after all_reduce", own[0].item<double>());  // rank 0 alone prints
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// A network of one's own learns digits. single.cpp is for one device, main.cpp for any number of ranks: compare them.
+// Your own network learns digits. single.cpp is for one device, main.cpp for any number of ranks: compare them.
 #include <lockstep/lockstep.h>
 
 #include "../digits.h"
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
       optimizer.step();
     }
   }
-  const auto found = lockstep::evaluate_sharded(  // each rank its part of the digits
+  const auto found = lockstep::evaluate_sharded(  // each rank evaluates its part of the digits
       job, model, digits("test"), {.batch_size = 250},
       [&](const lockstep::Batch& batch) { return model(batch.data).argmax(1).eq(batch.target).sum(); });
   job.print("accuracy {:.4f} on {} digits", found.mean(), found.samples);

@@ -1,4 +1,4 @@
-// A network of one's own learns digits. single.cpp is for one device, main.cpp for any number of ranks: compare them.
+// Your own network learns digits. single.cpp is for one device, main.cpp for any number of ranks: compare them.
 #include <lockstep/lockstep.h>
 
 #include "../digits.h"

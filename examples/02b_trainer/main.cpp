@@ -1,4 +1,4 @@
-// The digits of 02_own_model with the Trainer: the program says what to learn, and the loop is Lockstep's.
+// The digits of 02_own_model with the Trainer: the program defines the task, and Lockstep brings the loop.
 #include <lockstep/lockstep.h>
 
 #include "../digits.h"
@@ -33,7 +33,7 @@ int train(lockstep::Job& job, int argc, char** argv) {
   config.epochs = 4;
   config.batch_size = 32;
   config.optimizer.lr = 3e-3;
-  config.data = {.train = "train", .test = "test"};  // what digits() is called with
+  config.data = {.train = "train", .test = "test"};  // the arguments of digits()
   lockstep::TrainerOptions options{.recipe = "digits", .run_dir = "runs/digits"};
   if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;
   const lockstep::TrainResult result = lockstep::Trainer(job, task, config, options).fit();

@@ -1,4 +1,4 @@
-// A run that may be killed at any time. It saves every 20 steps, and begins where its newest checkpoint is.
+// A run that may be killed at any time. It saves every 20 steps and resumes from its newest checkpoint.
 #include <lockstep/lockstep.h>
 
 #include "../digits.h"
@@ -18,7 +18,7 @@ torch::Tensor loss(const torch::Tensor& output, const lockstep::Batch& batch) {
 int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::FunctionTask task({.model = [] { return Net(); }, .dataset = digits, .loss = loss});
   lockstep::TrainConfig config;
-  config.replicas = 2;  // so that it may go on with one process
+  config.replicas = 2;  // so that one process can continue it
   config.epochs = 8;
   config.batch_size = 32;
   config.checkpoint.every_steps = 20;

@@ -1,10 +1,10 @@
-// How long a step takes, and how much memory: with mixed precision or without, in one batch or in parts of it.
+// Measures time and memory of a step: with mixed precision or without, with a whole batch or in parts.
 #include <lockstep/lockstep.h>
 #include <lockstep/tensor/device_memory.h>
 
 #include "../digits.h"
 
-// Wide enough that its activations, not libtorch itself, fill the memory.
+// Wide enough that activations, not libtorch itself, fill the memory.
 torch::nn::Sequential make_net() {
   using Conv = torch::nn::Conv2dOptions;
   return torch::nn::Sequential(

@@ -1,4 +1,4 @@
-// Three ways in which one rank keeps the others waiting: it skips a collective, works too long, or is frozen.
+// Three ways in which one rank makes the others wait: it skips a collective, works too long, or is frozen.
 #include <lockstep/lockstep.h>
 
 #include <chrono>
@@ -11,21 +11,21 @@ struct Net : torch::nn::Module {
   torch::nn::Linear fc;
 };
 
-// What rank 1 does wrong in its tenth step.
-void go_wrong(const std::string& how) {
-  if (how == "slow") std::this_thread::sleep_for(std::chrono::seconds(60));  // a download, a lock, a slow disk
-  if (how == "frozen") std::raise(SIGSTOP);                                  // as a batch system or Ctrl-Z does
+// The fault of rank 1 in its tenth step.
+void go_wrong(const std::string& fault) {
+  if (fault == "slow") std::this_thread::sleep_for(std::chrono::seconds(60));  // a download, a lock, a slow disk
+  if (fault == "frozen") std::raise(SIGSTOP);                                  // as by a batch system or Ctrl-Z
 }
 
-int train(lockstep::Job& job, const std::string& how) {
+int train(lockstep::Job& job, const std::string& fault) {
   lockstep::DistributedDataParallel model{Net(), job};
   lockstep::AdamW optimizer{model};
   const auto make = [&](int64_t i) { return lockstep::Sample{at::full({16}, i / 512.0), at::full({1}, i / 256.0)}; };
   lockstep::DataLoader loader{lockstep::make_dataset(512, make), job, {.batch_size = 8}};
   for (auto& batch : loader.epoch(0)) {
     const bool is_wrong = job.rank() == 1 && batch.step == 9;
-    if (is_wrong) go_wrong(how);
-    if (is_wrong && how == "skip") continue;  // a bad batch, says the program: no backward, so no all_reduce
+    if (is_wrong) go_wrong(fault);
+    if (is_wrong && fault == "skip") continue;  // a "bad batch": no backward, so no all_reduce
     torch::mse_loss(model(batch.data), batch.target).backward();
     optimizer.step();
     optimizer.zero_grad();
@@ -36,6 +36,6 @@ int train(lockstep::Job& job, const std::string& how) {
 }
 
 int main(int argc, char** argv) {
-  const std::string how = argc > 1 ? argv[1] : "";
-  return lockstep::run_program(argc, argv, [&](lockstep::Job& job) { return train(job, how); });
+  const std::string fault = argc > 1 ? argv[1] : "";
+  return lockstep::run_program(argc, argv, [&](lockstep::Job& job) { return train(job, fault); });
 }

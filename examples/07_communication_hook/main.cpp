@@ -1,11 +1,11 @@
-// What a hook makes of the gradients on their way: bytes, time and loss of a training with each.
+// Hooks that change the gradients on their way: bytes, time and loss of a training with each.
 #include <lockstep/base/trace.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/power_sgd.h>
 
 #include "../digits.h"
 
-// Adds up what the collectives of this rank carry.
+// Adds up the bytes of this rank's all-reduces.
 struct ByteCounter : lockstep::trace::Sink {
   void begin(const lockstep::trace::Event& event) noexcept override {
     if (event.name == "all_reduce") bytes += event.bytes;
@@ -14,11 +14,11 @@ struct ByteCounter : lockstep::trace::Sink {
   std::atomic<uint64_t> bytes{0};
 };
 
-// A hook of one's own: each rank sends the sign of every number, and one length for all of them.
+// Your own hook: each rank sends the sign of every number, times one length for all of them.
 lockstep::HookStage signs(lockstep::GradBucket& bucket) {
   const torch::Tensor length = bucket.gradient().abs().mean();
   auto sum = bucket.all_reduce({(bucket.gradient().sign() * length).to(torch::kBFloat16)});
-  return {{sum.work}, [&bucket, sum] {  // after backward, when it has arrived
+  return {{sum.work}, [&bucket, sum] {  // after backward, when the sum has arrived
             bucket.result().copy_(sum.value()).div_(bucket.divisor());
             return lockstep::HookStage{};
           }};

@@ -1,4 +1,4 @@
-// Runs 08_data_parallel in its four ways, in turn, and prints the medians beside each other.
+// Runs 08_data_parallel in its four ways, in turn, and prints the medians side by side.
 #include <lockstep/lockstep.h>
 #include <lockstep/view/table.h>
 
@@ -6,7 +6,7 @@
 
 struct Way {
   std::string argument, title, lines;
-  std::vector<std::vector<double>> runs;  // images/s, least and most memory of a process, sum of the weights
+  std::vector<std::vector<double>> runs;  // images/s, a process's least and most memory, sum of the weights
 };
 
 std::vector<double> run(const std::string& command) {
@@ -25,7 +25,7 @@ double median(const Way& way, size_t figure) {
   return values[values.size() / 2];
 }
 
-// Returns: how many lines of the program end with this mark; they are there for one way alone.
+// Returns: the number of lines with this mark at their end. Only one way needs them.
 std::string own_lines(const std::string& source, const std::string& mark) {
   int64_t lines = 0;
   std::ifstream file(source);

@@ -1,4 +1,4 @@
-// A training run that does not care on how many machines it runs: six replicas, on as many ranks as there are.
+// A training run for any number of machines: six replicas, on as many ranks as there are.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class tells whether their coordinates have the same sign.
+// Points of a square; the class says if their coordinates have the same sign.
 std::shared_ptr<lockstep::Dataset> points(const std::string& /*part*/) {
   return lockstep::make_dataset(4096, [](int64_t i) {
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs one command on several machines at once, which here are network namespaces of this one, joined by a bridge.
+# Runs one command on several machines at once: here, network namespaces of this machine, joined by a bridge.
 #
 # usage: two_machines.sh COUNT COMMAND
 #
 # On each machine, bash runs COMMAND with MACHINE (0, 1, ...) in its environment; machine N has the address 10.77.0.(N + 1).
 # The exit code is that of the first machine that failed.
 #
-# All of it lives in namespaces of its own (network, mounts, processes), and the kernel ends those with this script,
-# even if it is killed: nothing is left to clean up. It needs `ip` and root, or a kernel that gives users namespaces.
+# All of it lives in separate namespaces (network, mounts, processes), and the kernel ends those with this script, even
+# if it is killed: nothing is left to clean up. It needs `ip` and root, or a kernel that gives users namespaces.
 set -euo pipefail
 
 if [ -z "${INSIDE_TWO_MACHINES:-}" ]; then

@@ -1,10 +1,10 @@
-// A data set as a class inside of a function, changed by a lambda, loaded by worker threads.
+// A data set as a class inside a function, changed by a lambda, loaded by worker threads.
 #include <lockstep/lockstep.h>
 
 #include <set>
 #include <thread>
 
-// Returns: all that an epoch gives, as one tensor, and the seconds that it took.
+// Returns: all samples of an epoch as one tensor, and the seconds that it took.
 std::pair<at::Tensor, double> read(const std::shared_ptr<lockstep::Dataset>& set, lockstep::Job& job, int64_t workers) {
   lockstep::DataLoader loader{set, job, {.batch_size = 32, .workers = workers, .shuffle = true, .seed = 7}};
   const auto begin = std::chrono::steady_clock::now();
@@ -14,16 +14,16 @@ std::pair<at::Tensor, double> read(const std::shared_ptr<lockstep::Dataset>& set
 }
 
 int train(lockstep::Job& job) {
-  const std::vector<double> table = {0.5, -1.5, 2.5, 3.5};  // what a program has at hand: nobody copies or pickles it
+  const std::vector<double> table = {0.5, -1.5, 2.5, 3.5};  // workers use it as it is: no copy, no pickle
   std::mutex mutex;
   std::set<std::thread::id> readers;
 
-  class Waves {  // a local class: size() and get() are all that it needs
+  class Waves {  // a local class: it needs only size() and get()
    public:
     explicit Waves(const std::vector<double>& table) : table_(table) {}
     int64_t size() const { return 512; }
     lockstep::Sample get(int64_t index) const {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // as a file on a slow disk
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // like a file on a slow disk
       const double height = table_[index % table_.size()];
       return {at::full({8}, height, at::kFloat), at::scalar_tensor(height, at::kFloat)};
     }

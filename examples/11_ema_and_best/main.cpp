@@ -1,4 +1,4 @@
-// A run in two stages: the second starts from the first one's best, and a moving average of the weights is what counts.
+// A run in two stages: the second starts from the best of the first. A moving average of the weights is evaluated.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class tells whether their coordinates have the same sign. In training one in five is wrong.
+// Points of a square; the class says if their coordinates have the same sign. In training one in five is wrong.
 std::shared_ptr<lockstep::Dataset> points(const std::string& part) {
   const bool is_noisy = part == "train";
   return lockstep::make_dataset(1024, [is_noisy](int64_t i, lockstep::SampleContext& context) {
@@ -32,7 +32,7 @@ int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::TrainConfig config;
   config.epochs = 14;
   config.batch_size = 16;
-  config.optimizer.lr = 3e-2;  // too much on purpose: the weights jump about, and their average does not
+  config.optimizer.lr = 3e-2;  // too much on purpose: the weights jump about, but their average does not
   config.ema = {.decay = 0.98, .warmups = 20};
   config.stages = {.stop_epoch = 8, .ema_restart_decay = 0.99, .ema_decay_step = 0.005};
   config.data = {.train = "train", .test = "test"};

@@ -1,4 +1,4 @@
-// Reads checkpoints by their names, and evaluates the weights and their moving average: one process, no Trainer.
+// Reads checkpoints by name and evaluates the weights and their moving average: one process, no Trainer.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {

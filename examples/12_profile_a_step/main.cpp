@@ -1,4 +1,4 @@
-// A training whose samples are slow to read, as from a far disk: what do the profile and the step report say of it?
+// A training whose samples are slow to read, as from a far disk: what do the profile and the step report say about it?
 #include <lockstep/lockstep.h>
 
 #include <thread>

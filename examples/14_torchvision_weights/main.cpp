@@ -1,4 +1,4 @@
-// A ResNet-18 under torchvision's names: it starts from a .pth file, and learns all of itself or only its last layer.
+// A ResNet-18 with torchvision's names: it starts from a .pth file and trains all layers or only the last one.
 #include <common/resnet.h>  // a part of lockstep::recipes
 #include <lockstep/lockstep.h>
 

@@ -1,4 +1,4 @@
-// DistributedDataParallel with its options, one small program for each.
+// The options of DistributedDataParallel, one small function for each.
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/join.h>
 #include <lockstep/parallel/power_sgd.h>
@@ -20,9 +20,9 @@ void accumulate(lockstep::Job& job, const at::Tensor& x) {
   DistributedDataParallel model{Net(), job};
   lockstep::AdamW optimizer{model};
   for (int batch = 0; batch < 8; ++batch) {
-    const auto backward = [&] { (model(x) / 4).backward(); };  // gradients add up: four quarters are the mean
+    const auto backward = [&] { (model(x) / 4).backward(); };  // gradients accumulate: four quarters are the mean
     if (batch % 4 < 3) {
-      const auto local = model.no_sync();  // nothing is reduced of a forward in this scope
+      const auto local = model.no_sync();  // a forward in this scope reduces nothing
       backward();
       continue;
     }
@@ -35,7 +35,7 @@ void accumulate(lockstep::Job& job, const at::Tensor& x) {
 
 void branches(lockstep::Job& job, const at::Tensor& x) {
   DistributedDataParallel model{Net(), job, {.find_unused_parameters = true}};
-  model(x, /*with_branch=*/job.is_main()).backward();  // the others count as zero
+  model(x, /*with_branch=*/job.is_main()).backward();  // the other ranks count as zero
 }
 
 void the_same_every_step(lockstep::Job& job, const at::Tensor& x) {
@@ -64,14 +64,14 @@ void thin_matrices(lockstep::Job& job, const at::Tensor& x) {
   auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2, .start_iter = 2});
   DistributedDataParallel model{Net(), job, {.hook = lockstep::hooks::power_sgd(power_sgd)}};
   for (int step = 0; step < 4; ++step) model(x).backward();
-  const lockstep::StateDict state = power_sgd->gather_state_dict(job.group());  // to be saved
+  const lockstep::StateDict state = power_sgd->gather_state_dict(job.group());  // for saving
   job.print("{} entries after {} iterations", state.size(), power_sgd->iterations());
 }
 
 void a_hook_of_ones_own(lockstep::Job& job, const at::Tensor& x) {
   const auto clip_each = [](lockstep::GradBucket& bucket) -> lockstep::HookStage {
-    auto sum = bucket.all_reduce({bucket.gradient().clamp(-1, 1)});  // started, not waited for
-    return {{sum.work}, [&bucket, sum] {                             // after backward, when it is done
+    auto sum = bucket.all_reduce({bucket.gradient().clamp(-1, 1)});  // starts it without waiting
+    return {{sum.work}, [&bucket, sum] {                             // after backward, when the sum is done
               bucket.result().copy_(sum.value()).div_(bucket.divisor());
               return lockstep::HookStage{};
             }};

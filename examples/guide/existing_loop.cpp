@@ -18,15 +18,15 @@ struct Points : torch::data::datasets::Dataset<Points> {
 
 int train(lockstep::Job& job) {  // + was main()
   torch::manual_seed(1);
-  torch::data::samplers::DistributedRandomSampler sampler(2048, job.world_size(), job.rank());  // + its rank's part
+  torch::data::samplers::DistributedRandomSampler sampler(2048, job.world_size(), job.rank());  // + this rank's part
   const auto points = Points().map(torch::data::transforms::Stack<>());
   auto net = std::make_shared<Net>();
-  net->to(job.device());                              // + this rank's GPU, where there is one
+  net->to(job.device());                              // + this rank's GPU, if it has one
   lockstep::DistributedDataParallel model{net, job};  // +
   torch::optim::Adam optimizer(model->parameters(), 1e-2);
   for (int epoch = 0; epoch < 5; ++epoch) {
     double sum = 0;
-    sampler.set_epoch(epoch);  // + another order in each epoch; a loader copies its sampler, so it is made after that
+    sampler.set_epoch(epoch);  // + another order in each epoch; before the loader, which copies the sampler
     auto loader = torch::data::make_data_loader(points, sampler, 64);
     for (auto& batch : *loader) {
       optimizer.zero_grad();

@@ -1,10 +1,10 @@
-// A ResNet-18 that starts from torchvision's weights and learns a folder of classes of yours.
+// A ResNet-18 that starts from torchvision's weights and learns your folder of classes.
 #include <common/resnet.h>  // a part of lockstep::recipes
 #include <lockstep/lockstep.h>
 
 using namespace lockstep;
 
-// torchvision's resnet18, under its names, with as many outputs as there are classes.
+// torchvision's resnet18 with its names, and one output per class.
 struct Classifier : common::ResNet {
   explicit Classifier(int64_t classes)
       : ResNet({.layers = 18}), fc(register_module("fc", torch::nn::Linear(high_channels(), classes))) {}

@@ -11,16 +11,16 @@ struct Net : torch::nn::Module {
 
 int train(lockstep::Job& job) {  // rank, world and device from the launcher; alone, a world of one
   torch::manual_seed(0);
-  auto dataset = lockstep::make_dataset(4096, [](int64_t i) {  // a lambda will do: loader workers are threads
+  auto dataset = lockstep::make_dataset(4096, [](int64_t i) {  // a lambda is enough: loader workers are threads
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;
     return lockstep::Sample{at::tensor({x, y}, at::kFloat), at::scalar_tensor(x * y > 0 ? 1 : 0, at::kLong)};
   });
   lockstep::DistributedDataParallel model{Net(), job};  // broadcasts rank 0's weights
-  lockstep::AdamW optimizer{model, {.lr = 1e-2}};       // names of parameters come along
+  lockstep::AdamW optimizer{model, {.lr = 1e-2}};       // with the names of the parameters
   lockstep::DataLoader loader{dataset, job, {.batch_size = 64, .workers = 2, .shuffle = true}};
   for (int epoch = 0; epoch < 5; ++epoch) {
     at::Tensor loss;
-    for (auto& batch : loader.epoch(epoch)) {  // each rank its own part; set_epoch cannot be forgotten
+    for (auto& batch : loader.epoch(epoch)) {  // each rank gets its own part; there is no set_epoch to forget
       loss = torch::nn::functional::cross_entropy(model(batch.data), batch.target);
       loss.backward();  // gradients are averaged over the ranks while backward runs
       optimizer.step();

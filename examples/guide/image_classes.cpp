@@ -1,8 +1,8 @@
-// Pictures and their classes: augmented and decoded by worker threads, learned. With a folder that holds a folder for
-// each class it learns those, without one it draws its own.
+// Learns the classes of pictures, which worker threads decode and augment. Give it a folder with a folder for each
+// class; without one it draws its own pictures.
 #include <lockstep/lockstep.h>
 
-// Squares and discs. A source gives pictures; files, COCO, VOC, tar shards and packed files come ready.
+// Squares and discs. A source gives pictures; those for files, COCO, VOC, tar shards and packed files are built in.
 struct Shapes final : lockstep::ImageSource {
   int64_t size() const override { return 256; }
   lockstep::AnnotatedImage get(int64_t index) const override {
@@ -30,7 +30,7 @@ torch::nn::Sequential network(int64_t classes) {
 int train(lockstep::Job& job, const std::shared_ptr<lockstep::ImageSource>& source) {
   torch::manual_seed(0);
   using namespace lockstep;
-  // Built-in steps, classes of one's own and lambdas chain alike; each draws from the sample's own random numbers.
+  // Built-in steps, your own classes and lambdas chain alike; each draws from the sample's own random numbers.
   const Compose transform{RandomResizedCrop{.size = {48, 48}, .min_scale = 0.8}, HorizontalFlip{},
                           ColorJitter{.brightness = 0.2, .contrast = 0.2}, ToTensor{.normalize = Normalize{}},
                           [](Sample& sample, SampleRandom& random) { sample.data.add_(random.uniform(-0.1, 0.1)); }};

@@ -1,4 +1,4 @@
-// A loop in mixed precision: bf16 on processors; on GPUs fp16, whose loss is scaled so that no gradient vanishes.
+// A loop in mixed precision: bf16 on processors; fp16 on GPUs, with a scaled loss so that no gradient vanishes.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {
@@ -8,7 +8,7 @@ int train(lockstep::Job& job) {
   net->to(job.device());
   lockstep::DistributedDataParallel model{net, job};
   lockstep::AdamW optimizer{model, {.lr = 3e-3}};
-  lockstep::GradScaler scaler{{.enabled = gpu}};  // not enabled it does nothing, and the loop is the same
+  lockstep::GradScaler scaler{{.enabled = gpu}};  // if not enabled it does nothing, and the loop is the same
 
   torch::manual_seed(job.rank() + 1);
   torch::Tensor loss;
@@ -21,7 +21,7 @@ int train(lockstep::Job& job) {
     }
     loss = torch::mse_loss(output.to(torch::kFloat), x.sum(1, /*keepdim=*/true));  // outside: in float32
     scaler.scale(loss).backward();
-    scaler.unscale_(optimizer);  // here, because the gradients are clipped
+    scaler.unscale_(optimizer);  // before the gradients are clipped
     scaler.step(optimizer, lockstep::clip_factor(optimizer.grad_norm(), 1.0));
     scaler.update();
     optimizer.zero_grad();

@@ -1,4 +1,4 @@
-// A loop of one's own that evaluates, saves, goes on where it was, keeps the best, and answers with it.
+// Your own loop: it evaluates, saves, resumes, keeps the best weights, and answers with them.
 #include <lockstep/lockstep.h>
 
 namespace fs = std::filesystem;
@@ -11,7 +11,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class tells whether their coordinates have the same sign.
+// Points of a square; the class says if their coordinates have the same sign.
 lockstep::Sample point(int64_t i) {
   const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;
   return {at::tensor({x, y}, at::kFloat), at::scalar_tensor(x * y > 0 ? 1 : 0, at::kLong)};
@@ -20,11 +20,11 @@ lockstep::Sample point(int64_t i) {
 const fs::path kCheckpoints = "runs/own/checkpoints";
 
 struct Progress {
-  int64_t epochs = 0;  // that are done
+  int64_t epochs = 0;  // completed
   double best = 0;     // the largest share of right answers so far
 };
 
-// Every point of the test set counts once, on one of the ranks; all ranks get the same number.
+// Each point of the test set counts once, on one rank; all ranks get the same number.
 template <class Model>
 double accuracy(lockstep::Job& job, Model& model) {
   const auto test_set = lockstep::make_dataset(1000, [](int64_t i) { return point(4 * i + 1); });
@@ -34,22 +34,22 @@ double accuracy(lockstep::Job& job, Model& model) {
   return found.mean();
 }
 
-// All that the next epoch depends on, by one rank: the others have the same.
+// One rank saves all that the next epoch depends on: the others have the same.
 template <class Model>
 void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done, bool is_best) {
   if (job.is_main()) {
     auto& files = lockstep::FileSystem::system();
-    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // numbers and texts of your own
+    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // your own numbers and texts
     const fs::path step = lockstep::commit_checkpoint(
         files, kCheckpoints, {.step = done.epochs, .replicas = job.world_size()},
         {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}, {"run", run}});
     if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
-  job.barrier();  // nobody goes on, or ends, before it is on the disk
+  job.barrier();  // no rank goes on, or ends, before it is on the disk
 }
 
-// Every rank reads, so that all begin with the same.
+// Every rank reads, so that all begin alike.
 template <class Model>
 Progress go_on(Model& model, lockstep::AdamW& optimizer) {
   const auto newest = lockstep::find_newest_valid(lockstep::FileSystem::system(), kCheckpoints);
@@ -64,7 +64,7 @@ Progress go_on(Model& model, lockstep::AdamW& optimizer) {
 int train(lockstep::Job& job, int64_t epochs) {
   torch::manual_seed(0);
   const auto net = std::make_shared<Net>();
-  net->to(job.device());  // the GPU of this rank, where there is one
+  net->to(job.device());  // this rank's GPU, if it has one
   lockstep::DistributedDataParallel model{net, job};
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};
   lockstep::DataLoader loader{
@@ -86,7 +86,7 @@ int train(lockstep::Job& job, int64_t epochs) {
   return 0;
 }
 
-// One process, no job: the plain network with the weights of the best.
+// One process, no job: the plain network with the best weights.
 int answer(float x, float y) {
   Net net;
   lockstep::load_model_state_dict(net, lockstep::load_checkpoint("runs/own:best").state("model"));

@@ -1,4 +1,4 @@
-// Where the time of a step goes, in a loop of one's own.
+// Profiles a step of your own loop.
 #include <lockstep/lockstep.h>
 #include <lockstep/observe/profiler.h>
 
@@ -27,9 +27,9 @@ int train(lockstep::Job& job) {
     loss.backward();
     optimizer.step();
     optimizer.zero_grad();
-    profiler.step();  // the tenth after the third prints the tables and writes the trace
+    profiler.step();  // after 3 + 10 steps it prints the tables and writes the trace
   }
-  profiler.finish();  // where the epoch has fewer steps
+  profiler.finish();  // if the epoch has fewer steps
   return 0;
 }
 

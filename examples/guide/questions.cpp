@@ -1,15 +1,15 @@
-// Answers to questions of docs/guide/questions.md that a program can show, one function for each.
+// Answers to questions of docs/guide/questions.md, as far as a program can show them: one function for each.
 #include <lockstep/lockstep.h>
 
 using lockstep::DistributedDataParallel;
 using lockstep::Job;
 using lockstep::ReduceOp;
 
-// The launcher has told the process its rank. A Job knows it once init() or run_program() has made it.
+// The launcher has given the process its rank. A Job knows it once init() or run_program() has made it.
 void before_init() {
-  const Job nobody;
+  const Job unready;
   try {
-    std::ignore = nobody.rank();
+    std::ignore = unready.rank();
   } catch (const lockstep::UsageError& error) {
     const char* rank = std::getenv("RANK");
     const std::string_view says = error.what();
@@ -18,7 +18,7 @@ void before_init() {
   }
 }
 
-// Rank 1 is slow. No barrier is needed: nobody ends a backward before rank 1 has brought its gradients.
+// Rank 1 is slow. No barrier is needed: no rank ends a backward before rank 1 has brought its gradients.
 void no_barrier(Job& job) {
   DistributedDataParallel model{torch::nn::Linear(4, 1), job};
   torch::optim::SGD optimizer(model.parameters(), 0.1);
@@ -37,9 +37,9 @@ void no_barrier(Job& job) {
 // backward() averages the gradients, not the loss: the number to print is averaged here.
 void loss_to_print(Job& job) {
   at::Tensor loss = at::scalar_tensor(1.0 + job.rank(), at::kDouble);
-  const double mine = loss.item<double>();
+  const double own = loss.item<double>();
   job.group().all_reduce(loss, {.op = ReduceOp::kMean}).wait();
-  job.print("rank 0 has loss {}, the mean over all ranks is {}", mine, loss.item<double>());
+  job.print("rank 0 has loss {}, the mean over all ranks is {}", own, loss.item<double>());
 }
 
 // Ten samples on three ranks: training repeats two of them, an evaluation counts each once.

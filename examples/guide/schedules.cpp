@@ -1,4 +1,4 @@
-// A chained schedule, and a moving average of the weights that has a smaller error than the weights.
+// A chained schedule, and a moving average whose error is smaller than that of the weights.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {

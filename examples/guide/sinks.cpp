@@ -1,5 +1,4 @@
-// A sink of one's own beside the Trainer's: curves.csv with a line for each epoch, and a word when a checkpoint is
-// safe.
+// Your own sink beside the Trainer's: curves.csv with a line for each epoch, and a message when a checkpoint is safe.
 #include <lockstep/lockstep.h>
 
 #include <fstream>
@@ -14,7 +13,7 @@ class CurveSink : public lockstep::RunSink {
   }
 
  private:
-  std::ofstream file_;  // rank 0's; elsewhere it is not open and takes nothing
+  std::ofstream file_;  // rank 0's; on other ranks it is not open and takes nothing
 };
 
 int main(int argc, char** argv) {

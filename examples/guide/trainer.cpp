@@ -1,4 +1,4 @@
-// A whole program around the Trainer: it starts its own ranks, and goes on where it was when it is started again.
+// A whole program around the Trainer: it starts its own ranks, and resumes when it is started again.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class tells whether their coordinates have the same sign. `part`: data.train or data.test.
+// Points of a square; the class says if their coordinates have the same sign. `part`: data.train or data.test.
 std::shared_ptr<lockstep::Dataset> points(const std::string& part) {
   const double shift = part == "test" ? 0.01 : 0;
   return lockstep::make_dataset(4096, [shift](int64_t i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel for a training loop that exists: the job, the wrapper, collectives. It compiles in a third of
-// the time of torch/torch.h; beside it stand the headers of libtorch that the program uses.
+// the time of torch/torch.h. Include the headers of libtorch that the program uses beside it.
 #pragma once
 
 #if __cplusplus < 202002L

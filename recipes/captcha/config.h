@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recipe's own settings: what an image and a label look like, and which network reads them; its presets.
+// The captcha recipe's own settings: the form of an image and a label, and the network that reads them; its presets.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct CaptchaConfig final : TrainConfig {
   void describe(ConfigFields& fields) override;
   void validate() const override;
 
-  /// The charset with its ranges written out: "0-9A-C" is "0123456789ABC". Throws: UsageError.
+  /// Returns the charset with its ranges written out: "0-9A-C" is "0123456789ABC". Throws: UsageError.
   [[nodiscard]] std::string characters() const;
 };
 
-/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// Returns the recipe's ready settings, compiled in from *.yml: YAML texts by preset, the file's name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
 }  // namespace lockstep::captcha

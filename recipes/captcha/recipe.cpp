@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line knows of the captcha recogniser: its presets and how it reads files.
+// The captcha recogniser for the command line: its presets and its use of files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ std::string other_size_remedy(const std::filesystem::path& file, const Labels& l
       file.string(), labels.width, labels.height);
 }
 
-// The characters of one image, and the smallest of their probabilities: a string is as sure as its least sure letter.
+// Reads the characters of an image and their smallest probability: a string is as sure as its least sure letter.
 Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const auto& labels = task.config().labels;
   const Image image = read_image(file, ColorMode::kGray);

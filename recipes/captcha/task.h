@@ -20,15 +20,15 @@ class CaptchaTask : public Task {
 
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Weights under the names of the origin's model.pkl.
+  /// Accepts weights under the names of the origin's model.pkl.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Logits N(L*C).
+  /// Returns logits N(L*C).
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
-  /// Images [N, 1, H, W] in 0..1 to logits [N, L, C].
+  /// Maps images [N, 1, H, W] in 0..1 to logits [N, L, C].
   std::optional<lockstep::nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   Outputs run_exported(const lockstep::nn::TensorFunction& network, const Batch& batch) override;
-  /// MultiLabelSoftMarginLoss against the one-hot label: the mean of the binary cross entropies of all L*C logits.
+  /// Returns MultiLabelSoftMarginLoss against the one-hot label: the mean of the L*C logits' binary cross entropies.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
   at::Tensor count(const at::Tensor& output, const Batch& batch) override;

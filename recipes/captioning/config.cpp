@@ -11,7 +11,7 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr ConfigRange kProbability{.least = 0, .most = 1, .below = true};
-constexpr ConfigRange kProbabilityOrNone{.most = 1, .below = true};  // below 0: another setting's
+constexpr ConfigRange kProbabilityOrNone{.most = 1, .below = true};  // below 0: another setting applies
 constexpr ConfigRange kShare{0, 1};
 constexpr ConfigRange kWidth{1, 65536};
 constexpr ConfigRange kWidthOrNone{0, 65536};
@@ -24,7 +24,7 @@ constexpr double kMostEpochs = 1e6;
 void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
   fields.add("data.train_split", &sets.train_split, "Karpathy's split, or train or test of NLVR; empty: all");
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
-  fields.add("data.train_ids", &sets.train_ids, "file of the ids that are wanted, one a line or JSON; empty: all");
+  fields.add("data.train_ids", &sets.train_ids, "file of the ids to use, one per line or JSON; empty: all");
   fields.add("data.test_ids", &sets.test_ids, "the same for data.test");
   fields.add("data.images", &sets.images, "folder of pictures; empty: images/ of the set, or its folder");
   fields.add("data.features", &sets.features, "folder of ID.npz with feat [L, D], instead of pictures");
@@ -39,7 +39,7 @@ void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
       .in({0, 1e7}, "words");
   fields.add("data.min_word_count", &sets.min_word_count, "a rarer word of the training captions becomes UNK")
       .in({1, 1e6});
-  fields.add("data.max_words", &sets.max_words, "longer captions are cut, in training and in what is said")
+  fields.add("data.max_words", &sets.max_words, "longer captions are cut, in training and from the network")
       .in({1, 1000}, "words");
   fields.add("data.captions_per_image", &sets.captions_per_image, "captions of an image that a step learns from")
       .in({1, kMostSamples}, "captions");
@@ -64,7 +64,7 @@ void describe_model(ConfigFields& fields, ModelOptions& model) {
   fields.add("model.decoder_layers", &model.decoder_layers, "0: 3 of a transformer, 1 of x_linear")
       .in(kLayersOrNone, "layers");
   fields.add("model.feed_forward", &model.feed_forward, "width inside the transformer's layers").in(kWidth);
-  fields.add("model.dropout", &model.dropout, "everywhere but where another one is set").in(kProbability);
+  fields.add("model.dropout", &model.dropout, "wherever no other one is set").in(kProbability);
   fields.add("model.window", &model.window, "side of the transformer's windows in grid cells; 0: attention over all")
       .in({0, 8192}, "cells");
   fields.add("model.grid_height", &model.grid_height, "of features in rows; both 0: the square root of their number")
@@ -76,17 +76,19 @@ void describe_model(ConfigFields& fields, ModelOptions& model) {
       .in(kWidthOrNone);
   fields.add("model.word_dropout", &model.x_linear.word_dropout, "x_linear: of the words; below 0: model.dropout")
       .in(kProbabilityOrNone);
-  fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; so")
+  fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; the same")
       .in(kProbabilityOrNone);
-  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: of what the attention finds; so")
+  fields
+      .add("model.attention_dropout", &model.x_linear.attention_dropout,
+           "x_linear: of the attention's result; the same")
       .in(kProbabilityOrNone);
   fields
       .add("model.middle_dropout", &model.x_linear.middle_dropout,
-           "x_linear: inside the attention, of what its weights are computed from; so")
+           "x_linear: inside the attention, of its weights' input; the same")
       .in(kProbabilityOrNone);
-  fields.add("model.update_dropout", &model.x_linear.update_dropout, "x_linear: of the changes of regions; so")
+  fields.add("model.update_dropout", &model.x_linear.update_dropout, "x_linear: of the changes of regions; the same")
       .in(kProbabilityOrNone);
-  fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; so")
+  fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; the same")
       .in(kProbabilityOrNone);
 }
 
@@ -107,15 +109,16 @@ void CaptioningConfig::describe(ConfigFields& fields) {
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "transformer (window attention) or x_linear (LSTM)",
              {"transformer", "x_linear"});
-  fields.add("model.backbone", &backbone, "what makes features of pictures, trained along", {"small", "resnet"});
+  fields.add("model.backbone", &backbone, "network for the features of pictures, trained with the rest",
+             {"small", "resnet"});
   describe_model(fields, model);
   fields.add("model.word_activation", &word_activation, "x_linear: of the words' embedding", {"none", "celu"});
   fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy").in(kProbability);
   fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs before the first inc_every count")
       .in({0, kMostEpochs}, "epochs");
-  fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs until there is more of it")
+  fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs between two increases")
       .in({1, kMostEpochs}, "epochs");
-  fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "how much more").in(kShare);
+  fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "each increase").in(kShare);
   fields
       .add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
            "largest share of words that are the network's own; 0: none")
@@ -123,13 +126,12 @@ void CaptioningConfig::describe(ConfigFields& fields) {
   fields.add("self_critical.start", &self_critical.start,
              "second_stage (after stop_epoch or stages.patience) or first_epoch", {"second_stage", "first_epoch"});
   fields.add("self_critical.baseline", &self_critical.baseline,
-             "what a sample has to beat: the mean of the image's other samples, or the greedy caption",
+             "baseline of a sample: the mean of the image's other samples, or the greedy caption",
              {"samples", "greedy"});
   fields.add("self_critical.samples", &self_critical.samples, "captions that are drawn for each image")
       .in({1, kMostSamples}, "captions");
-  fields.add(
-      "self_critical.document_frequencies", &self_critical.document_frequencies,
-      "file that keeps CIDEr's document frequencies of the training captions, made where it is missing; empty: none");
+  fields.add("self_critical.document_frequencies", &self_critical.document_frequencies,
+             "file for CIDEr's document frequencies of the training captions, created if missing; empty: none");
   fields.add("eval.beam_size", &eval.beam_size, "captions that are followed at once; 1: greedy")
       .in({1, 1024}, "captions");
 }

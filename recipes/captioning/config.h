@@ -16,22 +16,22 @@
 namespace lockstep::captioning {
 
 struct CaptioningConfig final : TrainConfig {
-  std::string folder;  ///< folder of an experiment, with config.yml; empty: none
+  std::string folder;  ///< of an experiment, with config.yml; empty: none
 
   struct Sets {
     std::string train_split;  ///< as SetOptions::split
     std::string test_split;
     std::string train_ids;
     std::string test_ids;
-    std::string images;  ///< as SetOptions, of both sets
+    std::string images;  ///< as SetOptions, for both sets
     std::string features;
     std::string test_features;  ///< empty: `features`
-    std::string final_test;     ///< set that the best weights are evaluated on after the training; empty: none
+    std::string final_test;     ///< set for a last evaluation, of the best weights after the training; empty: none
     std::string final_test_split;
     std::string final_test_ids;
     std::string final_test_features;
-    std::string vocabulary;            ///< file with one word a line; empty: the training captions' words
-    std::int64_t vocabulary_size = 0;  ///< words that it must have; 0: any number
+    std::string vocabulary;            ///< file with one word per line; empty: the training captions' words
+    std::int64_t vocabulary_size = 0;  ///< required number of words; 0: any
     std::int64_t min_word_count = 1;
     std::int64_t max_words = 16;
     std::int64_t captions_per_image = 5;
@@ -43,7 +43,7 @@ struct CaptioningConfig final : TrainConfig {
   std::string model_type = "transformer";
   std::string backbone = "small";
   std::string word_activation = "none";
-  ModelOptions model;  ///< but for what the settings above say
+  ModelOptions model;  ///< without the settings above
 
   struct Loss {
     double label_smoothing = 0;  ///< 0: cross entropy
@@ -61,8 +61,8 @@ struct CaptioningConfig final : TrainConfig {
   struct SelfCritical {
     std::string start = "second_stage";  ///< second_stage (stop_epoch), first_epoch
     std::string baseline = "samples";    ///< samples: mean of the image's other samples; greedy
-    std::int64_t samples = 5;            ///< captions that are drawn for each image
-    std::string document_frequencies;    ///< file that keeps the training captions'; empty: none
+    std::int64_t samples = 5;            ///< captions drawn for each image
+    std::string document_frequencies;    ///< file for those of the training captions; empty: none
   } self_critical;
 
   struct Eval {
@@ -74,30 +74,30 @@ struct CaptioningConfig final : TrainConfig {
   void validate() const override;
 
   [[nodiscard]] bool has_features() const { return !sets.features.empty(); }
-  /// Some of its epochs may be.
+  /// True if some epochs may be self-critical.
   [[nodiscard]] bool is_self_critical() const { return self_critical.start == "first_epoch" || has_second_stage(); }
-  /// For a vocabulary of so many ids and, without a backbone, features of that width.
+  /// For a vocabulary of `ids` ids and, without a backbone, features of width `feature_width`.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
-  /// Those settings of data.test that are the final test's; empty: there is none.
+  /// The settings of data.test that the final test replaces; empty if there is no final test.
   [[nodiscard]] std::vector<std::string> settings_of_final_test() const override;
   /// Returns the probability in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };
 
-/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
 /// An experiment in the form of the origin: a folder whose config.yml has sections in capitals. They become this
-/// program's settings, each with the file and line it comes from.
+/// program's settings, each with its file and line.
 ///
-/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may stand
-/// beside them, and win. A key that the file lacks keeps this program's default. One note lists the keys that have no
-/// meaning here. No pickle is read: captions and document frequencies of .pkl files are left out, with a note that says
-/// what to give instead.
+/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may be
+/// beside them, and win. A key that the file lacks keeps this program's default. One note lists the keys without a
+/// meaning here. Pickles are not read: captions and document frequencies in .pkl files are left out, with a note that
+/// names the setting to use instead.
 ///
-/// Throws: DataError where the file is missing; UsageError naming file and line of a key that the origin does not have
-/// (with the nearest one), of a value of another type, or of one that there is nothing for here.
+/// Throws: DataError if the file is missing; UsageError naming file and line of a key that the origin does not have
+///         (with the nearest one), of a value of another type, or of one without a counterpart here.
 [[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 
 }  // namespace lockstep::captioning

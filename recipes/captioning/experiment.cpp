@@ -27,7 +27,7 @@ namespace {
   throw UsageError(fmt::format("{}: {} is '{}': {}", keys.origin(key), key, value, instead));
 }
 
-/// A key for which there is one value here.
+/// A key with a single possible value here.
 struct Fixed {
   enum Network { kBoth, kXLan, kPureT } of;
   const char* key;
@@ -53,7 +53,7 @@ constexpr std::array kFixed = {Fixed{Fixed::kBoth, "MODEL.ATT_FEATS_EMBED_ACT", 
                                Fixed{Fixed::kBoth, "DATA_LOADER.VAL_GV_FEAT", ""},
                                Fixed{Fixed::kBoth, "DATA_LOADER.TEST_GV_FEAT", ""}};
 
-/// Keys that these two networks do not look at in the origin either.
+/// Keys that these two networks do not use in the origin either.
 constexpr std::array<std::string_view, 11> kUnusedThere = {"SOLVER.MAX_ITER",
                                                            "MODEL.GVFEAT_DIM",
                                                            "MODEL.DROPOUT_GV_EMBED",
@@ -71,7 +71,7 @@ bool is_same(const std::string& a, const std::string& b) {
   return a == b || (number && number == text::parse_number(b)) || (b.empty() && a == "\"\"");
 }
 
-/// Networks of the origin that are one here. The others are refused before anything else is said of the file.
+/// Refuses other networks than the two that this recipe has, before any other message about the file.
 void require_known_network(const ConfigTree& file) {
   const auto type = file.values().find("MODEL.TYPE");
   if (type == file.values().end() || type->second.yaml == "PureT" || type->second.yaml == "XLAN") return;
@@ -84,7 +84,7 @@ bool is_picture(const std::string& file) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".JPG";
 }
 
-/// What lies in a folder "of features" are pictures: the list of their files says so, or the first file in it.
+/// True if a folder "of features" holds pictures, by the list of their files or by the first file in the folder.
 bool names_pictures(const std::string& folder, const std::string& ids) {
   namespace fs = std::filesystem;
   std::error_code problem;
@@ -97,7 +97,7 @@ bool names_pictures(const std::string& folder, const std::string& ids) {
   return std::any_of(files.begin(), files.end(), is_picture);
 }
 
-/// What a file of the origin says, on its way to this program's settings.
+/// The values of a file of the origin, on their way to this program's settings.
 class OriginSettings {
  public:
   explicit OriginSettings(const ConfigTree& capitals) { keys_.read(capitals); }
@@ -121,14 +121,14 @@ class OriginSettings {
     }
     refuse(keys_, key, value, "there is " + text::join(known));
   }
-  /// A file that is read here, unless it is a pickle.
+  /// Translates a file that is read here, unless it is a pickle.
   void file(const std::string& from, const std::string& to, const std::string& value, const char* instead) {
     if (!keys_.has(from) || value.empty()) return;
     if (!value.ends_with(".pkl")) return set(to, value, from);
     log::note("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead);
   }
 
-  /// A probability that is another one's here.
+  /// Notes a probability that has to equal another one here.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
     different_.push_back(fmt::format("{}: {} is {}, and the result is another: here it is that of {}, {}",
@@ -137,7 +137,7 @@ class OriginSettings {
 
   [[nodiscard]] bool is_x_lan() const { return keys_.model_type == "XLAN"; }
 
-  /// What the origin does otherwise where its file says so: first what changes the result, then the rest.
+  /// Notes the values that this program handles differently: first those that change the result, then the rest.
   void say_what_is_different() const {
     for (const Fixed& fixed : kFixed) {
       const bool counts = fixed.of == Fixed::kBoth || (fixed.of == Fixed::kXLan) == is_x_lan();
@@ -156,10 +156,10 @@ class OriginSettings {
 
   OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): of the two classes below
   ConfigTree ours_;                     // NOLINT(*-non-private-member-variables-in-classes)
-  std::vector<std::string> different_;  ///< what of the file changes the result there, and not here  NOLINT
+  std::vector<std::string> different_;  ///< notes on values that change the result there, but not here  NOLINT
 };
 
-/// The part of it that is the network.
+/// The settings of the network.
 class NetworkSettings : public OriginSettings {
  public:
   using OriginSettings::OriginSettings;
@@ -191,7 +191,7 @@ class NetworkSettings : public OriginSettings {
   }
 
  private:
-  /// PureT's decoder, words and features have probabilities of their own, and its encoder always 0.1.
+  /// PureT's decoder, words and features have their own probabilities; its encoder's is always 0.1.
   void pure_t_dropouts() {
     const std::string decoder = "MODEL.BILINEAR.DECODE_DROPOUT";
     if (!keys_.has(decoder)) return;
@@ -232,14 +232,14 @@ class NetworkSettings : public OriginSettings {
     set("model.middle_dim", keys_.encode_att_mid_dim[1], key);
   }
 
-  /// One width serves all of a network here.
+  /// Refuses a second width: here one width serves a whole network.
   void same_width(const std::string& key, std::int64_t width) {
     if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
     refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
   }
 };
 
-/// All of it.
+/// All settings.
 class Translation final : public NetworkSettings {
  public:
   using NetworkSettings::NetworkSettings;
@@ -268,7 +268,7 @@ class Translation final : public NetworkSettings {
     set("stages.roll_back", "false", start);
   }
 
-  /// Where one of its keys is there, the others have the origin's defaults.
+  /// If one of its keys is set, the others have the origin's defaults.
   void scheduled_sampling() {
     const std::string section = "TRAIN.SCHEDULED_SAMPLING.";
     for (const char* key : {"START", "INC_EVERY", "INC_PROB", "MAX_PROB"}) {
@@ -281,7 +281,7 @@ class Translation final : public NetworkSettings {
     }
   }
 
-  /// Features, or, where the origin's own backbone makes them, the pictures that they are made of.
+  /// Features, or the pictures for the origin's own backbone if it computes them.
   void features() {
     if (!names_pictures(keys_.train_features, keys_.train_id)) {
       take("DATA_LOADER.TRAIN_ATT_FEATS", "data.features", keys_.train_features);
@@ -373,7 +373,7 @@ class Translation final : public NetworkSettings {
       set("schedule.warmup_epochs", "0", type);
     }
     if (kind == "noam") {
-      set("optimizer.lr", fmt::format("{}", keys_.factor), type);  // BASE_LR has no part in it
+      set("optimizer.lr", fmt::format("{}", keys_.factor), type);  // BASE_LR does not affect it
       set("schedule.model_size", std::to_string(keys_.model_size), type);
       set("schedule.warmup_steps", std::to_string(keys_.warmup), type);
     }
@@ -428,7 +428,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   if (capitals.values().empty()) return own;
   require_known_network(capitals);
   ConfigTree ours = Translation(capitals).run();
-  // Takes the way to clip that the file names, under Lockstep's name.
+  // Takes the kind of clipping that the file names in Lockstep's own words.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
     if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that the config.yml of the origin's experiments have, with its type and the origin's default.
+// The keys in the config.yml of the origin's experiments, with their types and the origin's defaults.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::captioning {
 
-/// Members are keys that become a setting here. Source: lib/config.py of X-LAN and PureT (their defaults).
+/// Members are the keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
 class OriginKeys {
  public:
   OriginKeys();
@@ -22,13 +22,13 @@ class OriginKeys {
   /// Throws: UsageError naming file and line of an unknown key, with the nearest one, or of a value of another type.
   void read(const ConfigTree& file);
 
-  /// `key` was in the file.
+  /// True if `key` was in the file.
   [[nodiscard]] bool has(const std::string& key) const { return origin(key) != "default"; }
   /// "experiments/x/config.yml:12", or "default".
   [[nodiscard]] std::string origin(const std::string& key) const;
-  /// The keys of the file that are no member.
+  /// The keys of the file that have no member.
   [[nodiscard]] const std::vector<std::string>& others() const noexcept { return others_; }
-  /// What the file says of a key, as a person reads it.
+  /// The value of a key in the file, in readable form.
   [[nodiscard]] std::string text_of(const std::string& key) const;
 
   double seed = -1;
@@ -121,7 +121,7 @@ class OriginKeys {
   void add_model();
   void add_solver();
   void add_scores();
-  /// Keys that are read and have no meaning here.
+  /// Adds keys that are read and have no meaning here.
   template <class T>
   void without_meaning(const std::vector<const char*>& keys);
 

@@ -25,9 +25,9 @@ constexpr Ink kScoreInk{255, 196, 84};
 constexpr int kLetterPixels = 13;
 constexpr std::int64_t kMargin = 8;        // pixels around cells
 constexpr std::int64_t kAboveWords = 4;    // pixels between picture and words
-constexpr std::int64_t kLeastWidth = 240;  // pixels of a picture that stands alone
+constexpr std::int64_t kLeastWidth = 240;  // pixels of a single picture
 
-/// Words below a picture, broken into lines.
+/// The words below a picture, broken into lines.
 struct Words {
   std::string score;
   std::vector<std::string> said;  ///< the first line begins after the score
@@ -71,7 +71,7 @@ void paste_picture(Image& page, const Image& picture, std::int64_t left, std::in
 Words words_below(const CaptionedPicture& picture, const common::Lettering& letters, std::int64_t width) {
   Words words;
   if (picture.cider_d) words.score = fmt::format("{:.2f}", *picture.cider_d);
-  // The score is the caption's first word when lines are broken, and is then drawn in its own colour.
+  // When lines are broken, the score is the caption's first word; it is then drawn in its own colour.
   words.said = letters.lines(words.score.empty() ? picture.caption : words.score + " " + picture.caption, width);
   words.reference = letters.lines(picture.reference, width);
   return words;
@@ -94,7 +94,7 @@ void write_words(Image& page, const Words& words, const common::Lettering& lette
   }
 }
 
-/// What does not fit into a narrow page is left out.
+/// Writes as much of the legend as fits into the page's width.
 void write_legend(Image& page, const common::Lettering& letters, std::int64_t top) {
   std::int64_t left = kMargin;
   for (const auto& [words, ink] : {std::pair{"CIDEr-D", kScoreInk}, std::pair{"what the model says", kSaidInk},
@@ -106,9 +106,9 @@ void write_legend(Image& page, const common::Lettering& letters, std::int64_t to
 
 PageCell cell_for(const CaptionedPicture& picture, const common::Lettering& letters, std::int64_t longest) {
   const ImageSize size = picture.picture.size;
-  const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
-  const auto side = [&](std::int64_t of) {
-    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  const double factor = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
+  const auto side = [&](std::int64_t length) {
+    return std::max<std::int64_t>(std::llround(factor * static_cast<double>(length)), 1);
   };
   return {resample(view_of(picture.picture), {side(size.width), side(size.height)}),
           words_below(picture, letters, longest)};
@@ -154,13 +154,13 @@ Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOpti
 Image captioned(const CaptionedPicture& picture) {
   check_picture(picture.picture);
   const ImageSize size = picture.picture.size;
-  const std::int64_t by = (kLeastWidth + size.width - 1) / size.width;
-  const ImageSize large{by * size.width, by * size.height};
+  const std::int64_t factor = (kLeastWidth + size.width - 1) / size.width;
+  const ImageSize large{factor * size.width, factor * size.height};
   const common::Lettering letters(kLetterPixels);
   const Words words = words_below(picture, letters, large.width - 2 * kMargin);
   const std::int64_t below = words.height(letters);
   Image page = blank_page({large.width, large.height + below + (below > 0 ? kMargin : 0)});
-  paste_picture(page, by == 1 ? picture.picture : resample(view_of(picture.picture), large), 0, 0);
+  paste_picture(page, factor == 1 ? picture.picture : resample(view_of(picture.picture), large), 0, 0);
   write_words(page, words, letters, {kMargin, large.height});
   return page;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line knows of captioning: its presets, experiments in the origin's form, and what it says of files.
+// Captioning for the command line: its presets, experiments in the origin's form, and its captions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
@@ -51,7 +51,7 @@ class CaptioningRecipe final : public Recipe {
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return captioning::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override {
-    return {{"local_rank"}, {.from = "load_epoch", .instead = "--resume auto, which goes on where a run ended"}};
+    return {{"local_rank"}, {.from = "load_epoch", .instead = "--resume auto, which continues a run"}};
   }
   [[nodiscard]] ConfigTree base_settings(const ConfigTree& typed) const override {
     const auto folder = typed.values().find("folder");
@@ -88,7 +88,7 @@ std::shared_ptr<CaptionDataset> set_of(const CaptioningTask& task, const std::fi
                               task.vocabulary(), false);
 }
 
-/// The caption, and the mean probability of its words (geometric).
+/// The caption, and the geometric mean of its words' probabilities.
 Prediction say(const CaptioningTask& task, Captioner& model, CaptionDataset& set, const std::filesystem::path& file) {
   const NoGrad no_grad;
   SampleContext context(0, 0, 0);
@@ -116,7 +116,7 @@ std::vector<Prediction> CaptioningRecipe::predict(Task& task, torch::nn::Module&
   return predictions;
 }
 
-/// The picture with its caption below; none of features.
+/// The picture with its caption below; none for features.
 std::optional<Image> CaptioningRecipe::draw(Task& task, torch::nn::Module& model,
                                             const std::filesystem::path& file) const {
   auto& captioning = dynamic_cast<CaptioningTask&>(task);

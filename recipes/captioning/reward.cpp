@@ -14,10 +14,10 @@
 namespace lockstep::captioning {
 namespace {
 
-/// Words of a row with the first 0, where the network came to it.
+/// The number of words in a row, including the first 0 if the network chose it.
 std::int64_t length_of(const std::int64_t* row, std::int64_t columns) {
   const auto* end = std::find(row, row + columns, 0);
-  // The 0 of the last column is no choice of the network: it had no more room.
+  // The 0 in the last column is not the network's choice: there was no room left.
   return std::min<std::int64_t>(end - row + 1, columns - (end - row == columns - 1 ? 1 : 0));
 }
 
@@ -36,7 +36,7 @@ std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& 
                     "remove it, and it is made again; or name another file");
   }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
-  // Ranks that count at the same time write the same bytes, each whole.
+  // Ranks that count at the same time write the same bytes, each atomically.
   if (!cache.empty()) counted->save(cache);
   return counted;
 }

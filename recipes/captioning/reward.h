@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIDEr-D as the reward of captions that the network has drawn.
+// CIDEr-D as the reward of captions drawn from the network.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,15 +15,15 @@
 
 namespace lockstep::captioning {
 
-/// Document frequencies of a training set's references, each cut as in training and with its final 0.
-/// cache: a file that they are read from, and written to where it is missing; empty: none.
-/// Throws: UsageError where the set is empty; DataError where the file is none, or of other
-/// captions or ids; IoError.
+/// The document frequencies of a training set's references, each cut as in training and with its final 0.
+/// cache: a file that they are read from, and written to if it is missing; empty: none.
+/// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to other captions or ids;
+///         IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
                                                                         const std::filesystem::path& cache);
 
-/// Captions against what people say of the same images, over word ids with the final 0, so that ending a caption in
-/// the right place is rewarded. Thread-safe: yes.
+/// Scores captions against the annotators' captions of the same images, over word ids with the final 0, so that an end
+/// in the right place is rewarded. Thread-safe: yes.
 class Reward {
  public:
   explicit Reward(std::shared_ptr<const DocumentFrequencies> frequencies) : cider_(std::move(frequencies)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An experiment's folder as the origins have it.
+// The folder of an experiment, as in the origins.
 #pragma once
 
 #include "common/start_words.h"

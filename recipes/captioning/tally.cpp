@@ -18,13 +18,13 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr std::int64_t kOnPage = 12;   // pictures of captions.png
-constexpr std::int64_t kInReport = 3;  // captions at the end of an evaluation
+constexpr std::int64_t kInReport = 3;  // captions reported after an evaluation
 
 void put(std::string& bytes, std::int64_t number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// Reads what put() wrote; ranks are of one program.
+/// Reads a number of put(); all ranks run the same program.
 std::int64_t take(std::string_view& bytes) {
   if (bytes.size() < sizeof(std::int64_t)) throw InternalError("captions of another rank end early");
   std::int64_t number = 0;
@@ -50,7 +50,7 @@ std::vector<std::vector<std::string>> worded(const std::vector<std::string>& cap
   return words;
 }
 
-/// COCO's ids are numbers there and here.
+/// COCO's ids are numbers in JSON; other ids are texts.
 std::string id_json(const std::string& id) {
   const bool number = !id.empty() && id.size() < 18 && id.find_first_not_of("0123456789") == std::string::npos &&
                       (id == "0" || id.front() != '0');
@@ -103,7 +103,7 @@ std::vector<Metric> CaptionTally::metrics(const std::vector<std::string>& parts)
           further("bleu_3", scores_.bleu[2]), further("cider", scores_.cider)};
 }
 
-/// COCO's table, and what a few images got.
+/// COCO's table, and the captions of a few images.
 std::string CaptionTally::report() const {
   std::string text =
       fmt::format(" CIDEr-D {:.4f}   BLEU-1..4 {:.4f} {:.4f} {:.4f} {:.4f}   ROUGE-L {:.4f}   {} images\n",
@@ -134,12 +134,12 @@ std::vector<std::filesystem::path> CaptionTally::draw(const std::filesystem::pat
   std::vector<CaptionedPicture> pictures;
   std::int64_t place = 0;
   for (const auto& [index, words] : said_) {
-    // Evenly over the set: nothing is chosen.
+    // Evenly over the set, without selection.
     if (place++ != std::ssize(pictures) * count / std::max<std::int64_t>(shown, 1)) continue;
-    const ImageCaptions& of = set_->captions(index);
+    const ImageCaptions& captions = set_->captions(index);
     pictures.push_back({.picture = set_->picture(index),
                         .caption = vocabulary_->text_of(words.data(), std::ssize(words)),
-                        .reference = of.captions.front(),
+                        .reference = captions.captions.front(),
                         .cider_d = scores_.cider_d_each.at(static_cast<std::size_t>(place - 1))});
     if (std::ssize(pictures) == shown) break;
   }

@@ -38,8 +38,8 @@ const CaptionBatch& captions_of(const Batch& batch) {
   return *captions;
 }
 
-/// Without dropout while it lives. The encoder has run before, in the model's own mode: its norms and its dropout are
-/// those of training, and captions are drawn from, and scored under, one and the same distribution.
+/// Turns dropout off during its lifetime. The encoder has run before, in the model's own mode, with the norms and
+/// dropout of training; captions are drawn from, and scored under, the same distribution.
 class DecoderAtRest {
  public:
   explicit DecoderAtRest(Captioner& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
@@ -52,7 +52,7 @@ class DecoderAtRest {
   bool was_training_;
 };
 
-/// What the network has read when it says each of `words`.
+/// The network's inputs when it predicts each of `words`.
 at::Tensor inputs_of(const at::Tensor& words) {
   const at::Tensor begin = at::zeros({words.size(0), 1}, words.options());
   return at::cat({begin, words.narrow(1, 0, words.size(1) - 1)}, 1);
@@ -101,7 +101,7 @@ std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& fo
   return set;
 }
 
-/// A missing file is an error before the training, and not after it.
+/// Refuses a missing file before the training, rather than after it.
 void CaptioningTask::require_final_test() const {
   if (config_.sets.final_test.empty()) return;
   const auto& sets = config_.sets;
@@ -128,7 +128,7 @@ std::shared_ptr<const Vocabulary> CaptioningTask::vocabulary() const {
 
 void CaptioningTask::check_model_state(const StateDict& state) {
   const at::Tensor* bytes = tensor_of(state, kVocabulary);
-  if (bytes == nullptr) return;  // weights of something else: what fits is for others to say
+  if (bytes == nullptr) return;  // weights without a vocabulary: not checked here
   auto theirs =
       std::make_shared<const Vocabulary>(Vocabulary::from_text(text_of(*bytes), "the checkpoint's vocabulary"));
   if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) check_feature_width(width->item<std::int64_t>());
@@ -158,7 +158,7 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// The origin's numbers of words are lines of its own vocabulary.
+/// The origin's word ids are lines of its own vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";

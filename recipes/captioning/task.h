@@ -16,8 +16,8 @@
 
 namespace lockstep::captioning {
 
-/// The model holds the vocabulary as the buffer "vocabulary" (uint8, Vocabulary::to_text()), and the width of features
-/// as "feature_width", so that a checkpoint is enough to say captions.
+/// The model holds the vocabulary as the buffer "vocabulary" (uint8, Vocabulary::to_text()) and the width of features
+/// as "feature_width", so that a checkpoint alone is enough for captions.
 ///
 /// Lifetime: `config` outlives the task.
 class CaptioningTask final : public Task {
@@ -27,39 +27,39 @@ class CaptioningTask final : public Task {
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
   [[nodiscard]] Collate collate() const override;
-  /// Compares vocabularies, or takes this one where there is none yet.
+  /// Compares vocabularies, or takes this one if there is none yet.
   void check_model_state(const StateDict& state) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Snapshots of the origin, whose numbers of words are those of its vocabulary.
-  /// Throws: DataError where data.vocabulary is not set, or another number of words is.
+  /// For the origin's snapshots, whose word ids refer to its own vocabulary.
+  /// Throws: DataError if data.vocabulary is not set, or has another number of words.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// The state dict alone, as the origin's snapshot/caption_model_N.pth.
+  /// The state dict alone, like the origin's snapshot/caption_model_N.pth.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Pictures [N, 3, H, W] in 0..1, or features [N, L, D], to what greedy search says: "words" [N, T] and "log_probs"
-  /// [N, T - 1], as in Said.
+  /// Pictures [N, 3, H, W] in 0..1, or features [N, L, D], to the result of greedy search: "words" [N, T] and
+  /// "log_probs" [N, T - 1], as in Said.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   void begin_epoch(const EpochInfo& info) override;
-  /// Training with people's captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen", "reward"
-  /// and "advantage" (SampledCaptions); drawing them takes part in no gradient. Evaluation: "words" [B, T].
+  /// Training with annotators' captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen",
+  /// "reward" and "advantage" (SampledCaptions); no gradient flows through the drawing. Evaluation: "words" [B, T].
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// Greedy captions, whatever eval.beam_size is.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   /// "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// The first stage alone, where the model sees people's words: what it draws itself is chosen by the host.
+  /// Only for the first stage, with annotators' words: in the second, the host chooses the drawn words.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;
 
   [[nodiscard]] const CaptioningConfig& config() const noexcept { return config_; }
-  /// Throws: UsageError while neither a training set nor a checkpoint has told it.
+  /// Throws: UsageError until a training set or a checkpoint has set it.
   [[nodiscard]] std::shared_ptr<const Vocabulary> vocabulary() const;
-  /// This batch is trained on its own captions.
+  /// True if this batch is trained on its own captions.
   [[nodiscard]] bool is_self_critical() const noexcept;
 
  private:
-  /// L of the features that an exported network takes. Throws: UsageError where no setting says it.
+  /// L of the features for an exported network. Throws: UsageError if no setting gives it.
   [[nodiscard]] std::int64_t feature_rows() const;
   void require_origins_words(const StateDict& weights, const NamedTensors& model) const;
   void require_final_test() const;
@@ -70,7 +70,7 @@ class CaptioningTask final : public Task {
   const CaptioningConfig& config_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::int64_t feature_width_ = 0;
-  std::shared_ptr<CaptionDataset> test_set_;  ///< the set of the last make_dataset()
+  std::shared_ptr<CaptionDataset> test_set_;  ///< of the last make_dataset()
   std::optional<Reward> reward_;
   EpochInfo now_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings by which a part of the training set becomes the test set.
+// The settings that hold out a part of the training set as the test set.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline void describe_held_out(ConfigFields& fields, double& fraction, std::int64
       .add("data.val_fraction", &fraction,
            "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
       .in({.least = 0, .most = 1, .below = true});
-  fields.add("data.split_seed", &seed, "which pictures data.val_fraction keeps, with their names").in({0, 1e15});
+  fields.add("data.split_seed", &seed, "seed that picks data.val_fraction's pictures by their names").in({0, 1e15});
 }
 
 }  // namespace lockstep::common

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of batches of pictures [N, 3, H, W] as networks see them, and as they are in files.
+// Converts batches of pictures [N, 3, H, W] between the values of networks and those of files.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,9 +14,9 @@ namespace lockstep {
 /// ImageNet's means and deviations.
 class ImageNetValues {
  public:
-  /// Returns values around 0 of those in 0..1.
+  /// Converts values in 0..1 to values around 0.
   [[nodiscard]] at::Tensor normalized(const at::Tensor& pictures) const { return (pictures - mean_) / deviation_; }
-  /// Returns values in 0..1 of those around 0.
+  /// Converts values around 0 to values in 0..1.
   [[nodiscard]] at::Tensor restored(const at::Tensor& pictures) const {
     return pictures * deviation_.to(pictures.device()) + mean_.to(pictures.device());
   }

@@ -19,7 +19,7 @@ struct Letter {
   std::size_t bytes = 1;
 };
 
-/// The character that begins at `at`.
+/// Returns the character that begins at `at`.
 Letter letter_at(const std::string& text, std::size_t at) {
   const auto first = static_cast<std::uint8_t>(text[at]);
   const std::size_t bytes = first < 0x80 ? 1 : first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 0;
@@ -58,7 +58,7 @@ struct Lettering::Font {
     if (library != nullptr) FT_Done_FreeType(library);
   }
 
-  /// The letter's glyph, or nullptr where there is none.
+  /// Returns the letter's glyph; nullptr if there is none.
   [[nodiscard]] FT_GlyphSlot glyph(char32_t code, bool drawn) const {
     if (face == nullptr || FT_Load_Char(face, code, drawn ? FT_LOAD_RENDER : FT_LOAD_DEFAULT) != 0) return nullptr;
     return face->glyph;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words on pictures that people look at, broken into lines. No torch header.
+// Words on pictures for users, broken into lines. No torch header.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace lockstep::common {
 
 /// Letters of one size, by FreeType and the font of Debian's fonts-dejavu-core. Without the font nothing is drawn, and
-/// texts have no lines. Texts are UTF-8; bytes that are none count as '?'. Thread-safe: no.
+/// texts have no lines. Texts are UTF-8; invalid bytes count as '?'. Thread-safe: no.
 class Lettering {
  public:
   explicit Lettering(int pixels);
@@ -22,12 +22,12 @@ class Lettering {
   Lettering& operator=(const Lettering&) = delete;
 
   [[nodiscard]] bool has_font() const noexcept;
-  /// From one line to the next.
+  /// Returns the distance from one line to the next.
   [[nodiscard]] std::int64_t line_height() const noexcept;
   [[nodiscard]] std::int64_t width(const std::string& text) const;
-  /// Lines of at most `width` pixels, broken at blanks; a word that is wider is broken anywhere.
+  /// Returns lines of at most `width` pixels, broken at blanks; a word that is wider is broken anywhere.
   [[nodiscard]] std::vector<std::string> lines(const std::string& text, std::int64_t width) const;
-  /// With its upper left corner there; what reaches over the image is left out.
+  /// Writes `text` from its upper left corner; parts outside the image are left out.
   /// Shapes: an image of 3 channels.
   void write(Image& image, std::array<std::int64_t, 2> left_top, const std::string& text,
              const std::array<std::uint8_t, 3>& ink) const;

@@ -15,7 +15,7 @@
 namespace lockstep::common {
 namespace {
 
-/// What the stars of a pattern are in a name, and behind them the rest of the name where the pattern ends in '.'.
+/// The parts of a name that a pattern's stars match, and the rest of the name if the pattern ends in '.'.
 using Parts = std::vector<std::string>;
 
 bool match(std::string_view pattern, std::string_view name, Parts& parts) {
@@ -58,7 +58,7 @@ std::string with_parts(std::string_view pattern, const Parts& parts) {
   return pattern.ends_with('.') ? name + parts.back() : name;
 }
 
-/// The entries of the origin's that are one tensor here.
+/// Returns the origin's entries that are one tensor here.
 std::vector<std::string> all_theirs(const OriginName& row, const Parts& parts) {
   std::vector<std::string> names;
   names.reserve(row.theirs.size());
@@ -66,7 +66,7 @@ std::vector<std::string> all_theirs(const OriginName& row, const Parts& parts) {
   return names;
 }
 
-/// Where `name` is of the first of a row's patterns, the row and what its stars are.
+/// Returns the row whose first pattern matches `name`, with the parts that its stars match.
 std::optional<std::pair<const OriginName*, Parts>> row_of(const std::vector<OriginName>& rows,
                                                           const std::string& name) {
   for (const OriginName& row : rows) {
@@ -75,7 +75,7 @@ std::optional<std::pair<const OriginName*, Parts>> row_of(const std::vector<Orig
   return std::nullopt;
 }
 
-/// Throws: DataError.
+/// Joins the entries to one tensor. Throws: DataError.
 at::Tensor put_together(const StateDict& weights, const std::vector<std::string>& names) {
   std::vector<at::Tensor> tensors;
   for (const std::string& name : names) {

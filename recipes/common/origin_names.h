@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that another program has for a network's tensors: a table, read in both directions.
+// The names of a network's tensors in another program: a table, read in both directions.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -22,16 +22,15 @@ struct OriginName {
 /// The table of a network. The first row that fits a name counts.
 class OriginNames {
  public:
-  /// `origin`: what the program is called, for notes.
+  /// `origin`: the name of the program, for notes.
   OriginNames(std::string origin, std::vector<OriginName> rows);
 
-  /// Gives entries of `weights` the names that they have here; those that `model` has already stay. Returns what was
-  /// done, a sentence for a note; none where nothing was.
-  /// Throws: DataError naming the entries where parts of one tensor cannot be put together.
+  /// Renames entries of `weights` to their names here; those that `model` has already stay. Returns a description of
+  /// the change, a sentence for a note; none if nothing changed.
+  /// Throws: DataError naming the entries if parts of one tensor cannot be joined.
   std::vector<std::string> take(StateDict& weights, const NamedTensors& model) const;
 
-  /// Returns the network's entries under the origin's names, a tensor of several parts cut into equal ones. Entries of
-  /// no row keep their name.
+  /// Returns the network's entries under the origin's names, tensors of several parts cut equally. Others keep theirs.
   [[nodiscard]] StateDict give(const StateDict& model) const;
 
  private:

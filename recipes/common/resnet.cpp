@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kStemChannels = 64;
 
-/// What a depth means.
+/// The blocks of a depth.
 struct Depth {
   std::array<std::int64_t, 4> blocks;
   bool bottleneck;
@@ -55,7 +55,7 @@ struct Kernel {
   std::int64_t dilation = 1;
 };
 
-/// Without bias; it keeps the size but for its stride.
+/// Makes a convolution without bias that keeps the size, except for its stride.
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, Kernel kernel) {
   nn::Conv2d conv(torch::nn::Conv2dOptions(in, out, kernel.size)
                       .stride(kernel.stride)
@@ -71,13 +71,13 @@ nn::BatchNormReLU2d norm_relu(std::int64_t channels) {
   return nn::BatchNormReLU2d(torch::nn::BatchNormOptions(channels));
 }
 
-/// The way around a block where shapes change; null: the input itself.
+/// Makes the way around a block if shapes change; null: the input itself.
 torch::nn::Sequential way_around(const BlockShape& shape) {
   if (shape.stride == 1 && shape.in == shape.out) return nullptr;
   return torch::nn::Sequential(convolution(shape.in, shape.out, {.stride = shape.stride}), nn::BatchNorm2d(shape.out));
 }
 
-/// Both ways put together, in the last norm's passes.
+/// Adds both ways, in the last norm's passes.
 at::Tensor joined(nn::BatchNormReLU2d& norm, const at::Tensor& out, torch::nn::Sequential& around,
                   const at::Tensor& x) {
   return norm->forward_with_residual(out, around.is_empty() ? x : around->forward(x));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that its weights fit by name.
-// A base class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
+// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that its weights fit. A base
+// class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -19,19 +19,19 @@ namespace lockstep::common {
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
   std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the picture a pixel of layer4; below 32 dilated instead
-  bool stride_in_1x1 = false;       ///< the stride of a bottleneck is in its first 1x1 (Caffe), else in its 3x3
+  bool stride_in_1x1 = false;       ///< a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
                                     ///< (torchvision)
   bool multi_grid = false;          ///< the 3x3 of layer4's blocks have 1, 2 and 4 times the stage's dilation
-  bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up, else down as torchvision
+  bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up; false: down, as torchvision
 };
 
-/// Where layer1 (stride 4) and layer4 end.
+/// The outputs of layer1 (stride 4) and layer4.
 struct ResNetFeatures {
   at::Tensor low;   ///< [B, low_channels(), H/4, W/4]
   at::Tensor high;  ///< [B, high_channels(), H/output_stride, W/output_stride]
 };
 
-/// A block of a stage: what it is depends on the network's depth.
+/// A block of a stage; its form depends on the network's depth.
 class ResidualBlock : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;
@@ -40,8 +40,8 @@ class ResidualBlock : public torch::nn::Module {
 /// Registers conv1, bn1, layer1 to layer4. Convolutions begin as N(0, sqrt(2 / (k k out))), batch norms as 1 and 0.
 ///
 /// Layers are those of lockstep::nn: fused on a processor in channels-last, and sync_batch_norm() finds the norms.
-/// Sizes are rounded up where they do not divide; with output stride 8 a picture of 465 pixels has 59.
-/// Throws: UsageError for a depth or stride that there is none of.
+/// Sizes that do not divide are rounded up; with output stride 8 a picture of 465 pixels has 59.
+/// Throws: UsageError for a depth or stride that does not exist.
 /// Source: He et al., Deep Residual Learning, 2016; Chen et al., Rethinking Atrous Convolution, 2017.
 class ResNet : public torch::nn::Module {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a person names a set of pictures that are drawn in memory. No torch header.
+// A user's name for a set of pictures that are drawn in memory. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace lockstep::common {
 
-/// What "scenes:COUNT:SEED:few" says.
+/// The parts of "scenes:COUNT:SEED:few".
 struct SceneSet {
   std::int64_t count = 0;  ///< 1 .. 10,000,000
   std::uint64_t seed = 0;
   bool few = false;  ///< few large objects, which a network learns in a minute
 };
 
-/// Whether a person means scenes that are drawn in memory: "scenes:200"; with a seed "scenes:200:7"; easy ones
+/// True if the path means scenes drawn in memory: "scenes:200"; with a seed "scenes:200:7"; easy ones
 /// "scenes:200:7:few".
 [[nodiscard]] bool names_scenes(std::string_view path) noexcept;
 
-/// Throws: UsageError where it says something else, or the count is out of range.
+/// Throws: UsageError if it says something else, or the count is out of range.
 [[nodiscard]] SceneSet parse_scene_set(const std::string& path);
 
 }  // namespace lockstep::common

@@ -24,7 +24,7 @@ namespace {
 constexpr int kCompression = 4;            // fixed: it is part of the bytes
 constexpr std::int64_t kReportEvery = 16;  // indices
 
-/// The threads' shared list of work: the next index, the first error, the count of what is done.
+/// The threads' shared list of work: the next index, the first error, the number of indices done.
 class IndexWork {
  public:
   explicit IndexWork(const IndexLoop& loop) : loop_(loop) {}
@@ -35,7 +35,7 @@ class IndexWork {
     try {
       for (std::int64_t i = 1; i < std::min(wanted, loop_.count); ++i) helpers.emplace_back([this] { take_all(); });
     } catch (const std::system_error&) {
-      // The system gives no more threads: those that run do the work.
+      // The system gives no more threads: the running ones do the work.
     }
     take_all();
     for (std::thread& helper : helpers) helper.join();
@@ -107,7 +107,7 @@ SideRange parse_sides(const std::string& text, const SideRange& limits) {
     const auto read = std::from_chars(begin, end, value);
     if (read.ec != std::errc() || read.ptr != end || value < limits.least || value > limits.most) {
       throw UsageError(
-          fmt::format("size '{}' is none", text),
+          fmt::format("'{}' is no size", text),
           fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", limits.least, limits.most));
     }
     return value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands that make sets of pictures share: a loop over their indices on several threads, folders, PNG files and
-// the sizes of pictures. No torch header.
+// Shared by the commands that make sets of pictures: a loop over their indices on several threads, folders, PNG files
+// and the sizes of pictures. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,20 @@
 
 namespace lockstep::common {
 
-/// Called now and then with how many of how many are done, and at the end; one call at a time, from any thread.
+/// Called now and then with the number done and the total, and at the end; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
   std::int64_t count = 0;
-  std::int64_t threads = 0;  ///< 0: one per processor. Fewer where the system gives no more
-  /// Called once on each thread; what it returns is called with the indices that the thread takes, in any order.
+  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system gives no more
+  /// Called once on each thread; its result is called with the indices that the thread takes, in any order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
   IndexProgress progress = nullptr;
 };
 
-/// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: until all is
-/// done.
+/// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: yes.
 void run_indices(const IndexLoop& loop);
-/// The same with one worker for all threads.
+/// Does the same with one worker for all threads.
 void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
                  const IndexProgress& progress = nullptr);
 
@@ -37,19 +36,19 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
   write_set_picture(view_of(image), file);
 }
 
-/// Throws: UsageError where `folder` is something else.
+/// Throws: UsageError if `folder` exists and is no folder.
 void refuse_file(const std::filesystem::path& folder);
 
 /// Makes the folder. Throws: UsageError if it holds files already, or if a file has its name.
 void make_empty_folder(const std::filesystem::path& folder);
 
-/// Sides that are drawn for each picture, both included. Units: pixels.
+/// The range of sides to draw for each picture, both ends included. Units: pixels.
 struct SideRange {
   std::int64_t least = 0;
   std::int64_t most = 0;
 };
 
-/// Reads "160" or "128-192". Throws: UsageError for another text, and for a side outside of `limits`.
+/// Reads "160" or "128-192". Throws: UsageError for another text, and for a side outside `limits`.
 [[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
 
 /// Throws: UsageError "generate captcha: count is 0, must be 1 .. 100".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture while it is drawn, on which the synthetic scenes of all recipes are painted. No torch header.
+// A picture under construction, on which all recipes paint their synthetic scenes. No torch header.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace lockstep::common {
 
-/// Throws: UsageError where a side is not within 32 .. 4096 pixels.
+/// Throws: UsageError if a side is not within 32 .. 4096 pixels.
 void require_scene_size(ImageSize size);
 
 /// Red, green and blue of every pixel in 0 .. 255, rounded once, at the end.
@@ -24,7 +24,7 @@ class Sketch {
 
   explicit Sketch(ImageSize size) : size_(size), tints_(static_cast<std::size_t>(size.width * size.height)) {}
 
-  /// A colour that is neither very dark nor very bright.
+  /// Returns a colour that is neither very dark nor very bright.
   static Tint random_tint(SampleRandom& random) {
     Tint tint{};
     for (Number& channel : tint) channel = static_cast<Number>(random.uniform(20, 235));
@@ -38,8 +38,7 @@ class Sketch {
   }
   [[nodiscard]] Tint& at(std::int64_t x, std::int64_t y) noexcept { return tints_[index(x, y)]; }
 
-  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); dx and dy lead from there to the pixel's
-  /// middle.
+  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); dx and dy lead to the pixel's middle.
   template <class Work>
   void each_near(double x, double y, double reach, const Work& work) {
     const auto low = [&](double middle) { return std::max<std::int64_t>(0, std::llround(middle - reach) - 1); };
@@ -53,7 +52,7 @@ class Sketch {
     }
   }
 
-  /// Adds noise of its own to every channel, `most` either way.
+  /// Adds separate noise to every channel, `most` either way.
   void add_noise(double most, SampleRandom& random) {
     const auto scale = static_cast<Number>(most / 1023.0);
     for (Tint& tint : tints_) {

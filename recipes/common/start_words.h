@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep train` must know of a recipe's settings before a rank reads them: in which folder the run is. A recipe
-// states it in its start_words.h. Free of libtorch, and without a library.
+// The settings of a recipe that `lockstep train` must know before a rank reads them: the folder of the run. A recipe
+// states them in its start_words.h. Free of libtorch, and without a library.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace lockstep::common {
 struct StartWords {
   std::string_view run_folder = {};      ///< the run's folder, as --run-dir
   std::string_view folder_of_runs = {};  ///< the folder in which the run's folder is made, instead of runs
-  std::string_view experiment = {};      ///< a folder with a config.yml of the user's own, in which the run is
-  std::string_view snapshot = {};        ///< the file of the weights after an epoch, in that folder: {} is its number
+  std::string_view experiment = {};      ///< a folder with the user's own config.yml, for the run
+  std::string_view snapshot = {};        ///< the file of the weights after an epoch, in that folder; {} is the epoch
 };
 
-/// Returns what `--resume 27` means in an experiment's folder: the weights that the origin kept after its epoch 27.
-/// Empty: `resume` is no number, or there is no such file.
+/// Returns the file that `--resume 27` means in an experiment's folder: the weights that the origin kept after its
+/// epoch 27. Empty: `resume` is no number, or there is no such file.
 [[nodiscard]] inline std::filesystem::path snapshot_of(const StartWords& words, const std::filesystem::path& folder,
                                                        const std::string& resume) {
   const bool is_number = !resume.empty() && resume.size() < 10 &&

@@ -25,12 +25,12 @@ bool is_true(const std::string& value) { return lower(value) == "true" || lower(
 
 std::string amp_name(const std::string& value) { return is_true(value) ? "bf16" : "none"; }
 
-/// use_ema: false switches it off; true leaves the decay to its own key.
+/// use_ema: false switches the average off; true leaves the decay to its own key.
 std::string decay_of_use(const std::string& value) { return is_true(value) ? "" : "0"; }
 
 std::string scheduler_name(const std::string& value) { return value == "MultiStepLR" ? "multi_step" : value; }
 
-/// [640, 640] is 640.
+/// [640, 640] becomes 640.
 std::string side_of(const std::string& value) {
   std::vector<std::string> numbers(1);
   for (const char c : value) {
@@ -46,20 +46,20 @@ std::string side_of(const std::string& value) {
                    "pictures become squares: --set image_size=PIXELS");
 }
 
-/// Keys that say what is so here anyway; another value is named in the note.
+/// A key whose `values` describe what this recipe always does; the note reports other values.
 ConfigAlias always(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values)};
 }
 
-/// Keys that choose a part, for which there is one here.
+/// A key that chooses a part, of which this recipe has only `values`.
 ConfigAlias must_be(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values), .must_be = true};
 }
 
-/// `scaler.enabled: True` leaves it to the precision: bfloat16 needs no scaling.
+/// `scaler.enabled: True` becomes the precision's own choice, as bfloat16 needs no scaling.
 std::string scaler_of(const std::string& value) { return is_true(value) ? "" : "false"; }
 
-/// base_size_repeat: null means one size.
+/// base_size_repeat: null means a single size.
 std::string repeat_of(const std::string& value) {
   const bool is_null = value.empty() || value == "~" || value == "null";
   return is_null ? "0" : value;
@@ -104,7 +104,7 @@ std::vector<ConfigAlias> of_training() {
           always("find_unused_parameters", {"False"})};
 }
 
-/// What train.py takes as options, and its files as keys.
+/// The options of the origin's train.py, which its files have as keys.
 std::vector<ConfigAlias> of_the_command() {
   return {{"output_dir", "--run-dir"},
           {"resume", "--resume"},
@@ -162,13 +162,13 @@ std::vector<ConfigAlias> of_loaders() {
     all.push_back(must_be(loader + "dataset.type", {"CocoDetection"}));
     all.push_back(must_be(loader + transforms + "type", {"Compose"}));
     all.push_back(always(loader + "dataset.return_masks", {"False"}));
-    // Both spellings are the origin's.
+    // The origin has both spellings.
     all.push_back(must_be(loader + "collate_fn.type", {"BatchImageCollateFunction", "BatchImageCollateFuncion"}));
   }
   return all;
 }
 
-/// The scales of a backbone: its last three stages, or the last two.
+/// The number of scales of a backbone: its last three stages, or its last two.
 std::string levels_of(const std::string& value) {
   std::string digits;
   for (const char c : value) {
@@ -179,7 +179,7 @@ std::string levels_of(const std::string& value) {
   throw UsageError(fmt::format("HGNetv2.return_idx is {}; it must be [1, 2, 3] or [2, 3]", value));
 }
 
-// The sections of the network. Each row is a key there and the setting here; what follows from other keys is always so.
+// The sections of the network. Each row has a key and its setting; always() is for keys that follow from others.
 
 std::vector<ConfigAlias> of_the_backbone() {
   const std::string backbone = "HGNetv2.";
@@ -261,7 +261,7 @@ std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
           must_be(matcher + "use_focal_loss", {"True"})};
 }
 
-/// Which class each part is of; a part's numbers of channels and strides follow from the others here.
+/// The class of each part; numbers of channels and strides follow from the other parts here.
 std::vector<ConfigAlias> of_the_parts() {
   std::vector<ConfigAlias> all;
   for (const std::string model : {"DEIM.", "DFINE."}) {

@@ -91,7 +91,7 @@ void describe_augment(ConfigFields& fields, DetectionConfig& config) {
   fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
   fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "of the picture on a larger canvas").in(kShare);
   fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "of a crop that keeps objects").in(kShare);
-  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places").in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "of a horizontal flip").in(kShare);
   fields.add("augment.zoom_out_max", &augment.zoom_out_max, "side of the canvas, in sides of the picture").in({1, 100});
   fields.add("augment.iou_crop_min", &augment.iou_crop_min, "smallest side of a crop, in sides of the picture")
       .in({.least = 0, .most = 1, .above = true});
@@ -103,14 +103,14 @@ void describe_augment(ConfigFields& fields, DetectionConfig& config) {
       .in({.least = 0, .most = 100, .above = true});
   fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "of a whole mosaic")
       .in({.least = 0, .most = 100, .above = true});
-  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "by which a mosaic is turned, either way")
+  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "of a mosaic's rotation, in either direction")
       .in({0, 180}, "degrees");
   fields.add("augment.mosaic_translate", &augment.mosaic_translate, "by which it is moved, in its sides").in(kShare);
   fields.add("augment.min_box", &augment.min_box, "pixels of the network's picture: smaller boxes are dropped")
       .in({0, kLargestSide}, "pixels");
   fields
       .add("augment.base_size_repeat", &augment.base_size_repeat,
-           "multi-scale: how often image_size is among the sizes around it; 0: one size")
+           "multi-scale: times that image_size is among the sizes around it; 0: one size")
       .in({0, 1000});
 }
 
@@ -149,11 +149,11 @@ void describe_losses(ConfigFields& fields, CriterionOptions& loss) {
   fields.add("loss.bbox_weight", &loss.bbox_weight, "of the boxes' L1").in(kWeight);
   fields.add("loss.giou_weight", &loss.giou_weight, "of the boxes' GIoU").in(kWeight);
   fields.add("loss.fgl_weight", &loss.fgl_weight, "of the sides' distributions").in(kWeight);
-  fields.add("loss.ddf_weight", &loss.ddf_weight, "of what layers learn from the last one").in(kWeight);
-  fields.add("loss.alpha", &loss.alpha, "vfl: weight of what is no object");
+  fields.add("loss.ddf_weight", &loss.ddf_weight, "of the layers' learning from the last one").in(kWeight);
+  fields.add("loss.alpha", &loss.alpha, "vfl: weight of predictions without an object");
   fields.add("loss.gamma", &loss.gamma, "vfl: 2; mal: 1.5");
   fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the pairs of all layers");
-  fields.add("loss.temperature", &loss.temperature, "of what layers learn from the last one");
+  fields.add("loss.temperature", &loss.temperature, "of the distributions that layers learn from the last one");
   fields.add("matcher.class_weight", &loss.matcher.class_weight, "in the cost of a pair").in(kWeight);
   fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "in the cost of a pair").in(kWeight);
   fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "in the cost of a pair").in(kWeight);
@@ -180,7 +180,7 @@ void DetectionConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
   fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: as many classes as data.train has")
       .in({1, 100'000}, "classes");
-  fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
+  fields.add("class_names", &class_names, "by label, for readers; empty: those of data.train");
   fields.add("image_size", &image_size, "pixels of the network's picture, each way").in({1, kLargestSide}, "pixels");
   fields.add("data.kind", &sets.kind, "auto, coco or voc");
   fields.add("data.train_images", &sets.train_images, "COCO: folder of the pictures; empty: beside the JSON file");
@@ -211,7 +211,7 @@ void DetectionConfig::validate() const {
   }
   if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
     throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
-                     "one of them says what the test set is: leave the other out");
+                     "each of them sets the test set: leave the other out");
   }
   const std::int64_t stride = network_choice().coarsest_stride;
   if (image_size < stride || image_size % stride != 0) {
@@ -252,7 +252,7 @@ CriterionOptions DetectionConfig::criterion_options() const {
 AugmentOptions DetectionConfig::augment_options() const {
   AugmentOptions options = augment;
   options.policy = numbers<3>("augment.policy", policy);
-  // The first stage is the one with strong operations.
+  // Only the first stage has strong operations.
   if (stages.stop_epoch > 0) options.policy[2] = std::min(options.policy[2], stages.stop_epoch);
   options.policy[1] = std::min(options.policy[1], options.policy[2]);
   options.policy[0] = std::min(options.policy[0], options.policy[1]);

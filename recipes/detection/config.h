@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe's own settings, under the names that users of its origin know or that say what they do;
-// its presets; files of the origin as such settings.
+// The detection recipe's own settings, named as its origin's users know them or by what they do; its presets; and files
+// of the origin read as such settings.
 #pragma once
 
 #include <cstdint>
@@ -20,57 +20,57 @@
 
 namespace lockstep::detection {
 
-/// The network of model.type, and what else depends on which one it is.
+/// The network of model.type, and the settings that depend on it.
 struct NetworkChoice {
-  std::int64_t coarsest_stride = 0;  ///< pixels that a side of a picture has to be a multiple of
+  std::int64_t coarsest_stride = 0;  ///< the number of pixels that the sides of a picture must be a multiple of
   double reg_scale = 0;
   double up = 0;
   bool as_published = false;  ///< losses and matches
   std::function<std::string()> name;
   std::function<std::shared_ptr<torch::nn::Module>()> make;
-  /// Of weights from elsewhere; may be empty, as the next one.
+  /// For weights from elsewhere; may be empty, like fuse.
   std::function<std::vector<std::string>(StateDict&, const NamedTensors&)> fit_weights = {};
-  std::function<void(torch::nn::Module&)> fuse = {};  ///< what only training needs apart
+  std::function<void(torch::nn::Module&)> fuse = {};  ///< drops the layers that only training needs
 };
 
 struct DetectionConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: as many as the set has; settle() finds it out
-  std::vector<std::string> class_names = {};   ///< by label, for what a person reads; empty: the set's own
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() sets the number of classes of the set
+  std::vector<std::string> class_names = {};   ///< by label, for readers; empty: the set's own names
   std::int64_t image_size = 160;               ///< pixels of the network's picture, each way
 
   struct Sets {
-    std::string kind = "auto";  ///< kind of both sets: a layout that open_source() knows
-    std::string train_images;   ///< COCO: the pictures' folder; empty: beside the JSON file
+    std::string kind = "auto";  ///< layout of both sets, as in open_source()
+    std::string train_images;   ///< COCO: the folder of the pictures; empty: beside the JSON file
     std::string test_images;
     std::string train_split;  ///< VOC: a list in ImageSets
     std::string test_split;
-    double val_fraction = 0;      ///< part of data.train's pictures that is the test set; 0: data.test is
-    std::int64_t split_seed = 0;  ///< which pictures these are
-    /// The data's own names of the classes, by label: settle() puts them here. Pascal VOC's labels follow a given list.
+    double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
+    std::int64_t split_seed = 0;  ///< chooses these pictures
+    /// The data's own names of the classes, by label, stored by settle(). Pascal VOC's labels follow a given list.
     std::vector<std::string> class_names;
     bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: they are the ids
-    bool strict = true;  ///< false: entries without a good picture or box are left out and counted
+    bool strict = true;  ///< false: entries with a bad picture or box are left out and counted
   } sets;
 
   std::vector<std::string> policy = {"4", "29", "50"};  ///< augment.policy
-  AugmentOptions augment;                               ///< but for what the settings above say
+  AugmentOptions augment;                               ///< without the settings above
 
   std::vector<std::string> stem;  ///< model.stem
   std::vector<ConfigMap> stages_of_backbone;
   std::vector<std::string> points;
   std::string network = "lockstep";  ///< model.type: lockstep (model), dfine (published)
-  ModelOptions model;                ///< but for what the settings above say
+  ModelOptions model;                ///< without the settings above
   std::vector<std::string> published_points;
-  dfine::Options published;  ///< but for what the settings above say
+  dfine::Options published;  ///< without the settings above
   CriterionOptions criterion;
 
   DetectionConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// data.train, where val_fraction keeps a part of it for the test.
+  /// data.train if val_fraction keeps a part of it for the test.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
-  /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
+  /// The options of the parts, including those that several parts share. Throws: UsageError naming the key.
   [[nodiscard]] ModelOptions model_options() const;
   [[nodiscard]] dfine::Options published_options() const;
   [[nodiscard]] NetworkChoice network_choice() const;
@@ -79,16 +79,16 @@ struct DetectionConfig final : TrainConfig {
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// The words of the recipe's origin (D-FINE, DEIM) that mean something by themselves, and what they are called here.
+/// The words of the recipe's origin (D-FINE, DEIM) that each translate alone, and their names here.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
-/// What several keys of a D-FINE or DEIM file say only together: operations on pictures, losses, the schedule that
-/// counts, the backbone's name. Returns `tree` with these keys replaced by those of the recipe; every value keeps its
-/// file and line. A key of the recipe that the tree has already stays, unless the origin's was typed and it was not.
-/// Throws: UsageError naming file and line of what has no counterpart.
+/// Translates keys of a D-FINE or DEIM file that only have a meaning together: operations on pictures, losses, the
+/// schedule in use, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and
+/// line. A key of the recipe stays, unless it came from a file and the origin's key from the command line.
+/// Throws: UsageError naming file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 
 /// Adds the published network's settings, dfine.backbone and so on, to `fields`. `points`: the text of Options::points.

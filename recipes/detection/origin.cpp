@@ -25,12 +25,12 @@ const std::string kVal = "val_dataloader.";
 const std::string kTransforms = "dataset.transforms.";
 const std::string kCollate = "train_dataloader.collate_fn.";
 
-/// An operation's argument, and the setting that it is here. Source: the constructors of the origin's transforms.
+/// An operation's argument and its setting here. Source: the constructors of the origin's transforms.
 struct Argument {
   const char* operation;
   const char* name;
   const char* to;
-  const char* fallback;  ///< what it is where the operation is there without it; empty: the recipe's own default
+  const char* fallback;  ///< the value if the operation lacks the argument; empty: the recipe's own default
 };
 
 constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "augment.photometric_prob", "0.5"},
@@ -42,11 +42,11 @@ constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "au
                                    Argument{"Mosaic", "output_size", "augment.mosaic_side", "320"},
                                    Argument{"Mosaic", "rotation_range", "augment.mosaic_degrees", ""}};
 
-/// Where one of these is missing among the operations, it is never done.
+/// The probabilities that become 0 if their operation is not in the list.
 constexpr std::array kProbabilities = {"augment.photometric_prob", "augment.zoom_out_prob", "augment.iou_crop_prob",
                                        "augment.flip_prob"};
 
-/// Arguments that say what is done here anyway, or how the origin saves time.
+/// Arguments that describe what this recipe does anyway, or that only save the origin time.
 constexpr std::array kSilent = {"type",  "use_cache", "max_cached_images", "random_pop", "dtype",
                                 "scale", "fmt",       "normalize"};
 
@@ -63,11 +63,11 @@ const Words kOperations = {"Mosaic",
                            "RandomCrop",
                            "PadToSize",
                            "EmptyTransform"};
-/// Those that are not done here.
+/// Operations without a counterpart here.
 const Words kNotHere = {"Normalize", "RandomCrop", "PadToSize"};
 const Words kStrong = {"Mosaic", "RandomPhotometricDistort", "RandomZoomOut", "RandomIoUCrop"};
 
-/// A value of the tree as a list, with the origin's file and line in what is wrong with it.
+/// A value of the tree as a list; errors name the origin's file and line.
 template <class List>
 List list_of(const std::string& key, const ConfigValue& value) {
   List list;
@@ -95,14 +95,14 @@ bool has(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// The tree as it was, and as it becomes.
+/// The tree before and after the translation.
 class Keys {
  public:
   explicit Keys(const ConfigTree& tree) : from_(tree), to_(tree) {}
 
   [[nodiscard]] const ConfigTree& before() const noexcept { return from_; }
   [[nodiscard]] const ConfigTree& after() const noexcept { return to_; }
-  /// Null: the tree did not have it.
+  /// Null if the tree did not have it.
   [[nodiscard]] const ConfigValue* find(const std::string& key) const {
     const auto found = from_.values().find(key);
     return found == from_.values().end() ? nullptr : &found->second;
@@ -117,7 +117,7 @@ class Keys {
   void drop_all(const std::string& prefix) {
     to_ = to_.filtered([&](const std::string& each) { return !each.starts_with(prefix); });
   }
-  /// Unless the tree says otherwise in the recipe's own words; what was typed wins over a file.
+  /// Sets a key unless the tree has it in the recipe's own words; the command line wins over a file.
   void set(const std::string& key, const std::string& value, const std::string& origin) {
     const auto is_typed = [](const std::string& place) { return place.starts_with("--"); };
     const auto own = to_.values().find(key);
@@ -130,7 +130,7 @@ class Keys {
   ConfigTree to_;
 };
 
-/// FlatCosine counts where it is named, and MultiStepLR with its linear warm-up where it is not.
+/// If FlatCosine is named, its settings count; otherwise those of MultiStepLR with its linear warm-up.
 void choose_schedule(Keys& keys) {
   if (keys.says("lrsheduler")) {
     keys.drop_all("lr_scheduler.");
@@ -140,7 +140,7 @@ void choose_schedule(Keys& keys) {
   }
 }
 
-/// The side of the network's pictures; empty: not said.
+/// The side of the network's pictures; empty: not set.
 std::string picture_side(const Keys& keys) {
   const ConfigValue* value = keys.find("eval_spatial_size");
   if (value == nullptr) return "";
@@ -150,7 +150,7 @@ std::string picture_side(const Keys& keys) {
                    "pictures become squares: --set image_size=PIXELS");
 }
 
-/// There is one size here. What another key says otherwise stays in the tree, for the note.
+/// This recipe has a single size. A key with another one stays in the tree, for the note.
 void unite_sizes(Keys& keys) {
   const std::string side = picture_side(keys);
   const ConfigValue* base = keys.find(kCollate + "base_size");
@@ -165,7 +165,7 @@ void resize(Keys& keys, const ConfigMap& map, const std::string& key, const std:
   if (!is_square || size.front() != side) keys.set(key + ".Resize.size", fmt::format("[{}]", text::join(size)), origin);
 }
 
-/// None where the list is null or not there.
+/// None if the list is null or missing.
 std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std::string& key) {
   const ConfigValue* value = keys.find(key);
   if (value == nullptr || value->yaml.empty()) return std::nullopt;
@@ -180,7 +180,7 @@ std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std:
   return list;
 }
 
-/// The operations of the training set: what is not among them is not done.
+/// Reads the operations of the training set; those that it lacks are switched off.
 class Operations {
  public:
   explicit Operations(Keys& keys) : keys_(keys) {}
@@ -225,7 +225,7 @@ class Operations {
     for (const auto& [name, unused] : map) leave_over(type, name, word_of(map, name));
   }
 
-  /// The last operation of a name counts.
+  /// If an operation occurs several times, the last one counts.
   void set_argument(const std::string& to, const std::string& value) {
     if (probabilities_.contains(to)) {
       probabilities_[to] = value;
@@ -246,7 +246,7 @@ class Operations {
     if (sides.size() == 2) keys_.set("augment.zoom_out_max", sides[1], origin_);
   }
 
-  /// An argument that is not done stays in the tree, for the note.
+  /// An argument without a counterpart stays in the tree, for the note.
   void leave_over(const std::string& type, const std::string& name, const std::string& value) {
     static const Words kRanges = {"translation_range", "scaling_range", "side_range"};
     const bool known = std::any_of(kArguments.begin(), kArguments.end(), [&](const Argument& argument) {
@@ -264,7 +264,7 @@ class Operations {
   std::map<std::string, std::string> probabilities_;
 };
 
-/// MixUp has the epochs of Mosaic here.
+/// In this recipe, MixUp runs in the same epochs as Mosaic.
 void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   const std::string key = kCollate + "mixup_epochs";
   const ConfigValue* value = keys.find(key);
@@ -272,7 +272,7 @@ void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   if (list_of<Words>(key, *value) == Words{epochs[0], epochs[1]}) keys.drop(key);
 }
 
-/// One number ends the strong operations, and there is no phase with Mosaic and MixUp.
+/// A single number is the end of the strong operations; then no phase has Mosaic and MixUp.
 Words epochs_of(const std::string& key, const ConfigValue& epoch) {
   Words epochs = epoch.is_sequence ? list_of<Words>(key, epoch) : Words{"0", "0", epoch.yaml};
   if (epochs.size() == 3) return epochs;
@@ -302,7 +302,7 @@ void read_policy(Keys& keys, const Words& strong) {
   }
 }
 
-/// The test set's pictures only change their size.
+/// The test set's pictures are only resized.
 void read_evaluation(Keys& keys) {
   const std::string key = kVal + kTransforms + "ops";
   const auto list = operations_of(keys, key);
@@ -319,7 +319,7 @@ void read_evaluation(Keys& keys) {
   }
 }
 
-/// The weights of all losses of the classes may stand there; that of the chosen one counts.
+/// A file may have weights for several losses of the classes; that of the chosen loss counts.
 void read_class_weight(Keys& keys, const std::string& criterion, const std::string& classes) {
   for (const std::string each : {"mal", "vfl", "focal"}) {
     const std::string key = criterion + ".weight_dict.loss_" + each;
@@ -353,7 +353,7 @@ void read_losses(Keys& keys, const std::string& criterion) {
   keys.drop(key);
 }
 
-/// A tree may hold the sections of both: that of the class which `criterion` names counts.
+/// A tree may have the sections of both classes; that of the class named by `criterion` counts.
 void choose_criterion(Keys& keys) {
   const ConfigValue* named = keys.find("criterion");
   if (named == nullptr) return;
@@ -362,7 +362,7 @@ void choose_criterion(Keys& keys) {
   }
 }
 
-/// A group that matches no parameter is none to the origin's optimizer; there are files with such groups.
+/// The origin's optimizer ignores a group that matches no parameter, and there are files with such groups.
 void allow_empty_groups(Keys& keys) {
   const std::string key = "optimizer.params";
   const ConfigValue* value = keys.find(key);
@@ -382,7 +382,7 @@ void read_network(Keys& keys) {
                                        [&name = key](const std::string& section) { return name.starts_with(section); });
     if (describes) keys.set("model.type", "dfine", value.origin);
   }
-  // Channels follow from the parts before.
+  // Channels follow from the earlier parts.
   for (const char* key :
        {"HybridEncoder.in_channels", "DFINETransformer.feat_channels", "DEIMTransformer.feat_channels"}) {
     keys.drop(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line knows of the detector: its presets, the words of its origin, and how it looks at files.
+// The detector for the command line: its presets, the words of its origin, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 
@@ -49,12 +49,12 @@ class DetectionRecipe final : public Recipe {
                                           const std::filesystem::path& file) const override;
 };
 
-/// What was found in a file: all of at least a score, the most certain first.
+/// The detections in one file: all with at least a certain score, the most certain first.
 struct Looked {
   std::string file;
   ImageSize size;
   std::vector<FoundObject> found;
-  std::optional<FoundObject> guess;  ///< the most certain one where nothing was found
+  std::optional<FoundObject> guess;  ///< the most certain one if nothing was found
   double seconds = 0;
 };
 
@@ -67,7 +67,7 @@ Looked looked_at(const std::filesystem::path& file, ImageSize size, std::vector<
   return looked;
 }
 
-/// Runs the model over files in batches; `take` gets each file. Blocks: until all are read.
+/// Runs the model over files in batches, and passes each result to `take`. Blocks: until all files are read.
 void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
              const PredictOptions& options, const std::function<void(Looked)>& take) {
   const c10::Device device = device_of(model);
@@ -94,7 +94,7 @@ void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<st
   }
 }
 
-/// "boxes": [[x1, y1, x2, y2], ...] and the rest of it, as fields of an object.
+/// "boxes": [[x1, y1, x2, y2], ...] and the other results, as fields of an object.
 std::string json_of(const DetectionTask& task, const Looked& looked) {
   std::vector<std::string> boxes;
   std::vector<std::string> scores;
@@ -130,17 +130,17 @@ BoxMark mark_of(const FoundObject& object, std::int64_t thick, std::string text)
           .text = std::move(text)};
 }
 
-/// Twice as large, but with at most kMostDrawn pixels a side: letters and lines have their own size in pixels.
+/// The size doubled, but at most kMostDrawn pixels a side: letters and lines have a fixed size in pixels.
 ImageSize drawn_size(ImageSize size) {
   constexpr double kMostDrawn = 1920;
-  const double by = std::min(2.0, kMostDrawn / static_cast<double>(std::max(size.width, size.height)));
-  const auto side = [by](std::int64_t of) {
-    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  const double factor = std::min(2.0, kMostDrawn / static_cast<double>(std::max(size.width, size.height)));
+  const auto side = [factor](std::int64_t length) {
+    return std::max<std::int64_t>(std::llround(factor * static_cast<double>(length)), 1);
   };
   return {side(size.width), side(size.height)};
 }
 
-/// Enlarged, with a frame around each detection; a thin one around the best guess where there is none.
+/// The picture enlarged, with a frame around each detection, or a thin one around the best guess if there is none.
 Image picture_of(const DetectionTask& task, const Looked& looked) {
   std::vector<BoxMark> marks;
   for (const FoundObject& object : looked.found) marks.push_back(mark_of(object, 2, name_and_score(task, object)));
@@ -155,7 +155,7 @@ std::string words_of(const DetectionTask& task, const FoundObject& object) {
                      object.box.y, object.box.width, object.box.height);
 }
 
-/// All that was found, and the score of the least sure one as the confidence of the whole.
+/// All detections, with the lowest of their scores as the confidence of the whole.
 Prediction prediction_of(const DetectionTask& task, const Looked& looked, const PredictOptions& options) {
   Prediction prediction{.file = looked.file, .text = "", .confidence = std::nullopt};
   std::vector<std::string> words;

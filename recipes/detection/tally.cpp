@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLengthDigits = 20;
 
-/// A row of centre and size in 0..1 as pixels of a picture.
+/// Converts a row of centre and size in 0..1 to pixels of a picture.
 CocoBox box_of(const float* row, const ImageSize& size) {
   const auto width = static_cast<double>(size.width);
   const auto height = static_cast<double>(size.height);
@@ -37,7 +37,7 @@ std::vector<FoundObject> objects_of(const Found& found, const ImageSize& size) {
   return objects;
 }
 
-/// Takes a length and so many bytes off the front.
+/// Takes a length, then as many bytes, off the front.
 std::string_view take_part(std::string_view& bytes) {
   const auto length = static_cast<std::size_t>(std::stoull(std::string(bytes.substr(0, kLengthDigits))));
   const std::string_view part = bytes.substr(kLengthDigits, length);
@@ -88,8 +88,7 @@ void DetectionTally::add(const Outputs& outputs, const Batch& batch) {
   }
 }
 
-/// Bytes of the results, of the detections, each with how many they are in front of them, and then those of the
-/// gallery.
+/// The bytes of the results, then of the detections, each after its length, then those of the gallery.
 std::string DetectionTally::bytes() const {
   const std::string results = to_bytes(results_);
   const std::string detections = detection_bytes(detections_);
@@ -113,7 +112,7 @@ std::vector<Metric> DetectionTally::metrics(const std::vector<std::string>& part
   const HitCounts& hits = numbers_.confident;
   std::vector<Metric> metrics{{"ap", numbers_.ap}, {"ap50", numbers_.ap50}, {"f1", hits.f1()}};
   const auto add = [&](const char* name, double value) {
-    // COCO's -1: the set has no object of that size. A curve of it would say nothing.
+    // COCO's -1: the set has no object of that size, so a curve would show nothing.
     if (value != -1) metrics.push_back({.name = name, .value = value, .in_table = false});
   };
   add("ap75", numbers_.ap75);

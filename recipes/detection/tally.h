@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: COCO's numbers over all ranks, precision and recall, and pictures of the best and worst.
+// The evaluation of a set: COCO's numbers over all ranks, precision and recall, pictures of the best and worst images.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace lockstep::detection {
 
-/// Shapes: `found` of one image with boxes as centre and size in 0..1; the truth as open_test_set() gives it.
+/// Shapes: `target`: one image of open_test_set(), with boxes as centre and size in 0..1.
 /// Units: the boxes of the result are pixels of the original picture.
 [[nodiscard]] ImageTruth truth_of(const Detections& target);
 
@@ -28,8 +28,8 @@ namespace lockstep::detection {
 
 class DetectionTally final : public Tally {
  public:
-  /// `class_names`: by label. `source`: what the samples were made of, by index, for pictures; none: there will be
-  /// none. `category_ids`: as DetectionSet.
+  /// `class_names`: by label. `source`: the pictures of the samples, by index; null: no pictures are drawn.
+  /// `category_ids`: as in DetectionSet.
   DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source,
                  std::vector<std::int64_t> category_ids = {})
       : class_names_(std::move(class_names)), source_(std::move(source)), category_ids_(std::move(category_ids)) {}
@@ -39,7 +39,7 @@ class DetectionTally final : public Tally {
   [[nodiscard]] std::string bytes() const override;
   [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
   [[nodiscard]] std::string report() const override;
-  /// detections.json, COCO's results, and metrics.json, its numbers; nothing without keep_all().
+  /// detections.json (COCO's results) and metrics.json (its numbers); empty without keep_all().
   [[nodiscard]] std::map<std::string, std::string> results(std::int64_t epoch) const override;
   /// worst.png and best.png.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
@@ -49,10 +49,10 @@ class DetectionTally final : public Tally {
   std::shared_ptr<const ImageSource> source_;
   std::vector<std::int64_t> category_ids_;
   bool keeps_all_ = false;
-  std::vector<ImageDetections> detections_;  ///< with keep_all(): those of this rank; after metrics() of all ranks
-  std::vector<ImageResult> results_;         ///< results of this rank
-  Gallery gallery_;                          ///< gallery of this rank; after metrics() that of all ranks
-  CocoNumbers numbers_;                      ///< numbers of all ranks, after metrics()
+  std::vector<ImageDetections> detections_;  ///< with keep_all(): this rank's; after metrics() all ranks'
+  std::vector<ImageResult> results_;         ///< this rank's
+  Gallery gallery_;                          ///< this rank's; after metrics() that of all ranks
+  CocoNumbers numbers_;                      ///< of all ranks, after metrics()
 };
 
 }  // namespace lockstep::detection

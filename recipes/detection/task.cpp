@@ -40,7 +40,7 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Labels are numbered by each set for itself: with other classes they would mean other things.
+/// Throws if the sets differ in their classes: each set numbers its own labels, so they would mean something else.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
@@ -53,8 +53,8 @@ void require_same_classes(const std::vector<std::string>& training, const std::v
       "both sets need the same list of classes");
 }
 
-/// The same where only the model's names are known, which may be a person's own words for the classes: what both lists
-/// have must have one label.
+/// The same if only the model's names are known, which may be a user's own words for the classes: a name in both lists
+/// must have the same label in both.
 void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
                          const std::string& path) {
   for (auto name = here.begin(); name != here.end(); ++name) {
@@ -66,7 +66,7 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
   }
 }
 
-/// Other words for the classes do not move them.
+/// A user's own words for the classes must not reorder them.
 void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
     return;
@@ -115,7 +115,7 @@ std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) 
   const std::vector<std::string>& here = options.opened->class_names();
   const std::vector<std::string>& known = config_.sets.class_names;
   require_same_classes(known.empty() ? names_of_training_ : known, here, folder);
-  // A checkpoint of a version that did not keep the data's own names.
+  // The checkpoint is of a version that did not keep the data's own names.
   if (known.empty() && names_of_training_.empty()) require_same_labels(config_.class_names, here, folder);
   DetectionSet set = open_test_set(options);
   names_of_set_ = set.class_names;
@@ -154,7 +154,7 @@ Collate DetectionTask::collate() const { return collate_of(config_.augment_optio
 
 std::shared_ptr<torch::nn::Module> DetectionTask::make_model() {
   if (config_.num_classes.is_auto()) {
-    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+    throw UsageError("num_classes is auto, but the data has not been read", "set a number, or call settle() first");
   }
   return config_.network_choice().make();
 }
@@ -186,7 +186,7 @@ std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Mo
     return {at::rand({batch, 3, size, size})};
   };
   function.run = [&detector](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
-    const Outputs outputs = detector.forward(arguments[0], nullptr);  // of the last layer alone
+    const Outputs outputs = detector.forward(arguments[0], nullptr);  // of the last layer only
     return {outputs.at("logits").select(0, 0), outputs.at("boxes").select(0, 0)};
   };
   for (std::int64_t label = 0; label < config_.num_classes; ++label) function.names.push_back(class_name(label));
@@ -227,7 +227,7 @@ Outputs DetectionTask::run_exported(const nn::TensorFunction& network, const Bat
 }
 
 std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Batch& batch) {
-  // Outside of a run (`lockstep tune`, tests) a batch stands for itself.
+  // Outside of a run (`lockstep tune`, tests) there is no replica, and the batch's own counts stay.
   return criterion(outputs, targets_of(batch), config_.criterion_options(), [](const at::Tensor& counts) {
     if (Replica* replica = find_replica()) replica->all_reduce(counts);
   });

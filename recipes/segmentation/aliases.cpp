@@ -19,10 +19,10 @@ std::string lower_case(const std::string& value) {
   return text;
 }
 
-/// The depth in the origin's name says nothing: --layers does.
+/// The depth in the origin's name is ignored: --layers sets it.
 std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
 
-/// Which labels a data set of the origin has; its other words only say which losses need what, and these know it.
+/// The labels of the origin's data set. Its other words only select maps for losses; this recipe selects them itself.
 std::string labels_of_set(const std::string& value) {
   const std::string name = lower_case(value);
   if (name.find("scribble") != std::string::npos) return "scribbles";
@@ -73,7 +73,8 @@ ConfigTree from_origin(const ConfigTree& tree) {
   const auto path = tree.values().find(key);
   if (path == tree.values().end() || path->second.yaml != "None") return tree;
   log::note(
-      "model_path is None, where the origin fetches ImageNet's weights; here they are a file of yours: --init-from");
+      "model_path is None, for which the origin fetches ImageNet's weights; here, give a file of your own: "
+      "--init-from");
   return tree.filtered([&](const std::string& each) { return each != key; });
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr ConfigRange kShare{0, 1};
 constexpr ConfigRange kWeight{.least = 0};
 constexpr ConfigRange kScale{0.05, 20};
-constexpr double kMostClasses = 255;  // kUnlabelled is none
+constexpr double kMostClasses = 255;  // kUnlabelled is no class
 constexpr double kLargestSide = 65536;
 
 double number_of(const std::string& key, const std::string& text) {
@@ -55,7 +55,7 @@ void require_classes_and_names(const AutoInt& classes, const std::vector<std::st
   }
 }
 
-/// Something has to pull at the network's weights; LoRM alone does not reach its head.
+/// The network needs a loss to learn from; LoRM alone does not reach its head.
 void require_a_loss(const LossOptions& loss, bool full) {
   if (loss.segmentation + loss.pseudo + loss.distance_scribble + loss.distance_class > 0) return;
   throw UsageError(full ? "loss.segmentation is 0, and full masks have no other loss"
@@ -84,7 +84,7 @@ MaskValues values_of_masks(const std::vector<ConfigMap>& maps) {
 }
 
 void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
-  fields.add("data.labels", &sets.labels, "what training learns from: scribbles, or masks with every pixel",
+  fields.add("data.labels", &sets.labels, "labels of training: scribbles, or masks with every pixel",
              {"scribbles", "masks"});
   fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/SegmentationAug or Segmentation");
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
@@ -118,12 +118,12 @@ void describe_augment(ConfigFields& fields, AugmentOptions& augment) {
       .in({1, 8192}, "pixels");
   fields.add("augment.scale_min", &augment.scale_min, "of the whole picture before the crop").in(kScale);
   fields.add("augment.scale_max", &augment.scale_max, "of the whole picture before the crop").in(kScale);
-  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "by which it is turned, either way")
+  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "of a rotation, in either direction")
       .in({0, 180}, "degrees");
   fields.add("augment.rotate_prob", &augment.rotate_prob, "of a turn").in(kShare);
   fields.add("augment.blur_prob", &augment.blur_prob, "of a Gaussian blur of 5 x 5 pixels").in(kShare);
   fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
-  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places").in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "of a horizontal flip").in(kShare);
 }
 
 constexpr std::array<std::int64_t, 5> kLayers = {18, 34, 50, 101, 152};
@@ -145,12 +145,12 @@ SegmentationConfig::SegmentationConfig() {
 
 void SegmentationConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.at("data.allow_outside").unused = "a list's names are looked for in the set's own folders only";
+  fields.at("data.allow_outside").unused = "a list names files in the set's own folders only";
   fields
       .add("num_classes", &num_classes,
            "labels are 0 .. num_classes - 1, 255 is none; auto: as many classes as data.train has")
       .in({2, kMostClasses}, "classes");
-  fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
+  fields.add("class_names", &class_names, "by label, for readers; empty: those of data.train");
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm",
              {"aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm"});
@@ -158,7 +158,7 @@ void SegmentationConfig::describe(ConfigFields& fields) {
       .in({18, 152}, "layers");
   fields
       .add("model.output_stride", &model.backbone.output_stride,
-           "pixels that a value of the last features stands for: 8 or 16")
+           "pixels per value of the last features, each way: 8 or 16")
       .in({8, 16}, "pixels");
   fields.add("model.stride_in_1x1", &model.backbone.stride_in_1x1,
              "a bottleneck's stride in its first convolution; false: in its 3x3, as in torchvision");
@@ -172,8 +172,7 @@ void SegmentationConfig::describe(ConfigFields& fields) {
       .in({0, kLargestSide}, "pixels");
   fields.add("eval.overlap", &eval.overlap, "of neighbouring windows, in windows")
       .in({.least = 0, .most = 1, .below = true});
-  fields.add("eval.scales", &eval_scales, "in which a picture is looked at; the shares of classes are averaged")
-      .in(kScale);
+  fields.add("eval.scales", &eval_scales, "of the picture; the shares of classes are averaged").in(kScale);
   fields.add("eval.flip", &eval.flip, "mirrored as well");
   fields.add("eval.base_size", &eval.base_size, "pixels of the longer side at scale 1; 0: the picture's own")
       .in({0, kLargestSide}, "pixels");
@@ -188,7 +187,7 @@ void SegmentationConfig::validate() const {
   }
   if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
     throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
-                     "one of them says what the test set is: leave the other out");
+                     "each of them sets the test set: leave the other out");
   }
   if (sets.val_fraction > 0 && common::names_scenes(data.train)) {
     throw UsageError("data.val_fraction is set, and data.train are scenes that are drawn",

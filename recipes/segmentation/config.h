@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segmentation recipe's own settings, its presets, and the names that users of its origin know.
+// The segmentation recipe's own settings, its presets, and the names from its origin.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@
 namespace lockstep::segmentation {
 
 struct SegmentationConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: as many as the set has; settle() finds it out
-  std::vector<std::string> class_names = {};   ///< by label, for what a person reads; empty: the set's own
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() sets the number of classes of the set
+  std::vector<std::string> class_names = {};   ///< by label, for readers; empty: the set's own names
 
   struct Sets {
-    std::string labels = "scribbles";   ///< what training learns from: scribbles, or masks (every pixel)
+    std::string labels = "scribbles";   ///< labels of training: scribbles, or masks (every pixel)
     std::string train_split = "train";  ///< VOC: a list in ImageSets
     std::string test_split = "val";
-    std::vector<ConfigMap> mask_values = {};  ///< value of a mask: class id; others are ids themselves
-    std::string masks;  ///< folders in that of the set, or paths of their own; empty: the layout's
+    std::vector<ConfigMap> mask_values = {};  ///< value of a mask: class id; other values are ids themselves
+    std::string masks;                        ///< folders in that of the set, or paths; empty: the layout's
     std::string scribbles;
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
     bool strict = true;           ///< false: pictures without a mask or map are left out and counted
-    double val_fraction = 0;      ///< part of data.train's pictures that is the test set; 0: data.test is
-    std::int64_t split_seed = 0;  ///< which pictures these are
+    double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
+    std::int64_t split_seed = 0;  ///< chooses these pictures
   } sets;
 
   std::string model_type = "aspp_lorm";
-  std::vector<std::string> rates;  ///< rates of the pyramid; empty: the type's
-  ModelOptions model;              ///< but for what the settings above say
+  std::vector<std::string> rates;  ///< of the pyramid; empty: the type's
+  ModelOptions model;              ///< without the settings above
   LossOptions loss;
   AugmentOptions augment;
 
@@ -48,29 +48,29 @@ struct SegmentationConfig final : TrainConfig {
   SegmentationConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// data.train, where val_fraction keeps a part of it for the test.
+  /// data.train if val_fraction keeps a part of it for the test.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
-  /// Learns from full masks.
+  /// True if training uses full masks.
   [[nodiscard]] bool full() const { return sets.labels == "masks"; }
-  /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
-  /// A network whose loss.lorm is 0 has no LoRM.
+  /// The options of the parts, including those that several parts share. Throws: UsageError naming the key. A network
+  /// whose loss.lorm is 0 has no LoRM.
   [[nodiscard]] ModelOptions model_options() const;
-  /// Returns the options as set for scribbles; for full masks those without pseudo-labels and distances.
+  /// Returns the options as set for scribbles; for full masks, without pseudo-labels and distances.
   [[nodiscard]] LossOptions loss_options() const;
-  /// The maps that the losses want.
+  /// The maps that the losses need.
   [[nodiscard]] Planes planes() const;
   [[nodiscard]] WindowOptions window_options() const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's ready settings, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// The argument names of the origin's train.py, and what they are called here: `--layers 50 --model_type
-/// res50_ASPP_lorm ...`, as options after `train segmentation` or under --set.
+/// The arguments of the origin's train.py and their names here: `--layers 50 --model_type res50_ASPP_lorm ...`, as
+/// options after `train segmentation` or under --set.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
-/// Takes out what aliases() has no words for, with a note: `--model_path None`.
+/// Removes an entry that aliases() cannot translate, with a note: `--model_path None`.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 
 }  // namespace lockstep::segmentation

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line knows of segmentation: its presets, the words of its origin, and how it looks at files.
+// Segmentation for the command line: its presets, the words of its origin, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ std::vector<Prediction> SegmentationRecipe::predict(Task& task, torch::nn::Modul
   return predictions;
 }
 
-/// The picture under the colours of its classes.
+/// The picture, overlaid with the colours of its classes.
 std::optional<Image> SegmentationRecipe::draw(Task& task, torch::nn::Module& model,
                                               const std::filesystem::path& file) const {
   const at::Tensor shares = shares_of_file(dynamic_cast<SegmentationTask&>(task), model, file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As the origin's options.
+// The same as the origin's options.
 #pragma once
 
 #include "common/start_words.h"

@@ -13,7 +13,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::size_t kInTable = 2;  // classes whose IoU stands in the table of epochs, where there are no more
+constexpr std::size_t kInTable = 2;  // up to this number of classes, the table of epochs has the IoU of each
 
 at::Tensor contiguous_bytes(const at::Tensor& classes) { return classes.to(at::kCPU, at::kByte).contiguous(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and best pictures.
+// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and the best pictures.
 #pragma once
 
 #include <filesystem>
@@ -14,13 +14,12 @@
 
 namespace lockstep::segmentation {
 
-/// Wants of outputs "classes", uint8 [B, H, W], and of batches std::vector<EvalPicture> in `extra`. What lies outside
-/// of a picture's own size counts nowhere.
+/// Requires outputs "classes", uint8 [B, H, W], and batches with std::vector<EvalPicture> in `extra`. Pixels outside of
+/// a picture's own size are not counted.
 /// Metrics: miou, pixel_accuracy, and iou_<class> for each class that is in a mask or was predicted.
 class SegmentationTally final : public Tally {
  public:
-  /// `class_names`: by label, as many as there are classes. `source`: of the pictures, whose maps[0] is the mask; none:
-  /// nothing is drawn.
+  /// `class_names`: by label, one per class. `source`: the pictures, with the mask in maps[0]; null: nothing is drawn.
   SegmentationTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source);
 
   void add(const Outputs& outputs, const Batch& batch) override;
@@ -35,7 +34,7 @@ class SegmentationTally final : public Tally {
  private:
   std::vector<std::string> class_names_;
   std::shared_ptr<const ImageSource> source_;
-  Confusion confusion_;  ///< confusion of this rank; after metrics() that of all ranks
+  Confusion confusion_;  ///< of this rank; after metrics() of all ranks
   Gallery gallery_;
 };
 

@@ -35,14 +35,14 @@ LogitsOf logits_of(torch::nn::Module& model) {
   };
 }
 
-/// "res50_ASPP_lorm": the origin's name where it has one.
+/// "res50_ASPP_lorm": the origin's name if it has one.
 std::string name_of(const ModelOptions& model) {
   const std::int64_t layers = model.backbone.layers;
   if (model.type == ModelType::kAsppLorm) return fmt::format("res{}_ASPP_lorm", layers);
   return fmt::format("{} with ResNet-{}", to_string(model.type), layers);
 }
 
-/// A last batch of one picture would end the run after a whole epoch.
+/// Refuses a last batch of one picture, which would end the run after a whole epoch.
 void require_no_single_picture(const SegmentationConfig& config, std::int64_t pictures) {
   if (config.drop_last || config.sync_batchnorm || config.batch_size.is_auto() || config.replicas < 1) return;
   const std::int64_t of_replica = (pictures + config.replicas - 1) / config.replicas;
@@ -87,7 +87,7 @@ void SegmentationTask::settle(SegmentationConfig& config) {
 
 std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
   if (config_.num_classes.is_auto()) {
-    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+    throw UsageError("num_classes is auto, but the data has not been read", "set a number, or call settle() first");
   }
   return std::make_shared<Segmenter>(config_.model_options());
 }
@@ -137,10 +137,10 @@ Outputs SegmentationTask::classes_of_batch(const Batch& batch, const LogitsOf& l
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     const std::int64_t height = pictures[i].mask.size(0);
     const std::int64_t width = pictures[i].mask.size(1);
-    const auto of = static_cast<std::int64_t>(i);
+    const auto place = static_cast<std::int64_t>(i);
     const at::Tensor shares =
-        class_shares(batch.data[of].narrow(1, 0, height).narrow(2, 0, width), logits, config_.window_options());
-    classes[of].narrow(0, 0, height).narrow(1, 0, width).copy_(shares.argmax(0));
+        class_shares(batch.data[place].narrow(1, 0, height).narrow(2, 0, width), logits, config_.window_options());
+    classes[place].narrow(0, 0, height).narrow(1, 0, width).copy_(shares.argmax(0));
   }
   return {{"classes", classes}};
 }
@@ -152,7 +152,7 @@ Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const 
                                    side, views.size(3), views.size(2)),
                        "export and evaluate with --set eval.window=N, at most the shorter side of each picture");
     }
-    // The network's own softmax: that of its logarithms gives the same shares again.
+    // The network applies softmax itself; the softmax of its logarithms gives the same shares again.
     return network({values.restored(views)}).at(0).log();
   });
 }

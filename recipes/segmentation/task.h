@@ -17,27 +17,27 @@ class SegmentationTask final : public Task {
  public:
   explicit SegmentationTask(const SegmentationConfig& config) : config_(config) {}
 
-  /// Pictures with full masks: a path that open_test_set() knows.
+  /// Pictures with full masks. `folder`: a path for open_test_set().
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
-  /// Pictures with the maps that the losses want.
+  /// Pictures with the maps that the losses need.
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
-  /// Puts the number and names of the classes of data.train into `config` where it has none, and what the test set is.
-  /// `config`: this task's.
-  /// Throws: UsageError naming both where num_classes is another number; DataError where the set cannot be read.
+  /// Sets the number and the names of the classes in `config`, this task's own, from data.train, unless they are set,
+  /// and sets the test set.
+  /// Throws: UsageError if num_classes differs from the set's number, naming both; DataError if the set cannot be read.
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Files of the origin (model_best.pth), and ImageNet's backbones, whose classifier has no place here.
+  /// For the origin's files (model_best.pth), and for ImageNet's backbones, whose classifier is dropped.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// {epoch, state_dict}, as the origin's evaluate.py reads it.
+  /// {epoch, state_dict}, the format of the origin's evaluate.py.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Pictures [N, 3, S, S] in 0..1 to the shares of the classes [N, C, S, S]: one look, in one scale. S is the window
-  /// of evaluation, or the crop of training where that is the whole picture.
+  /// Pictures [N, 3, S, S] in 0..1 to the shares of the classes [N, C, S, S], from a single view at one scale. S is the
+  /// window of evaluation, or the crop of training if that window is the whole picture.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
-  /// In training what Segmenter gives; in evaluation "classes", uint8 [B, H, W], each picture looked at alone, as the
-  /// settings eval.* say; outside of it 255.
+  /// In training, the outputs of Segmenter; in evaluation "classes", uint8 [B, H, W], each picture computed alone by
+  /// the settings eval.*; 255 outside of it.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Throws: UsageError where a view is not as large as the function's pictures.
+  /// Throws: UsageError if a view's size is not that of the function's pictures.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
@@ -46,7 +46,7 @@ class SegmentationTask final : public Task {
   [[nodiscard]] std::string model_name() const override;
 
   [[nodiscard]] const SegmentationConfig& config() const noexcept { return config_; }
-  /// By label: those of the settings, else the set's own, else class_0 and so on.
+  /// By label: those of the settings, otherwise the set's own, otherwise class_0 and so on.
   [[nodiscard]] std::vector<std::string> class_names() const;
   /// Shares of the classes: [C, H, W] of a normalised picture [3, H, W].
   [[nodiscard]] at::Tensor look_at(torch::nn::Module& model, const at::Tensor& picture) const;
@@ -58,7 +58,7 @@ class SegmentationTask final : public Task {
   [[nodiscard]] Outputs classes_of_batch(const Batch& batch, const LogitsOf& logits) const;
 
   const SegmentationConfig& config_;
-  std::shared_ptr<const ImageSource> test_source_;  ///< the source of the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< of the last make_dataset()
   std::vector<std::string> names_of_set_;
 };
 

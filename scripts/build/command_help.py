@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what `lockstep --help` and the --help of every verb say, for scripts/build/man_pages and scripts/build/completions.
+"""Reads the --help of `lockstep` and of every verb, for scripts/build/man_pages and scripts/build/completions.
 
-A line that is not understood is an error, so that no option gets lost when a text changes. Alone it prints the verbs
-with their options.
+A line that it does not understand is an error, so that no option gets lost when a text changes. Alone, it prints the verbs with
+their options.
 Example: scripts/build/command_help.py --programs build/release/bin
 """
 import argparse
@@ -29,7 +29,7 @@ class Option:
 
     @property
     def choices(self):
-        """The words that may be typed: of "none|auto|PATH" the small ones."""
+        """The words that may be typed: the lowercase ones in "none|auto|PATH"."""
         return [word for word in self.value.split("|") if re.fullmatch(r"[a-z]\w*", word)]
 
 
@@ -59,7 +59,7 @@ def fail(words, line):
 
 
 def parse_rows(lines, column, words):
-    """(left, lines on the right) of two columns; a left side that is too long has a line of its own."""
+    """(left, lines on the right) of two columns; a long left side has a separate line."""
     rows = []
     for line in lines:
         is_split = line[column - 2:column] == "  "
@@ -77,7 +77,7 @@ def parse_rows(lines, column, words):
 
 
 def parse_option(left, right, words, group):
-    """An option or an argument of its left column: '-u, --update KEY=VALUE ...', '--new-token [FILE]', 'RECIPE'."""
+    """An option or an argument from its left column: '-u, --update KEY=VALUE ...', '--new-token [FILE]', 'RECIPE'."""
     meaning = " ".join(right)
     required = meaning.startswith("(required) ")
     default = re.search(r" \(default: (.*)\)$", meaning)
@@ -92,7 +92,7 @@ def parse_option(left, right, words, group):
 
 
 def parse_recipes(rows):
-    """Of train's list: the meaning, and on a line of its own the presets."""
+    """Train's list of recipes: the meaning, and on a separate line the presets."""
     recipes = []
     for name, right in rows:
         meaning, _, presets = "\n".join(right).partition("\npresets: ")
@@ -101,7 +101,7 @@ def parse_recipes(rows):
 
 
 def parse_examples(lines):
-    """A list of lines for each command: a long one goes on behind a backslash."""
+    """A list of lines for each command: a backslash continues a long one."""
     examples = []
     for line in lines:
         if line.startswith("      "):
@@ -151,7 +151,7 @@ def parse_command(command, text):
 
 
 class Worker:
-    """A lockstep-worker that answers many questions: each start of one loads libtorch, half a second of a core."""
+    """A lockstep-worker that answers many questions: each start loads libtorch, half a second of a core."""
 
     def __init__(self, program, environment):
         self.process = subprocess.Popen([program, "answers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -173,7 +173,7 @@ class Worker:
 
 
 class Programs:
-    """Asks the built command, and for the verbs of lockstep-worker that program, which it would become."""
+    """Asks the built command; for the verbs of lockstep-worker, that program, which the command would become."""
 
     def __init__(self, folder: pathlib.Path):
         self.program = folder.resolve() / "lockstep"
@@ -224,7 +224,7 @@ def read_version(source):
 
 
 def read_settings(source, recipe):
-    """Setting -> its allowed words, which are none for numbers and paths; of 'base' or of a recipe."""
+    """Setting -> its allowed words (none for numbers and paths), for 'base' or a recipe."""
     result = {}
     for line in source.said("inspect", "config", recipe, "--json").splitlines():
         row = json.loads(line)

@@ -3,7 +3,7 @@
 """Checks that foreign bytes are read within limits.
 
   - only src/base/json.cpp calls nlohmann's parser, which has no limit of depth or size: parse, sax_parse, accept, from_cbor
-    and its kin, a stream's >> into a JSON value, the literal _json. Others call what lockstep/base/json.h declares.
+    and the like, a stream's >> into a JSON value, the literal _json. Other files call lockstep/base/json.h.
   - only src/base/yaml_text.cpp calls yaml-cpp's
   - a file of unknown size is read by FileSystem::read(), which asks for the size before it takes memory. A stream to its
     end (rdbuf, istreambuf_iterator, getline of std::ifstream) is for the kernel's files in /proc and /sys.
@@ -75,7 +75,7 @@ def offenders(root):
 
 
 def self_test():
-    """Each line on its own must be an offender; the clean ones none."""
+    """Each bad line alone must be an offender; the clean ones must not."""
     bad = ["auto a = nlohmann::json::parse(text);", "auto a = Json::parse(text, nullptr, false);",
            "json::sax_parse(text, &reader);", "if (json::accept(text)) return;", "auto a = nlohmann::json::from_cbor(bytes);",
            "auto a = nlohmann::ordered_json::parse(text);", "file >> some_json;", "const json rest = json :: parse ( text );",

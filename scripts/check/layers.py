@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every include goes where cmake/layers.txt allows it to go.
+"""Checks that cmake/layers.txt allows every include.
 
   - include/lockstep/M, internal/lockstep/M and src/M include only the modules in M's row; src/M's headers are its own;
     a public header includes none of internal/
   - the folders inside a module, a recipe and a program form no cycle; every row of the table is a module that exists
   - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
-  - what must start without libtorch, and what parses foreign bytes, reaches no torch header, however far away
+  - programs that must start without libtorch, and parsers of foreign bytes, reach no torch header, however far away
 
 Prints file:line and the forbidden arrow for each offender; exit code 1 if there is one.
 Example: scripts/check/layers.py --root .
@@ -24,10 +24,10 @@ FOLDERS = ("include", "internal", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 COMPUTING = ("optim", "nn", "recipes")  # whose loops run on libtorch's threads
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
-# They include cublas_v2.h or are not there where Lockstep is built for GPUs: Python's packages bring neither.
+# They include cublas_v2.h, or are missing in builds for GPUs: Python's packages bring neither.
 UNKNOWN_TO_PIP = ("ATen/cuda/CUDAContext.h", "ATen/cuda/CUDAContextLight.h", "ATen/cuda/CUDAEvent.h", "ATen/cuda/Exceptions.h",
                   "cublas_v2.h", "nccl.h")
-# Of liblockstep-cuda.so alone: whatever else included them would be linked with CUDA's libraries.
+# Only for liblockstep-cuda.so: any other file that included them would link CUDA's libraries.
 CUDA = re.compile(r"(c10|ATen|torch)/cuda[./]|cuda\w*\.h$")
 CUDA_ROOM = "src/tensor/cuda/"
 UMBRELLA = "include/lockstep/lockstep.h"
@@ -89,7 +89,7 @@ class House:
         self.files = {}
         for folder in FOLDERS:
             for path in sorted((self.root / folder).rglob("*")):
-                if "templates" in path.parts:  # text that `lockstep new` writes
+                if "templates" in path.parts:  # files for `lockstep new`
                     continue
                 if path.suffix in (".h", ".cpp", ".cuh") and path.is_file():
                     text = path.read_text(errors="replace")
@@ -98,7 +98,7 @@ class House:
                         for m in INCLUDE.finditer(text)]
 
     def resolve(self, file, include):
-        """The project's file that `include` of `file` means; None for one of others."""
+        """The project's file that `include` in `file` means; None for a foreign one."""
         here = file.rsplit("/", 1)[0]
         roots = [here, "include", "internal", "src", "recipes", "apps"]
         if file.startswith("apps/"):
@@ -148,7 +148,7 @@ class House:
         return ""
 
     def torch_path(self, file, seen):
-        """The files from `file` to a torch header, or None."""
+        """The chain of files from `file` to a torch header, or None."""
         seen.add(file)
         for _, include, _ in self.files[file]:
             if include.startswith(TORCH):
@@ -161,7 +161,7 @@ class House:
         return None
 
     def room(self, file):
-        """(house, room): the folder inside its module that `file` lies in; None for a public header, which includes none."""
+        """(house, room): the folder of `file` inside its module; None for a public header, which includes none."""
         parts = file.split("/")
         if parts[0] in ("src", "recipes", "apps") and len(parts) > 2:
             return "/".join(parts[:2]), "/".join(parts[2:-1])
@@ -228,7 +228,7 @@ class House:
 
 
 def self_test():
-    """Builds small houses and checks that each fault is found, and that a clean one is not."""
+    """Builds small houses and checks that it finds each fault, and none in a clean house."""
     layers = "base 0\ntensor 1 base\nview 2 base\ncomm 2 tensor base\nrecipes 5 comm tensor view base\napps 6 recipes comm base\n"
     clean = {
         "include/lockstep/base/a.h": "", "internal/lockstep/base/i.h": "", "src/tensor/cuda/g.cpp": "#include <c10/cuda/CUDAStream.h>\n", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",

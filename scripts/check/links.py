@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that links between the pages of this project lead somewhere: the file is there, and so is the heading. A program of
-bench/ that a page names is one, named by the path at which the preset "bench" builds it.
+"""Checks the links between the pages of this project: the file exists, and so does the heading. A program of bench/ in a page
+exists, with the path at which the preset "bench" builds it.
 
 Prints page:line and the link for each that does not; exit code 1 if there is one.
 Example: scripts/check/links.py --root .
@@ -20,7 +20,7 @@ FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 
 
 def anchors(text):
-    """The headings as GitHub names them."""
+    """The headings' anchors on GitHub."""
     found, seen = set(), {}
     for heading in HEADING.findall(FENCE.sub("", text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

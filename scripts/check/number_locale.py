@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no number is read or written in the locale of the process, and that JSON gets no number that it lacks.
+"""Checks that no number is read or written in the process's locale, and that JSON gets only numbers that it has.
 
 A program that links Lockstep may have set a locale with a decimal comma, in which strtod, printf and streams read 0.001
 as 0 and write 1.000 for a thousand. text::parse_number(), parse_whole(), std::from_chars and fmt::format have no locale.
 
-  - strtod, stod, atof, scanf, printf and their kin; std::to_string of a floating number; as<double> of YAML;
-    CLI11's own conversion of a floating number (cli::add_number() has none); {:L} of fmt
-  - a stream that takes something else than texts, or gives a floating number, without imbue(std::locale::classic())
+  - strtod, stod, atof, scanf, printf and the like; std::to_string of a floating number; as<double> of YAML; CLI11's own
+    conversion of a floating number (cli::add_number() has none); {:L} of fmt
+  - a stream that takes anything but texts, or gives a floating number, without imbue(std::locale::classic())
   - a call that sets a locale: the programs of this project stay in the classic one
   - "key": {:.3f} in a text of JSON: text::json_number() writes null for NaN
 
-It knows the types that a file declares by their names, not as a compiler does: a name that it cannot place is an
-offender at a stream. Prints file:line for each; exit code 1 if there is one.
+It knows the types of a file's declarations by name, without a compiler: at a stream, an unknown name is an offender. Prints
+file:line for each; exit code 1 if there is one.
 Example: scripts/check/number_locale.py --root .
 """
 import collections
@@ -24,8 +24,8 @@ import tempfile
 import tree_check
 from sizes import NOISE, blank
 
-FOLDERS = ("include", "src", "recipes", "apps", "bench", "fuzz")  # examples and tests are programs of their own
-# What is right as it is: a file, and the words of its line.
+FOLDERS = ("include", "src", "recipes", "apps", "bench", "fuzz")  # examples and tests are separate programs
+# Exceptions: a file, and the words of its line.
 ALLOWED = {
     "src/nn/script/torchscript.cpp": ("std::locale::global(",),       # libtorch's own writer obeys the locale
     "src/base/yaml_text.cpp": (),
@@ -57,7 +57,7 @@ TEXT_END = re.compile(r"(?:\.|->)(?:rdbuf|str|c_str|what|string|name)\(\)$")
 
 
 def declared(code, types):
-    """(place, name) of what a file declares with one of the types."""
+    """(place, name) of a file's declarations with one of the types."""
     names = rf"(?<![\w:<]){types}\s*(?:const\s*)?[&*]?\s*(\w+)\s*(?=[=;,){{\[:(])"
     yield from ((match.start(), match.group(1)) for match in re.finditer(names, code))
     for several in re.finditer(rf"(?<![\w:<]){types}\s+(\w+(?:\s*,\s*\w+)+)\s*[;:]", code):
@@ -65,7 +65,7 @@ def declared(code, types):
 
 
 def arguments(code, at):
-    """The text from `at`, behind an opening bracket, to its closing one."""
+    """The text from `at`, after an opening bracket, to its closing one."""
     depth, end = 1, at
     while end < len(code) and depth:
         depth += {"(": 1, ")": -1}.get(code[end], 0)
@@ -124,7 +124,7 @@ class File:
         return before[-1] if before else places[0][1] if places else None
 
     def is_floating(self, words, at):
-        """True if an expression has a floating number in it, as far as names say so."""
+        """True if an expression has a floating number, as far as names show."""
         if re.search(r"(?<![\w.])\d+\.\d*|\b\.\d|item<(?:double|float)>|static_cast<(?:double|float)>", words):
             return True
         return any(self.kind(name, at) == "floating" for name in re.findall(r"[A-Za-z_]\w*(?!\w*\s*[(:])", words))
@@ -243,7 +243,7 @@ BAD = {
 
 
 def self_test():
-    """A clean file, and each fault in a file of its own."""
+    """A clean file, and each fault in a separate file."""
     failures = [f"clean file: {line}" for line in File("src/a.cpp", CLEAN).offenders()]
     for code, expected in BAD.items():
         found = list(File("src/a.cpp", "\n" + code + "\n").offenders())

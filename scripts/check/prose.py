@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the English of the project: the comments of C++ and Python, and the text of pages, as blocks of lines.
 
-A block is a paragraph: its lines belong to one run of sentences, so that a rule can ask how a sentence begins.
+A block is a paragraph, one run of sentences: so a rule can look at the beginning of a sentence.
 """
 import ast
 import io
@@ -40,7 +40,7 @@ class Block:
 
 
 def join(lines, titles=()):
-    """Blocks of (number, text, continues): a line that continues belongs to the block before."""
+    """Blocks from (number, text, continues): a line that continues belongs to the block before."""
     blocks = []
     for number, text, continues in lines:
         if NO_PROSE.search(text) or not text.strip():
@@ -114,7 +114,7 @@ def blank(match):
 
 
 def page_text(text):
-    """A page without its code, and without the tables that programs write."""
+    """A page without its code and without generated tables."""
     for what in (FENCE, WRITTEN_BY_PROGRAMS, NOTE):
         text = what.sub(blank, text)
     return text
@@ -146,7 +146,7 @@ def python_files(root):
 
 
 def pages(root):
-    """Every page but CHANGELOG.md, which describes the past."""
+    """Every page except CHANGELOG.md, which describes the past."""
     for path in sorted(root.rglob("*.md")):
         parts = path.relative_to(root).parts
         if parts[0] not in ("build", ".git") and "node_modules" not in parts and parts != ("CHANGELOG.md",):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every script says how it is called, and that who names a script names one that there is.
+"""Checks that every script documents its call, and that every named script exists.
 
-The --help of a script has its own path and an example; a path below scripts/ in any file of the project (but CHANGELOG.md, which
-names old ones) exists.
-Prints an offender a line; exit code 1 if there is one.
+The --help of a script has its own path and an example; a path below scripts/ in any file of the project exists (except in
+CHANGELOG.md, which names old ones).
+Prints one offender per line; exit code 1 if there is one.
 Example: scripts/check/scripts.py --root .
 """
 import argparse

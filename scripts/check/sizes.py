@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the hard limits on sizes: file 600 lines, public header 300, function 80, parameters 5, class 15 methods,
-folder 40 sources; and the lines of C++ of whole folders against scripts/check/lines.txt, so that growth is seen.
+folder 40 sources; and the lines of C++ of whole folders against scripts/check/lines.txt, to notice growth.
 
-Constructors, operators, friends, static functions and overrides are no methods; overloads count once; tests/ may have
-more, and so may the few classes whose names are PyTorch's and Lightning's.
+Constructors, operators, friends, static functions and overrides do not count as methods; overloads count once. tests/ may
+have more, and so may the few classes with names of PyTorch and Lightning.
 
-It reads C++ with a scanner that knows comments, strings and braces, not with a compiler: code that hides its braces in
-macros is not understood. Prints file:line for each offender; exit code 1 if there is one.
+It reads C++ with a scanner for comments, strings and braces, not with a compiler: it does not understand braces hidden in
+macros. Prints file:line for each offender; exit code 1 if there is one.
 Example: scripts/check/sizes.py --root .
 """
 import collections
@@ -23,14 +23,14 @@ FILE_LINES = 600
 HEADER_LINES = 300
 FUNCTION_LINES = 80
 PARAMETERS = 5
-METHODS = 15        # of a class, outside of tests
+METHODS = 15        # of a class, outside tests
 FOLDER_SOURCES = 40  # side by side
-# What users call: the names are PyTorch's and Lightning's, and a guide teaches each.
+# Users call these: the names are PyTorch's and Lightning's, and a guide teaches each.
 PUBLIC_CLASSES = ("Job", "ProcessGroup", "DistributedDataParallel", "Task")
-FOREIGN = re.compile(r"nccl[A-Z]")  # functions that the tests define in another's place, with its parameters
+FOREIGN = re.compile(r"nccl[A-Z]")  # functions that the tests define in place of NCCL's, with its parameters
 SOURCES = (".h", ".cpp", ".cu", ".hpp")
 BUDGET = "scripts/check/lines.txt"
-SLACK = 200  # lines that a folder may have fewer than its row says
+SLACK = 200  # a folder may have this many lines fewer than its row
 
 # Text that must not be read as code, longest first: comments, raw strings, strings, characters, preprocessor lines.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
@@ -42,7 +42,7 @@ CONTROL = ("if", "for", "while", "switch", "catch", "return", "static_assert", "
 
 
 def blank(match):
-    """The noise's line ends stay, so that line numbers do; a text becomes an empty one."""
+    """Keeps the noise's line ends, for the line numbers; a text becomes empty."""
     text = match.group(0)
     lines = "\n" * text.count("\n")
     return ('""' + lines) if text[0] in '"R' else ("0" + lines) if text[-1] == "'" else lines
@@ -94,7 +94,7 @@ def signature(head):
 
 
 def is_member_initialiser(rest):
-    """True if the brace after `rest` (the text behind the parameters) opens a member's value: "Foo() : a_{"."""
+    """True if the brace after `rest` (the text after the parameters) opens a member's value: "Foo() : a_{"."""
     return re.search(r"(?<!:):(?!:)", rest) is not None and re.search(r"[\w>]\s*$", rest) is not None
 
 
@@ -119,7 +119,7 @@ def type_name(head):
 
 
 class Scanner:
-    """Walks over the braces of one file, collecting what is too large."""
+    """Walks over the braces of one file and collects everything that is too large."""
 
     def __init__(self, text, methods=METHODS):
         self.text = NOISE.sub(blank, text)
@@ -158,7 +158,7 @@ class Scanner:
         if not self.stack or self.stack[-1][0] != "type" or re.match(r"\s*friend\b", head):
             return
         if re.search(r"\boverride\b", head) or re.match(r"\s*static\b", head):
-            return  # the interface has counted it, or it has no object
+            return  # the interface counts it, or it has no object
         own, names = self.methods[-1]
         if name != own and not name.startswith(("~", "operator")):
             names.add(name)
@@ -224,7 +224,7 @@ def check_file(name, text):
 
 
 def growth(root, lines):
-    """The rows of lines.txt that are not true: "FOLDER N  why it grew last". `lines`: what each folder has."""
+    """The wrong rows of lines.txt: "FOLDER N  why it grew last". `lines`: the lines of each folder."""
     budget = pathlib.Path(root) / BUDGET
     for row in budget.read_text().splitlines() if budget.is_file() else []:
         if not row or row.startswith("#"):
@@ -281,7 +281,7 @@ METHODS_15 = "".join(f"  int f{i}();\n" for i in range(15))
 
 
 def self_test():
-    """Small sources with one fault each, and one with none."""
+    """Small sources with one fault each, and one without."""
     filler = "  x = 1;\n"
     cases = [
         ("src/a.cpp", CLEAN, None),

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that docs/zh says in Chinese what docs/guide says in English.
 
-Both have the same pages. A page and its translation have headings of the same levels in the same order, the same code
-blocks and tables of settings, and as many rows of tables: so whatever the tests run of the English page, they run of
-the Chinese one. A Chinese page links to the Chinese page where there is one. docs/zh may have a glossary besides.
-Prints page: what differs; exit code 1 if something does.
+Both have the same pages. A page and its translation have headings of the same levels in the same order, the same code blocks
+and tables of settings, and as many table rows: so the tests of the English page also cover the Chinese one. A Chinese page
+links to Chinese pages if they exist. docs/zh may also have a glossary. Prints page: difference; exit code 1 if there is one.
 Example: scripts/check/translations.py --root .
 """
 import pathlib
@@ -22,7 +21,7 @@ HEADING = re.compile(r"^(#+) (.*)$", re.M)
 ROW = re.compile(r"^ {0,3}\|", re.M)
 GUIDE_LINK = re.compile(r"\]\(\.\./guide/([\w.]+)")
 ONLY_CHINESE = ("glossary.md",)
-# The program writes the tables of this page in English. They would be most of the page, so its translation names them.
+# The program writes the tables of this page in English. They would be most of the page, so the translation only names them.
 WITHOUT_TABLES = ("settings.md",)
 
 
@@ -105,7 +104,7 @@ lockstep run
 
 <!-- /settings -->
 """
-# Faults of a translation: a change of it, and a word of what must be said.
+# Faults of a translation: a change of it, and a word of the expected message.
 MUTATIONS = {
     "a missing page": (None, "is missing"),
     "a missing heading": (lambda page: page.replace("## Two\n", ""), "headings"),

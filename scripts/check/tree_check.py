@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the checks of the tree: prints what each finds, and tries the check itself."""
+"""The command line of the checks of the tree: prints the findings, or tests the check itself."""
 import argparse
 import pathlib
 

@@ -1,11 +1,11 @@
-"""Hosts for trials on one machine: network namespaces that a bridge joins. They need root and iproute2."""
+"""Hosts for trials on one machine: network namespaces, joined by a bridge. They need root and iproute2."""
 import os
 import shutil
 import subprocess
 
 
 class Hosts:
-    """Network namespaces that see each other through a bridge in one more; gone at the end."""
+    """Network namespaces that see each other through a bridge in another one; removed at the end."""
 
     def __init__(self, count: int):
         self.tag = f"lk{os.getpid()}"

@@ -54,7 +54,7 @@ def make_data(given, small: bool, folder: str = "data") -> None:
 
 
 def environment(**changes) -> dict:
-    """This process's, without what would change the bits or the world."""
+    """This process's environment, without variables that would change the bits or the world."""
     keep = {key: value for key, value in os.environ.items() if key not in ("OMP_NUM_THREADS", "RANK", "WORLD_SIZE")}
     return keep | changes
 
@@ -105,7 +105,7 @@ def stands_by(pid: int) -> bool:
 
 
 def send(pids: list[int], number: int) -> None:
-    """A signal to each that still is."""
+    """Sends a signal to each that still exists."""
     for each in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, number)
@@ -117,7 +117,7 @@ def fresh(run_dir: pathlib.Path) -> pathlib.Path:
 
 
 class Results:
-    """A file of JSON lines that a later call goes on with."""
+    """A file of JSON lines that a later call continues."""
 
     def __init__(self, given):
         given.work.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains what the recipes' READMEs give figures of, with several seeds, and says whether those figures still hold.
+"""Trains the experiments behind the figures in the recipes' READMEs with several seeds, and checks that the figures still hold.
 
 Each experiment is a README's own command, on 2 processes. A figure that was measured once with one seed holds if it lies within
-2 standard deviations of the seeds' mean. Results are appended to a file; a later call goes on from there, so that a night may be
-cut into pieces. Weakly labelled nuclei have a script of their own: nuclei_seeds.py.
+2 standard deviations of the seeds' mean. Results are appended to a file; a later call continues from there, so the night can be
+cut into pieces. Weakly labelled nuclei have a separate script: nuclei_seeds.py.
 
 examples:
   scripts/measure/accuracy_seeds.py --data ../shared/data                       # all, some four hours on two cores
@@ -27,7 +27,7 @@ import runs  # noqa: E402
 
 @dataclasses.dataclass
 class Figure:
-    """A number of a README: a key of the evaluations' metrics, of which stage, and whether the best or the last counts."""
+    """A number of a README: a key of the evaluations' metrics, the stage, and if the best or the last counts."""
     name: str
     key: str
     before: float
@@ -71,13 +71,13 @@ def make_sets(given, experiment: Experiment) -> None:
 
 
 def figure_of(figure: Figure, events: list[dict]) -> float:
-    """From a run's log; the second stage begins with the event "refresh"."""
+    """Reads it from a run's log; the second stage begins with the event "refresh"."""
     switches = [at for at, event in enumerate(events) if event["event"] == "refresh"]
     if figure.stage and not switches:
         raise ValueError("the log has no change of stages")
     part = {0: events, 1: events[:switches[0]] if switches else [], 2: events[switches[0]:] if switches else []}[figure.stage]
     values = [event["metrics"][figure.key] for event in part if event["event"] == "epoch" and event.get("metrics")]
-    numbers = [value for value in values if value is not None]  # null: a metric that was no number
+    numbers = [value for value in values if value is not None]  # null: a metric that was not a number
     if not numbers or (values[-1] is None and not figure.best):
         raise ValueError(f"{figure.key} is no number")
     return max(numbers) if figure.best else values[-1]
@@ -96,7 +96,7 @@ def train(given, experiment: Experiment, seed: int) -> dict:
 
 
 def holds(before: float, found: list[float]) -> bool | None:
-    """Within 2 standard deviations of the seeds' mean; None for two seeds or fewer, which say nothing of the spread."""
+    """Within 2 standard deviations of the seeds' mean; None for two seeds or fewer: they do not show the spread."""
     if len(found) < 3:
         return None
     return abs(statistics.mean(found) - before) <= 2 * statistics.stdev(found)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs a command several times at once and prints one JSON line with the mean of a figure that each run prints.
 
-What a machine gives to programs that share nothing but itself: the measure of how well ranks that work together scale.
+This shows a machine's speed for programs that share only the machine: the yardstick for the scaling of ranks that work
+together.
 
 example:
   scripts/measure/compare.py --key median_ms --pairs 10 \\

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times the training step of each recipe beside PyTorch's forms of it, in turn, and writes the table of docs/benchmarks.md.
+"""Times the training step of each recipe and PyTorch's forms of it, in turn, and writes the table of docs/benchmarks.md.
 
-A round runs Lockstep, PyTorch eager, torch.compile, and torch.compile with max-autotune, one after the other; the ratio
-of a round is the fastest form of PyTorch over Lockstep. The bound is the multiplications of a step at the rate that
-matrix products reach on all ranks at once (`--profile`). Each measurement is a line of the results file, and a call goes
-on where the last one stopped.
+A round runs Lockstep, PyTorch eager, torch.compile, and torch.compile with max-autotune, one after the other; the ratio of a
+round is the fastest form of PyTorch over Lockstep. The bound is the multiplications of a step at the rate of matrix products on
+all ranks at once (`--profile`). Each measurement is a line of the results file, and a call continues after the last one.
 
 example:
   scripts/measure/beside_pytorch.py --peers peers --python venv/bin/python --rounds 5 --only captcha:bf16
@@ -21,7 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEER = ROOT / "scripts/measure/peer.py"
-# Recipe, its options, the peer program with its options.
+# The recipe, its options, and the peer program with its options.
 RECIPES = {
     "captcha": (["captcha"], ["captcha_step.py"]),
     "detection": (["detection:scenes"], ["detection_step.py"]),
@@ -74,7 +73,7 @@ def peers(given, recipe: str, kind: str, form: str) -> list:
 
 
 def bound(given, recipe: str, kind: str) -> dict:
-    """From the last line of a profile: multiplications of a step, and the rate of matrix products."""
+    """Reads the last line of a profile: multiplications of a step, and the rate of matrix products."""
     run = subprocess.run([str(word) for word in [*ours(given, recipe, kind), "--profile", 3]], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, check=True)
     found = re.search(r"([\d.]+) ([GT])FLOP a step.* of the ([\d.]+) ([GT])FLOP/s", run.stdout)
@@ -117,7 +116,7 @@ def cell(values: list) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """One row a case. The ratio says how many times as fast Lockstep is as PyTorch's fastest form of that round."""
+    """One row per case. The ratio says how many times as fast as PyTorch's fastest form Lockstep is in that round."""
     lines = ["| step | Lockstep, ms | eager, ms | torch.compile, ms | max-autotune, ms | times as fast as the best | bound, ms |",
              "|---|---|---|---|---|---|---|"]
     for case in dict.fromkeys(row["case"] for row in rows):

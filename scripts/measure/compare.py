@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs two commands in turn, A B A B, and compares a figure that each prints as JSON lines.
+"""Runs two commands in turn, A B A B, and compares a figure in their JSON lines.
 
-Lines of the two are matched in order. For each: the median of A, of B, and of the ratios A / B pair by pair.
+Matches the lines of both in order. For each line: the median of A, of B, and of the ratios A / B pair by pair.
 
 example:
   scripts/measure/compare.py --key median_ms --pairs 5 \\
@@ -21,9 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def equal_kernels() -> dict[str, str]:
-    """The environment in which both sides multiply with the kernels that Lockstep's programs choose for themselves.
+    """The environment that gives both sides the kernels that Lockstep's programs choose for themselves.
 
-    OpenBLAS takes a processor younger than itself for an old one; a peer would then be several times slower for that.
+    OpenBLAS takes a processor younger than itself for an old one; that would make a peer several times slower.
     """
     for preset in ("release", "test"):
         program = ROOT / "build" / preset / "bin/lockstep"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times PyTorch's DataLoader on samples that are one number each: what `lockstep bench loader noop` is compared with.
+"""Times PyTorch's DataLoader on samples of one number each, to compare `lockstep bench loader noop` with.
 
-Prints JSON lines with the same keys, one an epoch.
+Prints JSON lines with the same keys, one per epoch.
 
 example:
   scripts/measure/compare.py --key us_per_sample --a 'lockstep bench loader noop --json' --b 'scripts/measure/loader_noop.py --workers 2'

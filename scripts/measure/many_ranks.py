@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What many ranks cost, and whether the decisions about them stay right: up to 256, on as few processors as there are.
+"""Measures the cost of many ranks, up to 256 on a few processors, and checks that the decisions about them stay right.
 
-  group   ranks on one host, and on several that share memory only inside each: seconds until the group has formed, an
+  group   ranks on one host, and on several that share memory only within each: seconds until the group has formed, an
           all-reduce of 4 KiB (wall and processor time of a rank), memory of a rank. The ranks are forks of one process
-          that has loaded libtorch, and every sum is checked.
-  nodes   launchers in 8 network namespaces that start ranks of a shell: seconds until all ranks run; one launcher is
-          killed: seconds until all ranks of the others run again, with fewer; memory of node 0's launcher, which serves
-          the store. Every launcher has to end with 0 and to say which node was lost, and no other.
-  rank    one launcher; one of its ranks is killed: seconds until it has ended, and its word must name that rank.
+          that has loaded libtorch; every sum is checked.
+  nodes   launchers in 8 network namespaces that start shells as ranks: seconds until all ranks run; after one launcher
+          is killed, seconds until all ranks of the others run again, with fewer; memory of node 0's launcher, which
+          serves the store. Every launcher has to end with 0 and to name the lost node and no other.
+  rank    one launcher, one of whose ranks is killed: seconds until it has ended; its last message must name that rank.
 
-Results are appended to a file, and the newest of each size are printed as a table. nodes needs root and `ip`.
+Results are appended to a file; the newest of each size are printed as a table. nodes needs root and `ip`.
 
 example:
   sudo scripts/measure/many_ranks.py --bin build/test/bin
@@ -36,7 +36,7 @@ from hosts import Hosts, can_make_hosts  # noqa: E402
 NODES = 8
 SHAPES = ["1x2", "1x8", "1x32", "1x64", "4x1", "8x1", "16x1", "32x1", "8x2", "8x8", "8x16", "8x32"]
 PORT = 29500
-# A rank that lives until it is stopped, and in a later round only says that it was there.
+# A rank that lives until it is stopped; in a later round it only leaves its mark.
 RANK = 'touch "$1/$TORCHELASTIC_RESTART_COUNT-$RANK"; [ "$TORCHELASTIC_RESTART_COUNT" != 0 ] || exec sleep 600'
 
 
@@ -55,7 +55,7 @@ def group(given, shape: str) -> dict:
 
 
 def wait_for(folder: pathlib.Path, kind: str, ranks: int, limit: float) -> float:
-    """Seconds until so many ranks have left a file KIND-RANK: its round, or "pid"."""
+    """Seconds until this many ranks have left a file KIND-RANK; KIND is the round, or "pid"."""
     begin = time.monotonic()
     while (there := len(list(folder.glob(f"{kind}-*")))) < ranks:
         if time.monotonic() - begin > limit:

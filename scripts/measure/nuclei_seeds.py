@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains segmentation:nuclei with several seeds and says what scribbles, LoRM and the distance losses are worth.
+"""Trains segmentation:nuclei with several seeds to measure the worth of scribbles, LoRM and the distance losses.
 
-Ways: masks (every pixel is labelled), all (scribbles with every loss, as the preset weights them), ones (each with weight
-1, as the origin), plain (scribbles and pseudo-labels, without LoRM
+Ways: masks (every pixel is labelled), all (scribbles with every loss, with the preset's weights), ones (each with weight 1, as
+in the origin), plain (scribbles and pseudo-labels, without LoRM
 and distance losses), scribbles (cross entropy with the scribbles alone). Each run ends with an evaluation of the
-validation set with full masks; the figure is its nuclei IoU at the end of training, not that of the best epoch. Results
-are appended to a file; a later call goes on from there. The weak labels are derived once, with --label-seed.
+validation set with full masks; the figure is its nuclei IoU at the end of training, not that of the best epoch. Results are
+appended to a file; a later call continues from there. The weak labels are derived once, with --label-seed.
 
 example:
   scripts/measure/nuclei_seeds.py --data ../shared/data/nuclei --seeds 0 1 2
@@ -84,7 +84,7 @@ def main() -> int:
     if not (given.data / "train").is_dir():
         sys.exit(f"{given.data} has no folder train: the nuclei set is not part of the project")
     results = runs.Results(given)
-    # The settings of a run: rows of other settings in the same file are other experiments.
+    # The settings of a run: rows with other settings in the same file are other experiments.
     settings = {"labels": f"{given.method} {given.label_seed}", "set": " ".join(given.set)}
     rows = [row for row in results.rows if settings.items() <= row.items()]
     for seed in given.seeds:

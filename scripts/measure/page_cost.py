@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures what the live page takes from the processors while a run goes on and a browser shows it.
+"""Measures the processor time of the live page during a run with a browser that shows it.
 
-A run of two ranks with --dashboard goes on; headless Chromium opens its page. After some seconds of warming up, the processor
-time of the process that serves the page is counted, and that of the ranks. If every core is busy with ranks, a run is slower
-by no more than the page's share of all cores. Without a browser (--closed) only the reading of the run's files is left.
+Headless Chromium opens the page of a run of two ranks with --dashboard. After some seconds of warm-up, this counts the
+processor time of the page's server and of the ranks. If every core is busy with ranks, a run is slower by at most the page's
+share of all cores. Without a browser (--closed) only the reading of the run's files is left.
 
 example:
   scripts/measure/page_cost.py --seconds 60
@@ -25,7 +25,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all its threads so far; 0 if it has ended."""
+    """The processor time of all its threads so far; 0 if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -34,7 +34,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def named(pids: list[int], name: str) -> list[int]:
-    """Those whose program begins so: the kernel keeps 15 letters."""
+    """The processes whose program name begins so: the kernel keeps 15 letters."""
     found = []
     for pid in pids:
         path = pathlib.Path(f"/proc/{pid}/comm")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs a command and says how much memory all of its processes together held at most.
+"""Runs a command and prints the peak memory of all its processes together.
 
-Counted is the proportional set size (PSS) of every descendant, ten times a second: pages that several processes share,
-such as the gradients of ranks on one host, count once. Ends with the command's code.
+It counts the proportional set size (PSS) of every descendant, ten times a second: pages that several processes share, such as
+the gradients of ranks on one host, count once. Ends with the command's code.
 
 example:
   scripts/measure/peak_memory.py build/release/bin/lockstep train segmentation:voc --nproc-per-node 2 --batchsize 2 \\

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a peer program at its best with the PyTorch that this python has: the fused optimizer, kept memory, autotuned kernels.
+"""Runs a peer program at its best with this python's PyTorch: the fused optimizer, kept memory, autotuned kernels.
 
-Peers were written for the PyTorch 1.13 of processors. This adds what a user of a newer one has: the fused optimizers (on
-processors from 2.4 on), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU arrays of NumPy that come from
-the host, because `.numpy()` refuses a tensor of the device. With PEER_CAPTURED=1 the whole step, the optimizer's too, is one
-CUDA graph, as PyTorch's page on CUDA graphs writes it by hand; the step may not ask the GPU for anything.
+Peers were written for PyTorch 1.13 on processors. This adds the features of newer versions: the fused optimizers (on processors
+from 2.4 on), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU NumPy arrays from the host, because
+`.numpy()` refuses a tensor of the device. With PEER_CAPTURED=1 the whole step, with the optimizer's, is one CUDA graph, as on
+PyTorch's page on CUDA graphs; the step may not query the GPU.
 
 examples:
   scripts/measure/peer.py PEERS/detection_step.py --device cuda --bf16
@@ -20,7 +20,7 @@ INT_MAX = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """malloc as Lockstep sets it for itself: freed memory stays with the process. In docs/design/step.md."""
+    """Sets malloc like Lockstep: freed memory stays with the process. See docs/design/step.md."""
     for name, value in ((-4, 0), (-1, INT_MAX), (-2, 64 << 20), (-8, 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD, M_ARENA_MAX
         ctypes.CDLL(None).mallopt(name, value)
 
@@ -42,7 +42,7 @@ def fuse_optimizers(torch, captured: bool) -> None:
 
 
 def capture_steps(torch) -> None:
-    """The peers' common.median_seconds: of a graph's replay and the wait for it, instead of the step."""
+    """The peers' common.median_seconds, for a graph's replay and the wait for it instead of the step."""
     import common
     plain, wait = common.median_seconds, torch.cuda.synchronize
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: how long a step waits for async_save, and a load.
+"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: a step's wait for async_save, and the time of a
+load.
 
-The first save makes the staging buffers and is not counted. Each save has ended before the next begins.
+The first save makes the staging buffers and does not count. Each save ends before the next begins.
 
 example:
   scripts/measure/peer_async_save.py --peers peers FOLDER"""

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads images as peers/loader.py does, but by threads of one process: decoding and torchvision's loops release the GIL.
+"""Reads images like peers/loader.py, but with threads of one process: decoding and torchvision's loops release the GIL.
 
-It is the form that the DataLoader of PyTorch 2.14 lacks; batches are collated in the thread that asks, and two batches a
-thread are on their way.
+The DataLoader of PyTorch 2.14 lacks this form. The asking thread collates the batches, with two batches per thread in flight.
 
 example:
   scripts/measure/peer_threads.py FOLDER --workers 2 --gray"""

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Compares what `lockstep plan` predicts with what runs take: 1, 2 and 4 ranks over links of limited rate and delay.
+"""Compares the predictions of `lockstep plan` with real runs: 1, 2 and 4 ranks over links of limited rate and delay.
 
-For each setting a step is measured on this machine's loopback, with buckets of 1 MiB. From that the setting is predicted, and then
-measured between two network namespaces that tests/support/link.py links; both in turn, as often as --rounds says. One rank needs no
-link, and is predicted as `lockstep plan RECIPE` does it, from two ranks and from one that the plan measures itself. The last but one
-column is what is predicted from the own computation of the limited run itself: what the simulation is off without what the machine's
-speed has changed meanwhile; of one rank, against its steps without the time in which other programs had its core. The last is the load
-before each round. What the results file has already is not done again. Needs root,
-for the namespaces.
+For each setting, a step is measured on this machine's loopback, with buckets of 1 MiB. From it the setting is predicted, then
+measured between two network namespaces joined by tests/support/link.py; both in turn, --rounds times. One rank needs no link;
+it is predicted like `lockstep plan RECIPE`, from two ranks and from one that the plan measures itself. The last but one column
+is the prediction from the limited run's own computation: the error of the simulation without changes of the machine's speed;
+for one rank, against its steps without the time in which other programs had its core. The last is the load before each round.
+Results that the file has already are not measured again. Needs root, for the namespaces.
 
 example:
   sudo scripts/measure/plan_check.py --bin build/release/bin
@@ -40,15 +39,15 @@ SETTINGS = [
     ("detection:smoke", 2, 2, 2, "tcp", 50, 5, 8),
     ("detection:smoke", 2, 2, 2, "shm+tcp", 50, 10, 25),
     ("captioning:smoke", 8, 2, 2, "shm+tcp", 20, 2, 4),
-    # Settings 9 and 14 have shown that parameters were divided among buckets; the others behind 12 were added then.
+    # Settings 9 and 14 showed that parameters were divided among buckets; the others after 12 were added then.
     ("segmentation:smoke", 2, 2, 1, "tcp", 100, 2, 2),
     ("captcha:conv3", 4, 2, 1, "tcp", 200, 5, 4),
-    # Not more than 200 Mb/s: of 300 and 400, plain sockets got 145 to 276 and 220 to 373 over the line on two cores.
+    # Not more than 200 Mb/s: at 300 and 400, plain sockets reached 145 to 276 and 220 to 373 over the line on two cores.
     ("segmentation:smoke", 2, 2, 1, "tcp", 200, 5, 16),
     ("captioning:smoke", 8, 2, 2, "tcp", 50, 10, 2),
 ]
 NAMES = ("recipe", "batch", "machines", "gpus", "backend", "mbit", "delay_ms", "bucket_mib")
-# Of the presets' networks, those that the table in docs/design/plan.md was measured with.
+# The presets' networks behind the table in docs/design/plan.md.
 NETWORKS = {"detection:smoke": ["image_size=128", "model.queries=100", "model.denoising=60"], "captioning:smoke": ["model.dim=64"],
             "segmentation:smoke": ["augment.crop=96"]}
 STEPS = {"captioning:smoke": 40, "captcha:conv3": 9, "segmentation:smoke": 7}  # counted ones; others: 12
@@ -74,8 +73,8 @@ def run(words: list[str], **options) -> str:
 
 
 def steps_ms(given, logs: pathlib.Path) -> list[tuple[float, float]]:
-    """Of each rank's steps without the first ones: from one end of a synced backward to the next, and how long of it the main
-    thread could have run and had no core."""
+    """For each rank's steps except the first ones: the time from one end of a synced backward to the next, and the part in
+    which the main thread waited for a core."""
     text = run([str(given.bin / "lockstep"), "inspect", "flight", str(logs), "--json"])
     ends: dict[int, list[tuple[int, int]]] = {}
     for line in text.splitlines():
@@ -87,7 +86,7 @@ def steps_ms(given, logs: pathlib.Path) -> list[tuple[float, float]]:
 
 @contextlib.contextmanager
 def link(setting: dict):
-    """Two namespaces and a wire between them; gives their names."""
+    """Two namespaces and a wire between them; yields their names."""
     names = [f"lp{end}{os.getpid()}" for end in "ab"]
     wire = None
     try:
@@ -107,7 +106,7 @@ def link(setting: dict):
 
 
 def measure(given, setting: dict, logs: pathlib.Path) -> list[tuple[float, float]]:
-    """Steps as they are between the namespaces, or on one rank."""
+    """Measured steps between the namespaces, or on one rank."""
     program = bench(given, setting, setting["bucket_mib"])
     env = environment(setting["backend"])
     if setting["machines"] == 1:
@@ -134,7 +133,7 @@ def measure(given, setting: dict, logs: pathlib.Path) -> list[tuple[float, float
 
 
 def measure_source(given, setting: dict, logs: pathlib.Path) -> None:
-    """Runs as many ranks on this machine."""
+    """Runs the same number of ranks on this machine."""
     run([str(given.bin / "lockstep"), "run", "--nproc-per-node", str(setting["machines"] * setting["gpus"]), "--log-dir", str(logs),
          "--", *bench(given, setting, 1)], env=environment("tcp"))
 
@@ -146,7 +145,7 @@ def predict_from_recipe(given, setting: dict) -> float:
 
 
 def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> float:
-    """Milliseconds of a step; without `bucket` the buckets stay as they were in the source."""
+    """Predicted milliseconds of a step; without `bucket` the buckets stay as in the source."""
     words = [str(given.bin / "lockstep"), "plan", str(source), "--gpus", str(setting["gpus"]), "--nodes",
              str(setting["machines"]), "--backend", setting["backend"], "--json"]
     if setting["machines"] > 1:
@@ -183,7 +182,7 @@ def compare(given, setting: dict) -> dict:
                         "rounds": [[statistics.median(time for time, _ in each["times"]), each["predicted"]] for each in rounds]}
     if setting["machines"] > 1:
         result["own_error"] = statistics.mean(each["own"] for each in rounds) / measured - 1
-    else:  # one rank has nothing that could go on meanwhile
+    else:  # one rank has no work that could overlap
         result["on_core_ms"] = statistics.median(time - queued for time, queued in steps)
         result["own_error"] = predicted / result["on_core_ms"] - 1
     return result

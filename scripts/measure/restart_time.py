@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""How long from SIGKILL of a rank to the next finished step: Lockstep's captcha job on 2 ranks, and another launcher's in turn.
+"""Measures the time from SIGKILL of a rank to the next finished step: Lockstep's captcha job on 2 ranks, and another
+launcher's, in turn.
 
-The other job is any command that restarts its ranks by itself and prints a line for each finished step. A rank is killed by its
-number: the process below the launcher whose environment has RANK=1.
+The other job is any command that restarts its ranks by itself and prints a line for each finished step. The killed rank is the
+process below the launcher whose environment has RANK=1.
 
 example:
   scripts/measure/restart_time.py --bin build/release/bin --repeats 10 --peer "python3 torchrun.py --monitor_interval 0.1 \\
@@ -49,7 +50,7 @@ def wait_for_another(launcher: int, victim: int) -> None:
 
 
 class Output:
-    """The lines that a job prints, with the time at which each came."""
+    """The lines of a job's output, with the time of each."""
 
     def __init__(self, process: subprocess.Popen):
         self.process, self.rest = process, b""
@@ -72,8 +73,8 @@ class Output:
 
 
 class LogFile:
-    """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and does those
-    steps again, so a line is new if the file differs from what was seen before."""
+    """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and does those steps
+    again: a line is new if the file differs from before."""
 
     def __init__(self, path: pathlib.Path):
         self.path, self.seen = path, []
@@ -113,7 +114,7 @@ def measure(command: list[str], steps_of, kills: int, settle: float) -> list[flo
                 begin = time.monotonic()
                 os.kill(victim, signal.SIGKILL)
                 wait_for_another(job.pid, victim)
-                steps.drop()  # those that the other rank finished before it noticed
+                steps.drop()  # steps that the other rank finished before it noticed
                 steps.next_line(120)
                 seconds.append(time.monotonic() - begin)
         finally:

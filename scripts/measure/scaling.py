@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how training scales: the captcha step on 1, 2, 4 and 8 ranks, as far as there are cores or GPUs.
+"""Measures the scaling of training: the captcha step on 1, 2, 4 and 8 ranks, as far as there are cores or GPUs.
 
   weak    each rank has the whole batch: N ranks have N times the work
   strong  the ranks share one batch: N ranks have the same work
   DDP     a process for each rank, DistributedDataParallel
   DP      one process with a thread for each replica, DataParallel (on cores only)
 
-All runs take turns, round by round. A speed is the median over the rounds of a run's images a second, divided by those of
-one rank in the same round; the efficiency is that speed divided by the number of ranks. More ranks than cores are measured
-only with --oversubscribe, and marked: they share cores, so that they show no scaling.
+All runs take turns, round by round. A speed is the median over the rounds of a run's images per second, divided by those of one
+rank in the same round; the efficiency is that speed divided by the number of ranks. More ranks than cores are measured only
+with --oversubscribe, and marked: they share cores and so show no scaling.
 
 example:
   scripts/measure/scaling.py --amp bf16 --update docs/benchmarks.md
@@ -24,13 +24,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = [("ddp", "weak"), ("ddp", "strong"), ("dp", "weak"), ("dp", "strong")]
-# The speeds that tutorials promise for GPUs, which the table is compared with.
+# The speeds that tutorials promise for GPUs, to compare the table with.
 CLAIMS = {1: "", 2: "DDP 1.7 to 1.9 x", 4: "DDP 3.2 to 3.8 x, DP 2.5 x", 8: "DDP 6 to 7 x"}
 BEGIN, END = "<!-- scaling -->\n", "<!-- /scaling -->\n"
 
 
 def command(given, ranks: int, way: str, kind: str) -> list[str]:
-    """The bench of `ranks` ranks or replicas; with one rank there is one bench, whatever the way."""
+    """The bench of `ranks` ranks or replicas; with one rank all ways are the same bench."""
     batch = given.batch if kind == "weak" else given.batch // ranks
     width = ["--nproc-per-node", str(ranks)] if way == "ddp" or ranks == 1 else ["--data-parallel", str(ranks)]
     return [str(given.bin / "lockstep"), "bench", "step", "captcha", *width, "--batch", str(batch), "--model", given.model,
@@ -45,7 +45,7 @@ def images_per_s(words: list[str]) -> float:
 
 
 def one_round(given) -> dict:
-    """(ranks, way, kind) -> images a second."""
+    """(ranks, way, kind) -> images per second."""
     alone = images_per_s(command(given, 1, "ddp", "weak"))
     figures = {(1, way, kind): alone for way, kind in COLUMNS}
     for ranks in (ranks for ranks in given.ranks if ranks > 1):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the accuracy that the points of a Winograd convolution cost: a simulation of forward with 3x3 weights, by numpy.
+"""Measures the accuracy that the points of a Winograd convolution cost: a simulation of forward with 3x3 weights, in numpy.
 
-For float32: the norm of the error beside the results'; points, products and sums are float32. For bfloat16: the norm of the
-error beside that of a direct sum; inputs, weights, their points and the results are rounded to 8 bits and all else is exact.
-Figures of docs/design/convolutions.md; the kernels are in src/nn/conv.
+For float32: the norm of the error relative to the results'; points, products and sums are float32. For bfloat16: the norm of
+the error relative to that of a direct sum; inputs, weights, their points and the results are rounded to 8 bits, and all else is
+exact. Figures of docs/design/convolutions.md; the kernels are in src/nn/conv.
 
 example:
   scripts/measure/winograd_points.py

@@ -1,8 +1,8 @@
 """Packs the libraries that Lockstep uses into one folder, for a machine where no package can be installed.
 
 dependencies.tar.xz mirrors Debian's own folders (usr/include, usr/lib/<machine>, usr/share/cmake), so that the packages'
-CMake files find what they name: unpack it and give cmake -D LOCKSTEP_DEPENDENCIES=FOLDER. libtorch does not come along,
-nor what any compiler brings.
+CMake files find what they name: unpack it and give cmake -D LOCKSTEP_DEPENDENCIES=FOLDER. It has neither libtorch nor the files
+of the compiler.
 """
 import pathlib
 import re
@@ -16,14 +16,14 @@ LIMIT_MB = 40
 ARCHIVE = "dependencies.tar.xz"
 MACHINE = "x86_64-linux-gnu"
 
-# Every -dev package of scripts/build/packages.txt but these: the other machine has its own, or does without.
+# Every -dev package of scripts/build/packages.txt except these: the other machine has its own, or does not need them.
 LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-dev", "libopenblas0-openmp",
             "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
-# The packages that the headers of those include: apt installs it with them.
+# The packages whose headers those include: apt installs them, too.
 ALSO = ["libbrotli-dev"]
 # The files of g++ and glibc: the other machine's are newer.
 NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|mvec|dl|rt|pthread|util|resolv|nsl|anl|nss_\w+|stdc\+\+|gcc_s|gomp)\.so)")
-# OpenCV asks for a LAPACK and never calls it for us: the small one, whichever is this machine's choice.
+# OpenCV asks for a LAPACK and never calls it for us: take the small one, whichever this machine has chosen.
 SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
 
 
@@ -52,13 +52,13 @@ def is_wanted(path: pathlib.Path) -> bool:
     text = str(path)
     if text.startswith(("/usr/include/", "/usr/share/cmake/")) or f"/{MACHINE}/cmake/" in text:
         return True
-    # A static library only where Debian has no shared one: its CMake packages name the shared one.
+    # A static library only if Debian has no shared one: its CMake packages name the shared one.
     return path.parent == pathlib.Path(f"/usr/lib/{MACHINE}") and (
         ".so" in path.name or (path.suffix == ".a" and not path.with_suffix(".so").exists()))
 
 
 class Folder:
-    """The folder in the making. `scratch`: for packages that are only looked into."""
+    """The folder under construction. `scratch`: for packages that are only inspected."""
 
     def __init__(self, path: pathlib.Path, scratch: pathlib.Path):
         self.path = path
@@ -81,7 +81,7 @@ class Folder:
                 self.copy(path, self.path / path.relative_to("/"))
 
     def add_library(self, path: pathlib.Path) -> None:
-        """Under its full name, with the links by which linker and loader know it, and all that it needs."""
+        """Copies it with its full name, the links that linker and loader use, and all that it needs."""
         real = path.resolve()
         if b"\x7fELF" != real.read_bytes()[:4]:  # a linker script
             self.copy(path, self.libraries / path.name)
@@ -137,7 +137,7 @@ def pack(made: pathlib.Path, archive: pathlib.Path) -> float:
 
 
 def unpack(gathered: pathlib.Path, into: pathlib.Path) -> None:
-    """Copies the files of `gathered` into `into`, unless it lies there already."""
+    """Copies the files of `gathered` into `into`, unless they are there already."""
     archive = gathered / ARCHIVE
     mark = into / "unpacked"
     if not archive.is_file():
@@ -152,7 +152,7 @@ def unpack(gathered: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def gather(path: pathlib.Path) -> None:
-    """Makes `path` anew. It appears whole or not at all."""
+    """Makes `path` anew; it appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     work = pathlib.Path(tempfile.mkdtemp(prefix=path.name + ".", dir=path.parent))
     try:

@@ -1,7 +1,7 @@
 """A virtual environment with PyTorch of PyPI in a folder, for the scripts that build with it.
 
-Of what torch depends on, only that is installed which a C++ program needs to start on a machine without a GPU ("cpu"), and
-to be built for GPUs there ("headers"), unless all of it is asked for ("cuda"). What the folder has already is not done again.
+Of torch's dependencies it installs only those that a C++ program needs to start on a machine without a GPU ("cpu"), or to be
+built for GPUs there ("headers"), unless asked for all ("cuda"). Steps that the folder has already are not repeated.
 """
 import contextlib
 import fcntl
@@ -15,9 +15,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TORCH = "2.14.1"  # the default version
 MARK = "lockstep-pip"
 FOR_THE_CPU = r"nvidia-cuda-(runtime|cupti)\b"  # libraries that libtorch_cpu.so loads: readelf -d
-NOT_NEEDED = r"(triton|cuda-bindings)\b"  # torch.compile's, and Python's own way to CUDA
+NOT_NEEDED = r"(triton|cuda-bindings)\b"  # for torch.compile, and Python's own way to CUDA
 EXTRAS_FOR_THE_CPU = "cudart,cupti"
-HEADERS = "crt,cccl"  # what the headers of the CUDA runtime and of NCCL include, in packages that torch does not ask for
+HEADERS = "crt,cccl"  # included by the headers of the CUDA runtime and of NCCL; torch does not ask for these packages
 
 
 class Failure(Exception):
@@ -41,7 +41,7 @@ def last_lines(log: pathlib.Path, most: int = 5) -> str:
 
 
 def find_python(version: str) -> pathlib.Path:
-    """python3.11 of the PATH, or of pyenv, which puts none there."""
+    """python3.11 in PATH, or pyenv's, which is not in PATH."""
     places = [shutil.which(f"python{version}")]
     places += sorted(pathlib.Path("~/.pyenv/versions").expanduser().glob(f"{version}*/bin/python{version}"))
     for place in filter(None, places):
@@ -53,7 +53,7 @@ def find_python(version: str) -> pathlib.Path:
 
 
 def needed_packages(requirements: list[str], kind: str) -> list[str]:
-    """Of what torch requires, what is wanted here. A wheel for the CPU alone needs none for a C++ program."""
+    """Those of torch's requirements that are wanted here. A C++ program needs none of a wheel for the CPU alone."""
     found = []
     for line in requirements:
         package = line.split(";")[0].replace(" ", "")
@@ -94,7 +94,7 @@ class Environment:
             raise Failure(69, f"no virtual environment in {self.root}")
 
     def prepare(self, python: str, torch: str, kind: str) -> None:
-        """`kind`: what of torch's packages is wanted: cpu, headers or cuda."""
+        """`kind`: the wanted part of torch's packages: cpu, headers or cuda."""
         mark = self.root / MARK
         wanted = f"python {python}, torch {torch}"
         had = mark.read_text().splitlines() if mark.exists() else []
@@ -117,7 +117,7 @@ class Environment:
 
 @contextlib.contextmanager
 def held(folder: pathlib.Path):
-    """Makes and locks the folder. Fails if another script is at work there."""
+    """Makes and locks the folder. Fails if another script is working there."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:

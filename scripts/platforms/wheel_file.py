@@ -1,4 +1,4 @@
-"""The Python wheel as a file: which libraries of this system come along, what its metadata says, and the archive."""
+"""The Python wheel as a file: the bundled libraries of this system, its metadata, and the archive."""
 import base64
 import gzip
 import hashlib
@@ -15,7 +15,8 @@ PACKAGE = "lockstep"
 PROGRAMS = ("lockstep", "lockstep-worker", "lockstep-dashboard", "lockstep-plot")
 FONTS = pathlib.Path("/usr/share/fonts/truetype/dejavu")
 HEADERS = {"libfmt-dev": "fmt", "nlohmann-json3-dev": "nlohmann"}  # included by our public headers
-# OpenCV's files name them, and nothing that we call of it does: 5 MB of the archive for names that an empty function has too.
+# OpenCV's files name them, but none of the functions that we call uses them: 5 MB of the archive for names that an empty
+# function can have.
 NEVER_CALLED = ("liblapack.so.3", "libblas.so.3", "libGLX.so.0")
 TEXTS = gather.ROOT / "packaging/wheel"
 
@@ -34,9 +35,9 @@ def needed(binary: pathlib.Path) -> list[str]:
 
 
 def bundle(package: pathlib.Path, torch: pathlib.Path) -> list[pathlib.Path]:
-    """Copies what the package's binaries need and neither torch nor glibc and the compiler's runtime have into lib/.
+    """Copies libraries into lib/ that the package's binaries need, except those of torch, glibc and the compiler's runtime.
 
-    Returns the files of this system that were copied."""
+    Returns the copied files of this system."""
     copied, never_called, todo = [], set(), binaries(package)
     while todo:
         for name in needed(todo.pop()):
@@ -56,13 +57,14 @@ def bundle(package: pathlib.Path, torch: pathlib.Path) -> list[pathlib.Path]:
 
 
 def names_in(binary: pathlib.Path, kind: str) -> set[str]:
-    """The names that a binary defines for others, or asks of them."""
+    """The names that a binary exports, or imports from others."""
     lines = gather.output("nm", "-D", "--format=posix", f"--{kind}-only", str(binary)).splitlines()
     return {line.split()[0].split("@")[0] for line in lines}
 
 
 def write_empty_library(target: pathlib.Path) -> None:
-    """In the place of the system's library of that name: what the package's libraries ask of it, which ends the program."""
+    """Replaces the system's library of that name: it has the names that the package's libraries import, which end the
+    program."""
     asked = set().union(*(names_in(binary, "undefined") for binary in binaries(target.parent)))
     names = sorted(asked & names_in(system_library(target.name), "defined"))
     code = "void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in names)
@@ -78,7 +80,7 @@ def system_library(name: str) -> pathlib.Path:
 
 
 def glibc_of(package: pathlib.Path) -> tuple[int, int]:
-    """The newest version of glibc of which a binary asks for a symbol."""
+    """The newest version of glibc that a binary needs a symbol of."""
     versions = [(0, 0)]
     for binary in binaries(package):
         words = gather.output("objdump", "-p", str(binary))
@@ -87,7 +89,7 @@ def glibc_of(package: pathlib.Path) -> tuple[int, int]:
 
 
 def package_of(file: pathlib.Path) -> str:
-    """The Debian package that has a file, "" if none has."""
+    """The Debian package that has a file; "" if none has it."""
     for name in (str(file), str(file).removeprefix("/usr")):
         done = subprocess.run(["dpkg", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if done.returncode == 0:
@@ -96,7 +98,7 @@ def package_of(file: pathlib.Path) -> str:
 
 
 def add_licences(folder: pathlib.Path, files: list[pathlib.Path]) -> None:
-    """Ours, and Debian's for each package of which a file comes along."""
+    """Our licence, and Debian's for each package with a bundled file."""
     folder.mkdir(parents=True)
     shutil.copyfile(gather.ROOT / "LICENSE", folder / "LICENSE")
     for name in {*map(package_of, files), *HEADERS, "fonts-dejavu-core"} - {""}:
@@ -108,7 +110,7 @@ def add_licences(folder: pathlib.Path, files: list[pathlib.Path]) -> None:
 
 
 def add_shared_files(package: pathlib.Path) -> None:
-    """Fonts, and the headers of others that our headers include."""
+    """Fonts, and foreign headers that our headers include."""
     shutil.copytree(FONTS, package / "share/fonts/truetype/dejavu")
     shutil.copyfile(TEXTS / "fonts.conf", package / "share/fonts/fonts.conf")
     for name in HEADERS.values():
@@ -120,7 +122,7 @@ def filled(name: str, version: str) -> str:
 
 
 def add_python(tree: pathlib.Path, version: str) -> None:
-    """The modules, and the scripts that pip puts into the environment's bin."""
+    """Copies the modules, and the scripts that pip puts into the environment's bin."""
     scripts = tree / f"{stem(version)}.data/scripts"
     scripts.mkdir(parents=True)
     for name in ("__init__.py", "__main__.py"):
@@ -148,7 +150,7 @@ def write_metadata(tree: pathlib.Path, version: str, torch_version: str, tag: st
 
 
 def write_archive(tree: pathlib.Path, version: str, file: pathlib.Path) -> None:
-    """RECORD goes last. Nothing in the archive depends on when or by whom it was written."""
+    """RECORD goes last. Nothing in the archive depends on the time or the author of the build."""
     record = f"{stem(version)}.dist-info/RECORD"
     lines = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

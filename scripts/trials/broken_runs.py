@@ -1,4 +1,4 @@
-"""The common parts of the trials that break runs: starting, killing, waiting, and reading what a run left."""
+"""The common parts of the trials that break runs: starting, killing, waiting, and reading a run's traces."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ import runs
 
 
 def test_program(given, name: str) -> pathlib.Path:
-    """A program of the tests, which lies beside the command's folder."""
+    """A program of the tests, beside the command's folder."""
     path = given.bin.parent / "tests" / name
     if not path.exists():
         print(f"error: {path} is missing: run ./test, or give --bin", file=sys.stderr)
@@ -22,21 +22,21 @@ def test_program(given, name: str) -> pathlib.Path:
 
 
 def make_slow_disk(given) -> pathlib.Path:
-    """The library to preload that sleeps before reads and writes."""
+    """A library to preload that sleeps before reads and writes."""
     library, source = given.work / "slow_disk.so", pathlib.Path(__file__).with_name("slow_disk.c")
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     return library
 
 
 def start(given, words, output: pathlib.Path, **variables) -> subprocess.Popen:
-    """`lockstep` with `words`; what it says is appended to `output`."""
+    """Starts `lockstep` with `words`; appends its output to `output`."""
     with output.open("a") as log:
         return subprocess.Popen([str(given.bin / "lockstep"), *words], stdout=log, stderr=subprocess.STDOUT,
                                 env=runs.environment(**variables))
 
 
 def unbroken(given, settings: pathlib.Path, world: int) -> pathlib.Path:
-    """The folder of a run that nothing disturbs, trained once for all rows of a results file."""
+    """The folder of an undisturbed run, trained once for all rows of a results file."""
     run_dir = given.work / f"unbroken/{settings.stem}-{world}"
     if not (run_dir / "summary.json").exists():
         runs.lockstep(given, *runs.train_words(settings, world, runs.fresh(run_dir)))
@@ -57,7 +57,7 @@ def logged_step(run_dir: pathlib.Path) -> int:
 
 
 def training(run_dir: pathlib.Path) -> list[list]:
-    """What is logged of steps, evaluations and switches, without what depends on the clock."""
+    """The logged steps, evaluations and switches, without fields that depend on the clock."""
     keys = {"step": ["loss", "lr"], "epoch": ["metrics"], "refresh": ["epoch", "reason", "decay", "from_step"]}
     return [[event["event"], event["step"], *(event.get(key) for key in keys[event["event"]])]
             for event in events(run_dir) if event["event"] in keys]
@@ -72,8 +72,8 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def left_over(run_dir: pathlib.Path) -> list[str]:
-    """What a finished run has no need of."""
-    # os.walk: a folder may go while it is looked at, or not be there.
+    """Files that a finished run does not need."""
+    # os.walk: a folder may vanish during the look, or be missing.
     return [str(pathlib.Path(top) / name) for top, folders, files in os.walk(run_dir) for name in folders + files
             if ".tmp" in name or ".bad-" in name]
 
@@ -85,13 +85,13 @@ def temporary_folder(given) -> pathlib.Path:
 
 
 def left_on_machine(given) -> list[str]:
-    """Shared memory of any run, and what lies in this trial's folder for temporary files."""
+    """Shared memory of any run, and the contents of this trial's folder for temporary files."""
     segments = [path for path in pathlib.Path("/dev/shm").iterdir() if "lockstep" in path.name]
     return [str(path) for path in [*segments, *temporary_folder(given).iterdir()]]
 
 
 def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
-    """False if it does not come in time, or the process has ended before."""
+    """Waits for a condition; False if it does not come in time, or the process ends before."""
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
         if has_come():
@@ -101,7 +101,7 @@ def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
 
 
 def ranks_of(pid: int) -> dict[int, int]:
-    """The workers among pid and what it has started, without standbys: rank to pid."""
+    """The workers among pid and its descendants, without standbys: rank to pid."""
     found = {}
     for each in runs.descendants(pid):
         try:
@@ -115,7 +115,7 @@ def ranks_of(pid: int) -> dict[int, int]:
 
 
 def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
-    """SIGKILL for all processes of the run, for its launcher, or for one rank. Returns: who was killed."""
+    """Sends SIGKILL to all processes of the run, to its launcher, or to one rank. Returns: the killed part, in words."""
     ranks = ranks_of(process.pid)
     if victim == "rank" and ranks:
         rank = draw.choice(sorted(ranks))
@@ -129,7 +129,7 @@ def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
 
 
 def end_within(process: subprocess.Popen, seconds: float) -> bool:
-    """Waits for its end. If it does not come, all its processes are killed."""
+    """Waits for its end. If it does not come, kills all its processes."""
     try:
         process.wait(seconds)
         return True

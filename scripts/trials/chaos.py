@@ -1,10 +1,10 @@
-"""Trains for some time while every half minute something goes wrong: does the run end with the undisturbed digest?
+"""Trains for some time with a fault every half minute: does the run end with the undisturbed digest?
 
-At random moments, about every --every seconds, one of these happens to a random rank: it is killed, it is stopped (and so
-hangs until the launcher ends it), it gets SIGSEGV, all ranks are killed at once, or it is stopped for a moment only. The run
-restarts its ranks each time (--max-restarts) from its newest checkpoint. When the time is over, SIGTERM ends it with a last
-checkpoint, and a resumed run trains 20 steps more in peace. The digest must be the one of an undisturbed run of as many steps,
-and no process, port, shared memory or temporary file may be left.
+At random moments, about every --every seconds, one of these happens to a random rank: it is killed, it is stopped (and hangs
+until the launcher ends it), it gets SIGSEGV, all ranks are killed at once, or it is stopped only for a moment. The run restarts
+its ranks each time (--max-restarts) from its newest checkpoint. When the time is over, SIGTERM ends it with a last checkpoint,
+and a resumed run trains 20 more steps undisturbed. The digest must be that of an undisturbed run of as many steps, and no
+process, port, shared memory or temporary file may be left.
 
 example:
   scripts/trials/trial chaos --minutes 30
@@ -21,13 +21,13 @@ import driver
 import runs
 
 RANKS = 3
-STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM has asked to save and leave
+STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM asked to save and end
 FAULTS = ("kill", "stop", "crash", "kill all", "pause")
 SETTINGS = {"checkpoint.every_steps": 100, "log_every_steps": 50, "ema.decay": 0.9, "epochs": 10**8, "schedule.type": "constant"}
 
 
 def left_behind(given) -> set[str]:
-    """What a run could leave: segments, temporary files, processes. Others may train beside it."""
+    """Possible leftovers of a run: segments, temporary files, processes. Other runs may train beside it."""
     found = set(broken_runs.left_on_machine(given))
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -56,7 +56,7 @@ def disturb(pid: int, draw: random.Random) -> str:
 
 
 def train(given, settings, run_dir, draw: random.Random) -> tuple[int, dict]:
-    """Trains; for so long something goes wrong again and again. Then it is asked to save and leave."""
+    """Trains with repeated faults for the given time; then asks the run to save and end."""
     counts, end = {}, time.monotonic() + 60 * given.minutes
     process = broken_runs.start(given, [*runs.train_words(settings, RANKS, run_dir), "--max-restarts", "100000"], given.work / "chaos.log",
                                 LOCKSTEP_TIMEOUT="5", TMPDIR=str(broken_runs.temporary_folder(given)))
@@ -71,7 +71,7 @@ def train(given, settings, run_dir, draw: random.Random) -> tuple[int, dict]:
 
 
 def settle_and_stop(process: subprocess.Popen) -> None:
-    """Ends the run in peace: SIGTERM, once all ranks are back from the last fault."""
+    """Ends the run normally: SIGTERM, once all ranks are back from the last fault."""
     broken_runs.wait_until(process, lambda: len(broken_runs.ranks_of(process.pid)) == RANKS, 60)
     time.sleep(10)
     if process.poll() is None:

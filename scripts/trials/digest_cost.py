@@ -1,7 +1,7 @@
-"""Measures what the digests of steps cost a captcha step: at most 0.5 %, by updates with and without them in turn.
+"""Measures the cost of step digests for a captcha step: at most 0.5 %, by updates with and without them in turn.
 
-A run is wrong if even the low end of its 95 % interval is above the limit. On a machine that does other things the interval is wide;
-together the runs are wrong if the median of their figures is above the limit.
+A run is wrong if even the low end of its 95 % interval is above the limit. On a busy machine the interval is wide; together the
+runs are wrong if the median of their figures is above the limit.
 
 example:
   scripts/trials/trial digest_cost --count 5

@@ -1,9 +1,9 @@
 """Real training runs on disks that fail: full, read-only, with torn checkpoints, in a folder that another run holds.
 
-Each fault must be one clear error with its exit code, lose nothing that was saved, and leave a run that goes on to the
-digest of an unbroken one; each is tried on 1 and on 2 processes where that matters. Disks are mounted, and processes
-are started, in namespaces of this program alone, so that nothing of them stays even if it is killed; where the machine
-permits none, the faults that need a disk are skipped.
+Each fault must be one clear error with its exit code, lose nothing that was saved, and leave a run that continues to the digest
+of an unbroken one. Each is tried on 1 and on 2 processes if that matters. Disks are mounted and processes started in namespaces
+of this program, so that nothing stays even if it is killed. If the machine permits none, the faults that need a disk are
+skipped.
 
 example:
   scripts/trials/trial disk_faults --small
@@ -33,11 +33,11 @@ READ_ONLY = ("Read-only file system", "make it writable, or choose another --run
 
 
 class Wrong(Exception):
-    """What a run did and should not have done."""
+    """A run did what it should not have done."""
 
 
 class Run:
-    """A finished run: its exit code, and what a person has read."""
+    """A finished run: its exit code and its output."""
 
     def __init__(self, code: int, text: str):
         self.code = code
@@ -48,11 +48,12 @@ class Run:
             raise Wrong(f"{what}; exit code {self.code}, output:\n{self.text}")
 
     def errors(self) -> list[str]:
-        """Each "error:" that is not said by another rank, with its indented lines."""
+        """Each "error:" with its indented lines, except repetitions by other ranks."""
         return re.findall(r"^error: .*(?:\n  .*)*", self.text, re.M)
 
     def require_one_error(self, code: int, *words: str) -> None:
-        """One for each attempt of the launcher, the first with all of `words`; the launcher's report comes last."""
+        """Requires one error for each attempt of the launcher, the first with all of `words`; the launcher's report comes
+        last."""
         self.require(self.code == code, f"exit code {code} is missing")
         attempts = 1 + len(re.findall(r"^warn: rank \d+ failed .*: restart", self.text, re.M))
         errors = self.errors()
@@ -67,7 +68,7 @@ class Run:
                      "the launcher's report is not the last thing said")
 
     def require_said_before_ranks(self, code: int, *words: str) -> None:
-        """One error, whatever the number of processes."""
+        """Requires one error, for any number of processes."""
         self.require_one_error(code, *words)
         self.require("rank 0" not in self.text.split("error: ", 1)[1], "a rank speaks of it too")
 
@@ -78,7 +79,7 @@ def check(is_right: bool, what: str) -> None:
 
 
 class Disk:
-    """A small disk in memory at `path`, while the `with` lasts."""
+    """A small disk in memory at `path`, inside the `with`."""
 
     def __init__(self, path: pathlib.Path, options: str):
         self.path = path
@@ -90,11 +91,11 @@ class Disk:
         return self
 
     def __exit__(self, *_):
-        # What is mounted on it goes with it.
+        # Mounts on it go with it.
         subprocess.run(["umount", "--recursive", "--lazy", str(self.path)], check=True)
 
     def remount(self, options: str) -> None:
-        # With its source named, the options that it has are not read and given again: a user namespace refuses some.
+        # If the source is named, its present options are not read and given again: a user namespace refuses some.
         mount("-t", "tmpfs", "-o", f"remount,{options}", "tmpfs", str(self.path))
 
 
@@ -103,7 +104,7 @@ def mount(*words: str) -> None:
 
 
 def reason_for_no_mounts() -> str:
-    """Executes this program again in namespaces of its own; returns only where that has failed or is done."""
+    """Executes this program again in its own namespaces; returns only if that has failed or is done."""
     inside = os.environ.pop("LOCKSTEP_DISK_FAULTS_NAMESPACE", None)
     if inside is not None:
         return inside
@@ -112,7 +113,7 @@ def reason_for_no_mounts() -> str:
         words += ["--user", "--map-root-user"]
     if shutil.which("unshare") is None:
         return "unshare is not installed"
-    # A mount that is tried in passing shows what the machine permits.
+    # A trial mount shows if the machine permits it.
     probe = subprocess.run([*words, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True,
                            check=False)
     if probe.returncode != 0:
@@ -152,7 +153,7 @@ class Faults:
         self.log = training(self.whole)
         self.bytes = sum(path.stat().st_size for path in step_folder(self.whole, STEPS).iterdir())
 
-    # What the faults are made of.
+    # The parts of faults.
 
     def command(self, world: int, run_dir, resume: str = "none") -> list[str]:
         return [str(self.given.bin / "lockstep"), *runs.train_words(self.settings, world, run_dir, resume)]
@@ -169,8 +170,8 @@ class Faults:
         return self.end(self.start(world, run_dir, resume, **how))
 
     def start_until_first_checkpoint(self, world: int, run_dir) -> subprocess.Popen:
-        """A run at rest, all its processes stopped, with one checkpoint at least."""
-        for _ in range(3):  # on a busy machine it may have ended before we see the first one
+        """A run at rest, with all its processes stopped and at least one checkpoint."""
+        for _ in range(3):  # on a busy machine it may end before we see the first one
             process = self.start(world, runs.fresh(run_dir))
             while process.poll() is None and not step_folder(run_dir, EVERY).exists():
                 time.sleep(0.001)
@@ -182,7 +183,7 @@ class Faults:
         raise Wrong("each of 3 runs has ended before it could be stopped")
 
     def require_whole_checkpoints(self, run_dir, *steps: int) -> None:
-        """Those of `steps` and no others, each with the bytes that the unbroken run has saved."""
+        """Requires the checkpoints of `steps` and no others, each with the bytes that the unbroken run saved."""
         names = sorted(path.name for path in (run_dir / "checkpoints").glob("step-*"))
         check(names == [step_folder(run_dir, step).name for step in steps], f"{run_dir}/checkpoints holds {names}")
         for step in steps:
@@ -195,14 +196,14 @@ class Faults:
         Run(run.returncode, run.stdout).require(run.returncode == 0, f"{path} does not verify")
 
     def require_goes_on(self, world: int, run_dir) -> Run:
-        """Resumed, the run ends as the unbroken one has."""
+        """Requires that the resumed run ends like the unbroken one."""
         run = self.train(world, run_dir, "auto")
         run.require(run.code == 0, "the run does not go on")
         self.require_unbroken(run_dir)
         return run
 
     def require_unbroken(self, run_dir) -> None:
-        """The same bytes in the last checkpoint are the same digest, and more."""
+        """Equal bytes in the last checkpoint imply the same digest."""
         same = contents(step_folder(run_dir, STEPS)) == contents(step_folder(self.whole, STEPS))
         check(same, f"{run_dir} has not the digest of the unbroken run")
         check(training(run_dir) == self.log, f"{run_dir}/log.jsonl is not that of the unbroken run")
@@ -227,7 +228,7 @@ class Faults:
             self.require_goes_on(world, run_dir)
 
     def no_room_for_another_file(self, world: int) -> None:
-        """The disk takes as many files and folders as the whole run has, but one: the last one is summary.json."""
+        """The disk takes one file less than the whole run has: the last one is summary.json."""
         entries = len([self.disk, self.whole, *self.whole.rglob("*")])
         with Disk(self.disk, f"size=1g,nr_inodes={entries - 1}") as disk:
             run_dir = disk.path / "run"
@@ -241,7 +242,7 @@ class Faults:
     def no_room_for_the_log(self, world: int) -> None:
         """log.jsonl lies on a disk of one page, which the lines of 7 or 8 steps fill.
 
-        The second checkpoint is begun by then, so that the first is whole. The second is dropped unless it is durable.
+        By then the second checkpoint has begun, so the first is whole. The second is dropped unless it is durable.
         """
         page = os.sysconf("SC_PAGESIZE")
         run_dir = runs.fresh(self.given.work / "log")
@@ -258,7 +259,7 @@ class Faults:
             disk.remount(f"size={16 * page}")
             self.require_goes_on(world, run_dir)
 
-    # A read-only one.
+    # A read-only disk.
 
     def read_only_before_the_start(self, world: int) -> None:
         with Disk(self.disk, "size=1g") as disk:
@@ -274,7 +275,7 @@ class Faults:
             self.require_goes_on(world, disk.path / "run")
 
     def read_only_in_the_middle(self, world: int) -> None:
-        """All that is opened from the first checkpoint on: a disk on which files are written does not become so."""
+        """Fails each open from the first checkpoint on: a disk with files open for writing cannot become read-only."""
         with Disk(self.disk, "size=1g") as disk:
             run_dir = disk.path / "run"
             process = self.start_until_first_checkpoint(world, run_dir)
@@ -321,7 +322,7 @@ class Faults:
         check(contents(run_dir / "checkpoints") == before, "checkpoints were changed")
 
     def a_torn_folder_is_written_again(self, world: int) -> None:
-        """Resumed by name from the step before it, so that training comes to it by itself."""
+        """Resumes by name from the step before it, so that training reaches it by itself."""
         run_dir = self.copy_of_whole()
         shutil.rmtree(step_folder(run_dir, 12))
         truncate(step_folder(run_dir, 9) / "run.safetensors")
@@ -333,7 +334,7 @@ class Faults:
         self.require_verifies(folder)
         self.require_unbroken(run_dir)
 
-    # A folder that is taken.
+    # A taken folder.
 
     def a_second_run(self, world: int) -> None:
         run_dir = runs.fresh(self.given.work / "taken")
@@ -350,7 +351,7 @@ class Faults:
         run.require(run.code == 0, "the first run has not come to its end")
         self.require_unbroken(run_dir)
 
-    # What is no folder, or cannot become one.
+    # Paths that are not a folder, or cannot become one.
 
     def a_file_in_its_place(self, world: int) -> None:
         path = runs.fresh(self.given.work / "places")
@@ -371,7 +372,7 @@ class Faults:
         path = runs.fresh(self.given.work / "locked")
         path.mkdir(mode=0o555)
         how = {}
-        if os.access(path, os.W_OK):  # who may do everything is nobody for a moment
+        if os.access(path, os.W_OK):  # root becomes an unprivileged user for a moment
             how = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
         words = [str(self.given.bin / "lockstep"), "inspect", "config", str(self.settings)]
         try:
@@ -384,10 +385,10 @@ class Faults:
         run.require_said_before_ranks(74, f"cannot make folder {path}/run: Permission denied", READ_ONLY[1])
 
 
-# What each fault is, whether it mounts, and the numbers of processes it is tried on.
+# Each fault in words, True if it mounts, and the numbers of processes to try it on.
 FAULTS = {
     "no_room_for_the_third_checkpoint": ("the disk is full at the third checkpoint", True, (1, 2)),
-    # The launcher's own files make the others differ from run to run: these are tried without it.
+    # With the launcher, its own files would make the count differ from run to run: these are tried without it.
     "no_room_for_another_file": ("the disk takes no more files when the summary is written", True, (1,)),
     "no_room_for_the_log": ("the disk is full when a line of the log is written", True, (1,)),
     "read_only_before_the_start": ("the disk is read-only before the start", True, (1, 2)),

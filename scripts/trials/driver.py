@@ -1,4 +1,4 @@
-"""The driver of every trial: arguments, a results file that is gone on with, the loop, the count of failures."""
+"""The driver of every trial: arguments, a results file that later calls continue, the loop, the count of failures."""
 import argparse
 import fnmatch
 import os
@@ -19,7 +19,7 @@ exit code: 0 all well; 1 something was wrong; 64 wrong arguments; 77 this machin
 
 
 class CannotRun(Exception):
-    """Why this machine cannot do a trial, or one kind of its runs."""
+    """The reason why this machine cannot do a trial, or one kind of its runs."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,7 +33,7 @@ class Trial:
     """One kind of trial. A run's row has a list of words `wrong`, empty if all is well; it may count for `count` runs."""
 
     COUNT = 20     # the default of --count
-    KINDS = ("",)  # names of what is tried --count times each, in turns
+    KINDS = ("",)  # names of kinds, each tried --count times, in turns
     SMALL = False  # True if there is a --small
     OPTIONS: dict[str, tuple] = {}  # more of them: default and help; False becomes a flag
 
@@ -42,17 +42,17 @@ class Trial:
         self.prepare(given)
 
     def prepare(self, given) -> None:
-        """Makes what all runs need; CannotRun if this machine lacks it."""
+        """Prepares the needs of all runs; CannotRun if this machine lacks one."""
 
     def kinds(self) -> list[str]:
         return list(self.KINDS)
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
-        """Run `number`, from 0 on, of a kind: its row. CannotRun: the kind is left out."""
+        """Does run `number`, from 0 on, of a kind; returns its row. CannotRun: the kind is left out."""
         raise NotImplementedError
 
     def closing(self, rows: list[dict]) -> list[str]:
-        """Says what can be said of all rows; returns what is wrong with them together."""
+        """Prints a summary of all rows; returns the faults of all rows together."""
         return []
 
 
@@ -91,7 +91,7 @@ def chosen(kinds: list[str], only: list[str]) -> list[str]:
 
 
 def run_missing(trial, given, kinds: list[str], results: runs.Results) -> None:
-    """Runs until each kind has enough rows; takes those out of `kinds` that cannot be run here."""
+    """Runs until each kind has enough rows; removes from `kinds` those that cannot run here."""
     rows_of = lambda kind: [row for row in results.rows if row["kind"] == kind]
     done = lambda kind: sum(row.get("count", 1) for row in rows_of(kind))
     while kinds and done(kind := min(kinds, key=done)) < given.count:
@@ -103,14 +103,14 @@ def run_missing(trial, given, kinds: list[str], results: runs.Results) -> None:
             print(f"skipped: {kind}: {reason}", flush=True)
             kinds.remove(kind)
             continue
-        except (Exception, SystemExit) as problem:  # noqa: BLE001  it is one more way in which a run is wrong
+        except (Exception, SystemExit) as problem:  # noqa: BLE001  it is one more fault of a run
             traceback.print_exc()
             row = {"wrong": [f"{type(problem).__name__}: {problem}"]}
         results.add(**{"kind": kind, "number": number, "seed": seed, "seconds": round(time.monotonic() - begin, 2)} | row)
 
 
 def judge(trial, kinds: list[str], rows: list[dict]) -> int:
-    """Says how it went."""
+    """Prints the outcome."""
     for kind in kinds if len(rows) > len(kinds) > 1 else []:
         mine = [row for row in rows if row["kind"] == kind]
         print(f"{kind:{max(map(len, kinds))}} {len(mine)} runs, {sum(bool(row['wrong']) for row in mine)} wrong, "
@@ -129,9 +129,9 @@ def drive(trial, name: str, text: str, words: list[str]) -> int:
     """Runs a trial as often as asked for. Returns: the exit code."""
     given = parse(trial, name, text, words)
     results = runs.Results(given)
-    results.rows = [row for row in results.rows if {"kind", "wrong"} <= row.keys()]  # no others know how they ended
+    results.rows = [row for row in results.rows if {"kind", "wrong"} <= row.keys()]  # other rows do not know how they ended
     if not results.rows:
-        runs.fresh(given.work / "unbroken")  # what the runs are compared with
+        runs.fresh(given.work / "unbroken")  # the reference of the runs
     try:
         one = trial(given, results.rows)
         kinds = chosen(one.kinds(), given.only)

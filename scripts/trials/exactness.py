@@ -1,13 +1,13 @@
-"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
+"""Trains the same 50 steps of the captcha recogniser in many ways that must not matter, and compares digests.
 
-They are the checkpoint's, and the one of all steps that led to it.
+Digests are of the checkpoint, and of all steps that led to it.
 
 Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
 another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
-accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
-processes. Last the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in
-float32, on 1, 2 and 4 processes.
+accumulation (each with its own digest), all three at once, and the same interrupted and resumed on other numbers of processes.
+Last come the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in float32, on
+1, 2 and 4 processes.
 
 examples:
   scripts/trials/trial exactness
@@ -57,7 +57,7 @@ def train_over_ucx(given, settings, world: int, run_dir) -> None:
 
 
 def change_one_sample(given) -> str:
-    """A copy of the data in which one image bears another label."""
+    """A copy of the data with another label on one image."""
     target = given.work / "data-changed"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(given.work / "data", target)
@@ -72,7 +72,7 @@ def save_every(given) -> int:
 
 
 def go_on_with_other_worlds(given, settings, run_dir) -> None:
-    """Two processes to the end; from two saves before it on four; from one save before it on one."""
+    """Runs two processes to the end, then four from two saves before it, then one from one save before it."""
     place = lambda leg, saves: f"{leg}/checkpoints/step-{given.steps - saves * save_every(given):08}"
     legs = [runs.fresh(given.work / f"leg-{number}") for number in (1, 2)]
     train(given, settings, 2, legs[0])
@@ -81,14 +81,14 @@ def go_on_with_other_worlds(given, settings, run_dir) -> None:
 
 
 class Case(NamedTuple):
-    """`family`: whose first case has the digest; `same`: whether this one must have it too."""
+    """`family`: its first case has the digest; `same`: True if this case must have it, too."""
     family: str
     same: bool
     way: Callable
 
 
 def cases(given) -> dict[str, Case]:
-    """By name. The families themselves must have different digests: what they are named after does something."""
+    """The cases by name. Families must have different digests: the setting in their name must have an effect."""
     make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps, "checkpoint.every_steps": save_every(given)} | changes))
     plain = make()
     found = {f"{world} processes": Case("plain", True, lambda d, w=world: train(given, plain, w, d))
@@ -112,7 +112,7 @@ def cases(given) -> dict[str, Case]:
 
 
 def shared_state_cases(given, make) -> dict[str, Case]:
-    """What replicas share beside gradients: batch statistics, the optimizer's state; with and without accumulation."""
+    """State that replicas share beside gradients: batch statistics, the optimizer's state; with and without accumulation."""
     zero, synced, twice = {"optimizer.zero": True}, {"sync_batchnorm": True}, {"accumulate_steps": 2}
     ways = [("plain", "zero", zero, (1, 2, 3, 4)), ("sync_batchnorm", "sync_batchnorm", synced, (2, 1, 3, 4)),
             ("accumulation", "accumulation", twice, (2, 1, 3)), ("accumulation", "accumulation, zero", twice | zero, (4,)),
@@ -130,7 +130,7 @@ def shared_state_cases(given, make) -> dict[str, Case]:
 
 
 def recipe_cases(given) -> dict[str, Case]:
-    """The other recipes: every kernel of theirs, and the switch between their stages."""
+    """The other recipes: all of their kernels, and the switch between their stages."""
     found = {}
     for recipe in ("detection", "segmentation", "captioning"):
         for precision in ("bf16", "none"):
@@ -175,7 +175,7 @@ class Trial(driver.Trial):
         return {"family": family, "digest": digest, "wrong": self.wrong(family, same, digest)}
 
     def wrong(self, family: str, same: bool, digest: str) -> list[str]:
-        """The first way of a family has its digest, which no other family has."""
+        """The first way of a family has its digest, which must be unique among families."""
         firsts = {row["family"]: row["digest"] for row in reversed(self.rows)}
         if family not in firsts:
             return [f"the digest of {other}" for other, known in firsts.items() if known == digest]

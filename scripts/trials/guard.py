@@ -1,4 +1,4 @@
-"""Flips one bit in one of 4 processes on 2 hosts, and reads which rank the guard names.
+"""Flips one bit in one of 4 processes on 2 hosts, and checks the rank that the guard names.
 
 A trial orders a flip (LOCKSTEP_FAULT) of a batch, an activation, a gradient, a weight or the optimizer's state, of a random rank at a step that
 guards its replica. The guard must name that rank and no other, the ranks must start again from what was proved, and the run must end with the
@@ -47,7 +47,7 @@ class Trial(driver.Trial):
         return f"{runs.digest(self.given, self.work_run)} {runs.step_digests(self.work_run)}"
 
     def train(self, order: str, nodes: str = "") -> tuple[int, str]:
-        """`nodes`: --nnodes; none: 2 if there are two hosts, else no agent of its own."""
+        """`nodes`: --nnodes; none: 2 if there are two hosts, else without separate agents."""
         given, folder = self.given, runs.fresh(self.work_run)
         env = runs.environment(LOCKSTEP_TOKEN=secrets.token_hex(32), **({"LOCKSTEP_FAULT": order} if order else {}))
         if given.one_host and not nodes:
@@ -73,7 +73,7 @@ class Trial(driver.Trial):
         return max(self.codes), "".join(log.read_text() for log in logs)
 
     def run_lasting(self, step: int) -> dict:
-        """Rank 3 errs in every step, and the group may do without its host: it is left out, and the others finish."""
+        """Rank 3 errs in every step, and the group may do without its host: the host is left out, and the others finish."""
         step = step // WORLD * WORLD + WORLD - 1
         _, said = self.train(f"flip:activation:rank=3:step={step}:bit=20:always", nodes="1:2")
         wrong = [] if sorted(self.codes) == [0, 77] else [f"exit codes {self.codes}: {said[-400:]}"]
@@ -97,7 +97,7 @@ class Trial(driver.Trial):
         return {"rank": rank, "step": step, "bit": bit, "seen": "named" if named else "no effect", "wrong": wrong}
 
     def closing(self, rows: list[dict]) -> list[str]:
-        """A trial that names nothing tries nothing."""
+        """A trial without any named rank shows nothing."""
         counts = {kind: [row["seen"] for row in rows if row["kind"] == kind] for kind in self.KINDS if kind != "lasting"}
         print("named: " + ", ".join(f"{kind} {seen.count('named')} of {len(seen)}" for kind, seen in counts.items()))
         tried = [seen for kind in counts if kind != "batch" for seen in counts[kind]]

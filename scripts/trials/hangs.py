@@ -1,4 +1,4 @@
-"""Starts 3 ranks, of which one does something wrong at a random step: does the launcher name the right one, and why?
+"""Starts 3 ranks, one of which has a fault at a random step: does the launcher name the right one, and the reason?
 
   kill, kill_reduce  it is killed, between two sums or inside one   "killed by signal 9 (SIGKILL)"
   stop       it is stopped                             "stopped by SIGSTOP"
@@ -6,15 +6,16 @@
   exit0      it exits with 0 in the middle of a step   "left: its program has ended"
   early      it leaves its loop and ends               "left: its program has ended"
   exception  it throws                                 "no luck"
-  skip       it leaves out a collective                "called barrier", and what the others called; where no majority is on one host, what two ranks called
-  loop       it computes for ever                      "it computes in backward"
+  skip       it leaves out a collective                "called barrier", and the others' call; if no host has a majority, the calls of two
+             ranks
+  loop       it computes forever                       "it computes in backward"
   data       its data never comes                      "it waits for data"
-  alone      it computes for ever, longer than its section may take, while the others are patient
-  long       it saves for 3 s, which is longer than the others would wait for a step: nothing is wrong
+  alone      it computes forever, longer than its section may take, while the others are patient
+  long       it saves for 3 s, longer than the others would wait for a step: this is no fault
   stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
-             it is stopped inside a large sum, in a barrier or a wait for which the others come later, in a broadcast, in messages
-             around all ranks, or right behind these                        "stopped by SIGSTOP"
-  suspend    all processes of the job, the launchers, too, are stopped for longer than any limit and go on: nothing is wrong
+             it is stopped inside a large sum, in a barrier or a wait before the others come, in a broadcast, in messages
+             around all ranks, or right after these                         "stopped by SIGSTOP"
+  suspend    all processes of the job, also the launchers, are stopped for longer than any limit and go on: this is no fault
   suspend_save  the same while it saves and the others are patient
   suspend_start the same in the first second, while the ranks meet
   meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
@@ -79,13 +80,13 @@ def words_of(given, logs: pathlib.Path, *options: str) -> list[str]:
 
 
 def gpus_of(given) -> dict[str, str]:
-    """What has each rank see its make-believe GPU, and NCCL."""
+    """Variables that give each rank its make-believe GPU, and NCCL."""
     library = broken_runs.test_program(given, "liblockstep_nccl_double.so")
     return {"LOCKSTEP_DEVICE": "cuda", "LOCKSTEP_DOUBLE_GPUS": str(RANKS), "LOCKSTEP_NCCL": str(library)}
 
 
 class Launcher:
-    """A launcher, what it says, and when it said each line."""
+    """A launcher, its lines, and the time of each."""
 
     def __init__(self, words: list[str], environment: dict):
         self.process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -103,7 +104,7 @@ class Launcher:
         return "".join(line for _, line in self.lines)
 
     def judged_at(self) -> float:
-        """When the verdict was said first; the last message repeats it once everything has ended."""
+        """The time of the first verdict; the last message repeats it once everything has ended."""
         verdict = next((line[len("lockstep: "):] for _, line in reversed(self.lines) if line.startswith("lockstep: ")), None)
         return next((moment for moment, line in self.lines if verdict is not None and verdict in line), 0.0)
 
@@ -120,7 +121,7 @@ def launchers_of(given, logs: list[pathlib.Path], backend: str, environment: dic
 
 
 def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
-    """What is wrong with the last message and the exit code of each launcher."""
+    """The faults in the last message and the exit code of each launcher."""
     wrong = []
     last = [("\n" + text)[("\n" + text).rfind("\nlockstep: "):] for text in said]
     for text, code, whole in zip(last, codes, said):
@@ -134,9 +135,9 @@ def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int
 
 
 def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> None:
-    """Stops every process of the job, one after the other as a batch system does, and lets them go on in another order."""
+    """Stops every process of the job, one after the other like a batch system, and continues them in another order."""
     stopped: list[int] = []
-    for _ in range(2):  # what a process started meanwhile
+    for _ in range(2):  # the second round is for processes started meanwhile
         processes = [pid for launcher in launchers for pid in runs.descendants(launcher.process.pid) if pid not in stopped]
         draw.shuffle(processes)
         runs.send(processes, signal.SIGSTOP)
@@ -149,7 +150,7 @@ def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> N
 
 
 def wait_for(moment: pathlib.Path, launchers: list[Launcher]) -> bool:
-    """Until the ranks are at their fault; False if they ended before."""
+    """Waits until the ranks are at their fault; False if they end before."""
     while not moment.exists():
         if all(launcher.process.poll() is not None for launcher in launchers):
             return False
@@ -158,7 +159,8 @@ def wait_for(moment: pathlib.Path, launchers: list[Launcher]) -> bool:
 
 
 def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
-    """The doctor of the rank's host says that it is stopped. On a machine that is so busy that the launcher was first, its verdict."""
+    """Requires that the doctor on the rank's host says that it is stopped, or the launcher's verdict if a busy machine made the
+    launcher first."""
     time.sleep(0.2)
     said = [runs.lockstep(given, "doctor", str(folder), check=False).stdout for folder in logs if folder.exists()]
     is_right = re.compile(rf"^waits: no progress for [\d.]+ s: rank {rank} is stopped \(T\)|^failed: rank {rank} hangs: stopped")
@@ -166,7 +168,7 @@ def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
 
 
 def meet(given, draw: random.Random) -> dict:
-    """Two of three ranks, started by hand. One of them is killed once it says that it waits."""
+    """Starts two of three ranks by hand. One is killed once it says that it waits."""
     dies, lives = draw.sample([0, draw.choice([1, 2])], 2)
     variables = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + 1), "LOCKSTEP_TIMEOUT": "60"}
     ranks = {rank: Launcher([str(broken_runs.test_program(given, "hanging_ranks"))],
@@ -215,7 +217,7 @@ def run_once(given, fault: str, backend: str, draw: random.Random, network: Host
     wrong = doctor + faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
     for folder in logs:
         shutil.rmtree(folder, ignore_errors=True)
-    named_after = 0.0  # where nothing went wrong, as when the ranks failed before
+    named_after = 0.0  # if there was no fault, as when the ranks failed before
     judged_at = max(launcher.judged_at() for launcher in launchers)
     reached = CODES[fault] == 0 or moment.exists()
     if moment.exists() and judged_at > 0:
@@ -238,7 +240,7 @@ class Trial(driver.Trial):
     def prepare(self, given) -> None:
         if given.gpus:  # a rank that waits for its GPU is in no collective itself
             SAID.update({fault: SAID[fault].replace("; rank", "; (other ranks gave up waiting|rank") + ")" for fault in INSIDE})
-        # Once without a fault, so that the first trial does not wait for the disk.
+        # One run without a fault, so that the first trial does not wait for the disk.
         subprocess.run([given.bin / "lockstep", "run", "--", program(given)],
                        env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
         self.can_make_hosts = can_make_hosts()
@@ -251,7 +253,7 @@ class Trial(driver.Trial):
         return "shm" if self.given.gpus else backend
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
-        """A run that ends before its fault, as on a machine so busy that its ranks do not meet within the limit, tried nothing: it is
+        """A run that ends before its fault shows nothing, as on a machine so busy that its ranks do not meet in time: it is
         repeated with twice the limit."""
         if kind == "meet":
             return meet(self.given, draw)

@@ -28,7 +28,7 @@ class Trial(driver.Trial):
         self.expected = self.digests(broken_runs.unbroken(given, self.settings, 2))
 
     def digests(self, run_dir) -> tuple:
-        """The checkpoint's, and the chain of all steps."""
+        """The digest of the checkpoint, and of the chain of all steps."""
         return runs.digest(self.given, run_dir), hashlib.sha256((run_dir / "digests.bin").read_bytes()).hexdigest()
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:

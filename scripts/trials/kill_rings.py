@@ -1,9 +1,9 @@
-"""Kills a rank of three with SIGKILL at random moments: does its flight ring read, and when do its peers notice?
+"""Kills one of three ranks with SIGKILL at random moments: is its flight ring readable, and when do its peers notice?
 
-  ring    under lockstep run: the ring of the killed rank must read, its events must be numbered without a gap, the launcher must
+  ring    under lockstep run: the killed rank's ring must be readable with its events numbered without a gap, the launcher must
           name the rank and its signal, and nothing may be left behind
-  notice  without a launcher, which would end the peers before they can say anything: a peer notices when its collective fails,
-          which its own ring has noted on the same clock; 99 of 100 notice within 0.1 s
+  notice  without a launcher, which would end the peers too early: a peer notices when its collective fails; its own ring has
+          that moment on the same clock; 99 of 100 notice within 0.1 s
 
 example:
   scripts/trials/trial kill_rings --count 500
@@ -87,7 +87,7 @@ class Trial(driver.Trial):
         said = process.communicate(timeout=60)[1]
         wrong, ended = [], (time.time_ns() - killed_ns) * 1e-9
         numbers = [row["number"] for row in events_of(self.given, folder) if row["rank"] == victim]
-        # A thread that was killed inside of an event leaves that one out.
+        # A thread killed inside an event leaves that one out.
         if not numbers or numbers[-1] - numbers[0] + 1 - len(numbers) > 2:
             wrong.append(f"the ring of rank {victim} has {len(numbers)} events")
         if f"rank {victim} failed first: killed by signal 9 (SIGKILL)" not in said:

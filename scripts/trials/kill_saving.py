@@ -1,10 +1,10 @@
-"""Kills a real training run at random moments while it saves after every step; each time it must go on.
+"""Kills a real training run at random moments while it saves after every step; each time it must resume.
 
-After each kill: the newest checkpoint verifies, the run resumes on 1 to 4 processes, and nothing is left over in
-/dev/shm, in the folder for temporary files, or in the run folder once it runs again.
+After each kill, the newest checkpoint verifies, the run resumes on 1 to 4 processes, and nothing is left in /dev/shm, in the
+folder for temporary files, or in the run folder once it runs again.
 
-Every third run is one whose learning rate is far too large: its weights become infinite and NaN at some step, often under
-a loss that is finite. Killed or ended by itself (with 65), its newest checkpoint is finite, and so it is after it went on.
+Every third run has a far too large learning rate: its weights become infinite and NaN at some step, often with a finite loss.
+Killed or ended by itself (with 65), its newest checkpoint is finite, and stays so after a resume.
 
 example:
   scripts/trials/trial kill_saving --count 40 --small
@@ -22,13 +22,13 @@ import runs
 
 
 def leftovers(given, run_dir: pathlib.Path) -> list[str]:
-    """What is there that no run needs: the run itself must be under way."""
+    """Leftovers that no run needs, while the run itself is in progress."""
     own = [path for path in broken_runs.left_over(run_dir) if not still_written(pathlib.Path(path))]
     return broken_runs.left_on_machine(given) + own
 
 
 def still_written(path: pathlib.Path) -> bool:
-    """A temporary name bears the pid of its writer."""
+    """A temporary name has the pid of its writer."""
     return any(part.isdigit() and pathlib.Path(f"/proc/{part}").exists() for part in path.name.replace(".", "-").split("-"))
 
 
@@ -43,7 +43,7 @@ def is_saving(run_dir: pathlib.Path) -> bool:
 
 
 def spoilt_entries(given, run_dir) -> list[str]:
-    """Entries of the newest checkpoint whose norm is no number, or infinite."""
+    """Entries of the newest checkpoint whose norm is NaN or infinite."""
     lines = runs.lockstep(given, "checkpoint", "inspect", str(run_dir), "--json").stdout.splitlines()
     states = json.loads(next(line for line in lines if line.startswith("{")))["states"]
     return [f"{state}/{entry['name']}" for state, entries in states.items() for entry in entries
@@ -70,7 +70,7 @@ class Trial(driver.Trial):
         return self.into_nan(draw) if number % 3 == 2 else self.while_saving(draw)
 
     def start(self, settings, world: int, run_dir) -> tuple[subprocess.Popen, bool]:
-        """A run that goes on from where it was killed, and whether it has come to its next checkpoint."""
+        """Resumes a killed run; returns True if it reaches its next checkpoint."""
         before, log = newest(run_dir), self.given.work / "last-run.log"
         log.unlink(missing_ok=True)
         process = broken_runs.start(self.given, runs.train_words(settings, world, run_dir, "auto"), log,
@@ -105,7 +105,7 @@ class Trial(driver.Trial):
         return {"lr": rate, "ends": ends, "newest": newest(run_dir), "wrong": wrong}
 
     def leg_into_nan(self, settings, run_dir, draw: random.Random) -> int | str:
-        """Trains until the run ends, or is killed at some moment. Returns the exit code."""
+        """Trains until the run ends or is killed at some moment. Returns the exit code."""
         process, _ = self.start(settings, draw.randint(1, 4), run_dir)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(draw.random() * self.given.longest if draw.random() < 0.5 else 15)

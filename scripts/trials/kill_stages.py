@@ -3,8 +3,7 @@
 The runs have 4 replicas, batch norm, a moving average, Mosaic, several image sizes, denoising and a checkpoint every 2
 steps. First the digest has to be the same on 1, 2 and 4 processes. Then in each trial the run is killed (all of its
 processes, or one rank) in stage 1, around the switch at stop_epoch, or in stage 2, in turns; some runs up to three
-times. --resume auto takes it on until it is done: its digest, its losses and its metrics must be those of the unbroken
-run.
+times. --resume auto continues it until it is done: its digest, its losses and its metrics must be those of the unbroken run.
 
 example:
   scripts/trials/trial kill_stages --small --count 7
@@ -33,7 +32,7 @@ class Trial(driver.Trial):
         self.settings = stage_runs.settings(given.work / f"stages-{'small' if given.small else 'large'}.yml", given.small, {
             "data": {"train": f"scenes:{8 * PER_EPOCH}:1", "test": "scenes:8:2"}, "replicas": 4, "batch_size": 2,
             "epochs": EPOCHS, "stop_epoch": SWITCH, "checkpoint": {"every_steps": 2},
-            # Mosaic and MixUp on both sides of the switch, and none in the first epoch.
+            # Mosaic and MixUp before and after the switch, and none in the first epoch.
             "augment": {"policy": [1, 4, 5], "mosaic_prob": 0.5, "mixup_prob": 0.5, "base_size_repeat": 2},
         })
         self.log = given.work / "last-run.log"
@@ -60,7 +59,7 @@ class Trial(driver.Trial):
         return {"kills": kills, "resumed_on": world, "code": code, "wrong": wrong + stage_runs.signs_of_tearing(run_dir, self.log)}
 
     def broken_run(self, kind: str, draw: random.Random) -> tuple:
-        """A run that was killed in a stage, and perhaps again wherever it was then. Returns: its folder, all kills."""
+        """Kills a run in a stage, and perhaps again later. Returns: its folder, all kills."""
         while True:
             run_dir = runs.fresh(self.given.work / "killed")
             self.log.unlink(missing_ok=True)
@@ -70,12 +69,12 @@ class Trial(driver.Trial):
                 return run_dir, [each for each in kills if each is not None]
 
     def break_once(self, stage: str, place: int, run_dir, draw: random.Random) -> str | None:
-        """Returns: how the run was broken and how it ended, in words; none if it has ended first."""
+        """Returns: the break and the end of the run, in words; none if it ended first."""
         what, has_come = self.moment_in(stage, run_dir, draw)
         world = draw.randint(1, 4)
         process = self.start(run_dir, world, "auto" if place else "none", "--max-restarts", draw.choice("03"))
         if broken_runs.wait_until(process, has_come, self.given.longest) and place:
-            # The moment may have gone by before this part of the run: then it is killed anywhere in what it does.
+            # The moment may have passed before this part of the run: then it is killed anywhere.
             time.sleep(draw.random() * 3)
         time.sleep(draw.random() * 0.15)
         if process.poll() is not None:
@@ -85,7 +84,7 @@ class Trial(driver.Trial):
         return f"{what} on {world}: {victim} at {at}, code {process.returncode if ended else 'none, it hangs'}"
 
     def moment_in(self, stage: str, run_dir, draw: random.Random):
-        """What has to come before the kill, in words and as a function."""
+        """The condition for the kill, in words and as a function."""
         last = SWITCH * PER_EPOCH
         if stage == "switch":
             return draw.choice(list(stage_runs.moments_of_switch(run_dir, last).items()))

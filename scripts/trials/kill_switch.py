@@ -1,18 +1,17 @@
 """Switches detection runs of 3 ranks to their second stage on a slow disk; in half of them a rank is killed.
 
-Each run saves every step to a disk that is slow at random (a library that is preloaded sleeps before writes, fsync and
-rename below the run folder), so that the checkpoint that stage 2 begins with is often still being written when it is
-asked for. That checkpoint is the one just saved, or an older one; states are saved whole, or in parts that each rank
-writes. In every second run a random rank is killed with SIGKILL at a random moment around the switch: the launcher
-starts all of them again (restarts), or ends and the run is resumed (resume), or there is no launcher and the other
-ranks have to end by themselves with exit code 75 (alone), and the run is resumed.
+Each run saves every step to a randomly slow disk (a preloaded library sleeps before writes, fsync and rename below the run
+folder), so that the checkpoint for stage 2 is often still being written when it is needed. That checkpoint is the one just
+saved, or an older one; states are saved whole, or in parts written by each rank. In every second run a random rank is killed
+with SIGKILL at a random moment around the switch: the launcher starts all of them again (restarts), or ends and the run is
+resumed (resume), or there is no launcher and the other ranks have to end by themselves with exit code 75 (alone), and the run
+is resumed.
 
-What is required of each run: no word of a checkpoint that is torn; an end within --soon seconds after a kill, and of
-the whole within --longest; and no rank with other weights than the rest. That shows so: every checkpoint, from the
-first step after the switch on, has the bytes that a run without a kill on a fast disk has saved, and the digest of one
-on one process.
-What is saved in parts comes from all three ranks; and a rank whose weights differ computes other gradients, of
-which the next weights of all ranks are made. (A weight that no gradient depends on is seen only in its rank's part.)
+Each run must not mention a torn checkpoint, must end within --soon seconds after a kill and within --longest in all, and must
+not have a rank with other weights than the rest. The test for the latter: every checkpoint after the switch has the bytes of a
+run without a kill on a fast disk, and the digest of one on one process.
+Parts come from all three ranks; and a rank with other weights computes other gradients, which change the next weights of all
+ranks. (A weight without effect on any gradient shows only in its rank's part.)
 
 example:
   scripts/trials/trial kill_switch --count 50
@@ -30,19 +29,19 @@ import stage_runs
 
 RANKS = 3
 PER_EPOCH = 2  # steps
-# The others see a rank's end by its connection; the launcher's exit code is the signal's.
+# The others notice a rank's end by its connection; the launcher's exit code is the signal's.
 BROKEN = 75
 KILLED = 128 + signal.SIGKILL
 
 
 class Case:
-    """What a run is like: stage 2 begins with the "fresh" base or an "older" one; checkpoints in parts or not."""
+    """A kind of run: stage 2 begins with the "fresh" base or an "older" one; checkpoints in parts or not."""
 
     def __init__(self, given, base: str, sharded: bool):
         self.given = given
         self.base = base
         self.sharded = sharded
-        # Nothing is found by so small a network after so few steps: the first evaluation stays the best.
+        # Such a small network finds nothing after so few steps: the first evaluation stays the best.
         self.stop_epoch = 1 if base == "fresh" else 2
         self.last = self.stop_epoch * PER_EPOCH  # step of stage 1
         self.end = self.last + PER_EPOCH
@@ -58,7 +57,7 @@ class Case:
         })
 
     def reference(self) -> pathlib.Path:
-        """A run without a kill on a fast disk: on one process, and where that writes no parts on all ranks."""
+        """A run without a kill on a fast disk: on one process, or on all ranks if they write parts."""
         run_dir = broken_runs.unbroken(self.given, self.settings, RANKS if self.sharded else 1)
         refresh = [event for event in broken_runs.events(run_dir) if event["event"] == "refresh"]
         is_older = refresh[0]["from_step"] < self.last
@@ -76,7 +75,7 @@ class Case:
 
 
 class Switch:
-    """One run over the switch; what was wrong with it is gathered in `wrong`."""
+    """One run over the switch; `wrong` gathers its faults."""
 
     def __init__(self, given, slow_disk: pathlib.Path, number: int, draw: random.Random):
         self.given, self.slow_disk, self.draw = given, slow_disk, draw
@@ -99,7 +98,7 @@ class Switch:
         return broken_runs.start(self.given, words, self.output, **slow)
 
     def start_ranks(self) -> list[subprocess.Popen]:
-        """The launcher, or each rank."""
+        """Starts the launcher, or each rank."""
         words = runs.train_words(self.case.settings, RANKS, self.run_dir)
         if self.how != "alone":
             return [self.start([*words, "--max-restarts", "3" if self.how == "restarts" else "0"])]

@@ -1,7 +1,7 @@
-"""Kills a small process that saves checkpoints, at random moments, and looks at what is left.
+"""Kills a small process that saves checkpoints at random moments, and checks the remains.
 
 Each kill takes tens of milliseconds. The ways: one process; a thread that writes while the state changes; two ranks that
-write one checkpoint. The program is the tests' own, checkpoint's kill test, which says what it found.
+write one checkpoint. The program is the kill test of module checkpoint, which reports its findings.
 
 example:
   scripts/trials/trial kill_writer --count 1000
@@ -15,7 +15,7 @@ import driver
 import runs
 
 WAYS = ["OneProcess", "Asynchronous", "TwoRanks"]
-ROUNDS = 20  # in one call: the program needs a moment to start
+ROUNDS = 20  # per call: the program needs a moment to start
 
 
 class Trial(driver.Trial):

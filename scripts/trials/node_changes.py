@@ -1,16 +1,16 @@
-"""Trains on up to 4 nodes, each a network namespace with one rank, while nodes go and come: does the job end as if none had?
+"""Trains on up to 4 nodes, each a network namespace with one rank, while nodes leave and join: does the job end as if none had?
 
-  kill    a node's launcher is killed, as when its machine goes down; the others go on
+  kill    a node's launcher is killed, as if its machine went down; the others go on
   cut     a node's link goes down
   freeze  a node's launcher and rank are stopped, and go on 9 s later
   two     two nodes are killed at once
-  store   node 0's launcher, which serves the store, is killed, and started again a second later
+  store   node 0's launcher, which serves the store, is killed and restarted a second later
   add     three nodes train, and the fourth is started
-  spare   the run has three replicas: one of four nodes waits as a spare, and takes the place of one that is killed
+  spare   the run has three replicas: one of four nodes waits as a spare, and replaces a killed one
 
 Every other run has no setting `replicas`: it must get one for each node that may come.
-Every launcher that was not taken away must end with 0, say which node was lost and blame no other, and the run must have
-the digest of an undisturbed one. Needs root and `ip`.
+Every remaining launcher must end with 0, name the lost node and blame no other, and the run must have the digest of an
+undisturbed one. Needs root and `ip`.
 
 example:
   sudo scripts/trials/trial node_changes --count 20
@@ -30,7 +30,7 @@ SPARE = "this node is a spare"
 
 
 def disturb(job: Job, kind: str, draw: random.Random) -> list[int]:
-    """Takes nodes away, or adds one; returns those that were taken away."""
+    """Removes nodes, or adds one; returns the removed ones."""
     chosen = {"store": [0], "add": [], "two": sorted(draw.sample(range(1, NODES), 2))}
     training = [node for node in job.launchers if node > 0 and SPARE not in job.said(node)]
     victims = chosen.get(kind, [draw.choice(training)])
@@ -48,7 +48,7 @@ def disturb(job: Job, kind: str, draw: random.Random) -> list[int]:
 
 
 def wrong_words(job: Job, kind: str, victims: list[int], node: int) -> list[str]:
-    """What is wrong with what a node said that was not taken away."""
+    """The faults in the words of a remaining node."""
     wrong, said = [], job.said(node)
     blamed = set(re.findall(r"(node \d+ \([^)]*\)) is lost", said))
     names = [f"host-{victim}," for victim in victims] + ([MASTER] if kind == "store" else [])
@@ -72,7 +72,7 @@ class Trial(NodeTrial):
     }
 
     def settings(self, replicas: int, is_said: bool = True) -> pathlib.Path:
-        """If `replicas` is not given, the run is as wide as the job may become."""
+        """Without `replicas`, the run is as wide as the job may become."""
         path = runs.settings(self.given.work, True, max_steps=self.given.steps, replicas=replicas if is_said else 0, workers=0,
                              **{"checkpoint.every_steps": 20})
         if not is_said:
@@ -104,7 +104,7 @@ class Trial(NodeTrial):
         return {"victims": victims, "step": before, "seconds": seconds, "wrong": wrong}
 
     def judge(self, job: Job, kind: str, victims: list[int]) -> list[str]:
-        """What is wrong with how the job ended."""
+        """The faults in the end of the job."""
         wrong = []
         for node, code in self.ends(job, sorted({*range(NODES)} - {*([] if kind == "store" else victims)}), self.given.limit):
             if code is None:

@@ -1,13 +1,13 @@
-"""Trains on 4 nodes, each a network namespace with one rank, and takes nodes away: are the right ones blamed, and when?
+"""Trains on 4 nodes, each a network namespace with one rank, and removes nodes: are the right ones blamed, and when?
 
-  kill    the node's launcher is killed, as when its machine goes down
+  kill    the node's launcher is killed, as if its machine went down
   store   the same of node 0, which serves the store
   cut     the node's link goes down
   freeze  the node's launcher and rank are stopped
   two     two nodes are killed at once
 
-Each launcher that is left must end with exit code 75 within --soon seconds, and its last message must name a node that was
-taken away. Needs root and `ip`.
+Each remaining launcher must end with exit code 75 within --soon seconds, and its last message must name a removed node. Needs
+root and `ip`.
 
 example:
   sudo scripts/trials/trial node_faults --count 20
@@ -47,7 +47,7 @@ class Trial(NodeTrial):
         return {"victims": victims, "seconds": slowest, "wrong": wrong}
 
     def judge(self, job: Job, victims: list[int]) -> tuple[float, list[str]]:
-        """The longest that one of the others took to end; what is wrong with how they end."""
+        """The longest time until one of the others ended; the faults in their ends."""
         begin, slowest, wrong = time.monotonic(), 0.0, []
         for node, code in self.ends(job, sorted({*range(NODES)} - {*victims}), self.given.soon):
             if code is None:

@@ -1,4 +1,4 @@
-"""The common parts of the trials that take nodes away: a job of one launcher and one rank on each of 4 network namespaces."""
+"""The common parts of the trials that remove nodes: a job of one launcher and one rank on each of 4 network namespaces."""
 import contextlib
 import pathlib
 import secrets
@@ -16,7 +16,7 @@ MASTER = Hosts.address(0)
 
 
 class Job:
-    """The launchers of one run, a log file each. `options`: the words of a node."""
+    """The launchers of one run, each with a log file. `options`: the words of a node."""
 
     def __init__(self, given, network: Hosts, folder: pathlib.Path, settings: pathlib.Path, options):
         self.given, self.network, self.folder, self.settings, self.options = given, network, folder, settings, options
@@ -57,7 +57,7 @@ class Job:
         return (self.folder / f"node-{node}.log").read_text()
 
     def end(self) -> None:
-        """What is stopped does not notice that its launcher has ended."""
+        """A stopped process does not notice that its launcher has ended."""
         for node in self.launchers:
             runs.send(self.network.processes(node), signal.SIGKILL)
             self.kill(node)
@@ -80,7 +80,7 @@ class NodeTrial(driver.Trial):
             yield job
 
     def ends(self, job: Job, nodes, seconds: float):
-        """Waits for each of the launchers, `seconds` in all. Yields: node, and its exit code, or none if it still runs."""
+        """Waits for each of the launchers, `seconds` in all. Yields: the node, and its exit code, or none if it still runs."""
         begin = time.monotonic()
         for node in nodes:
             try:

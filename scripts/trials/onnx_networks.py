@@ -1,4 +1,4 @@
-"""Draws networks of layers and operators, writes each as ONNX and compares it in ONNX Runtime, or reads why it is refused.
+"""Draws networks of layers and operators, writes each as ONNX and compares it in ONNX Runtime, or checks why it is refused.
 
 example:
   scripts/trials/trial onnx_networks --count 10000

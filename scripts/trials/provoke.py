@@ -1,4 +1,4 @@
-"""Starts short trainings that are slow for a reason of ours: does the step report name that reason, and nothing else?
+"""Starts short trainings that are slow for a chosen reason: does the step report name that reason, and nothing else?
 
   healthy       1 or 2 ranks, nothing is wrong           no advice
   captcha, detection  a recipe on 1 or 2 ranks           no advice
@@ -15,7 +15,7 @@
 All of it is real: the reads sleep in a preloaded library, cores and control groups are the system's. Each run's last report, in
 summary.json, must have exactly the expected cause, and `lockstep doctor` and the console its sentence. memory needs root and
 control groups of version 1 or 2; hosts are network namespaces, which need root and ip. As root, runs get a higher priority than
-what else the machine does; a second `trial provoke` waits until the first has ended.
+other programs; a second `trial provoke` waits until the first has ended.
 
 example:
   scripts/trials/trial provoke --count 20 --only few_workers busy_core
@@ -52,8 +52,8 @@ LIMIT = 600 << 20  # bytes of the control group
 
 
 def prefer(pid: int) -> None:
-    """Gives the process and all below it a higher priority: what else the machine does must not look like a cause. Every rank is
-    a session of its own, and the kernel weighs sessions against each other."""
+    """Gives the process and all below it a higher priority: other work of the machine must not look like a cause. Every rank is
+    a separate session, and the kernel weighs sessions against each other."""
     for each in runs.descendants(pid):
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, each, NICE)
@@ -61,7 +61,7 @@ def prefer(pid: int) -> None:
 
 
 def wait_for(process: subprocess.Popen, *others: subprocess.Popen) -> str:
-    """Returns what it said. Its ranks start while this waits, and those of the others."""
+    """Returns its output. Its ranks start while this waits, and so do those of the others."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         for each in (process, *others):
@@ -93,7 +93,7 @@ class Group:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def __exit__(self, *_):
-        for _ in range(50):  # the kernel takes a moment to let the last process go
+        for _ in range(50):  # the kernel takes a moment to release the last process
             with contextlib.suppress(OSError):
                 self.path.rmdir()
                 return
@@ -109,7 +109,7 @@ def can_limit_memory() -> bool:
 
 
 class Provoked:
-    """One run: its words, its variables, and who disturbs it."""
+    """One run: its words, its variables, and the disturbing process."""
 
     def __init__(self, given, cause: str, number: int, draw: random.Random):
         self.given, self.cause = given, cause
@@ -177,7 +177,7 @@ class Provoked:
         return {"world": self.world, "rank": self.rank, "wrong": wrong}
 
     def run_here(self) -> tuple[int, str]:
-        """The run on two cores, beside what disturbs it, in a control group with little memory."""
+        """The run on two cores, beside the disturbing process, or in a control group with little memory."""
         with Group() if self.cause == "memory" else contextlib.nullcontext() as group:
             disturber = subprocess.Popen(self.disturber, start_new_session=True) if self.disturber else None
 
@@ -199,7 +199,7 @@ class Provoked:
         return run.returncode, said
 
     def run_on_hosts(self) -> tuple[int, str]:
-        """A launcher with one rank on each of two hosts. Returns what the first one says."""
+        """A launcher with one rank on each of two hosts. Returns the output of the first."""
         with Hosts(2) as network:
             token = secrets.token_hex(32)
             launchers = [
@@ -217,17 +217,17 @@ class Provoked:
                 "--master-port", str(PORT), *words[at + 2:]]
 
     def network_faults(self, console: str) -> list[str]:
-        """The table must show what the interfaces of both hosts carried."""
+        """The table must show the traffic on the interfaces of both hosts."""
         titles = [line.split() for line in console.splitlines() if "received" in line]
         if not titles or "sent" not in titles[0] or "resent" not in titles[0]:
             return ["the table has no columns for the network"]
         report = json.loads((self.run_dir / "summary.json").read_text())["report"]
         carried = [(each["sent"], each["received"]) for rank in report["ranks"] for each in rank["traffic"]]
-        least = STEPS * (2 << 20) // 2  # half of what a reduction of two layers has to carry
+        least = STEPS * (2 << 20) // 2  # half of the traffic of a reduction of two layers
         return [] if len(carried) == 2 and min(map(min, carried)) > least else [f"the interfaces carried {carried}"]
 
     def faults(self, console: str) -> list[str]:
-        """What is wrong with what the run said."""
+        """The faults in the run's words."""
         report = json.loads((self.run_dir / "summary.json").read_text())["report"]
         expected = [] if SAID[self.cause] is None else [(self.cause, self.rank)]
         found = [(each["cause"], each["rank"]) for each in report["findings"]]
@@ -247,7 +247,7 @@ class Provoked:
 
 
 def wait_for_turn() -> socket.socket:
-    """Returns a name that one process of this machine can have: two of these programs would take each other's cores."""
+    """Waits for a name that only one process of this machine can have: two of these programs would take each other's cores."""
     turn = socket.socket(socket.AF_UNIX)
     said = False
     while True:

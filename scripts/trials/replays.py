@@ -1,12 +1,12 @@
-"""Plants a difference between two runs, and asks `lockstep bisect` for it; asks `lockstep explain` for the samples of a step.
+"""Plants a difference between two runs for `lockstep bisect`, and checks the samples of a step in `lockstep explain`.
 
-  file     one picture of the data is another one: the first step that reads it, and the file
-  setting  fused layers, channels-last or bfloat16 are off in one run: the first step, and the forward of the first layer
+  file     one picture of the data is changed: the first step that reads it, and the file
+  setting  fused layers, channels-last or bfloat16 is off in one run: the first step, and the forward of the first layer
   rate     the learning rate falls at another epoch: the first step with another rate, and its update
-  flip     a processor flips a bit at every step from some step on (LOCKSTEP_FAULT), also when it replays: the part of that step
-  moment   a bit is flipped once: the step, no difference in the replays, and that this run does not repeat
-  equal    another number of processes, broken off and gone on with: no difference
-  samples  a random step's samples are those of `inspect sampler`, and its replay has the run's digests
+  flip     a processor flips a bit in every step from some step on (LOCKSTEP_FAULT), also in a replay: the part of that step
+  moment   a bit flips once: the step, no difference in the replays, and a note that this run does not repeat
+  equal    another number of processes, interrupted and resumed: no difference
+  samples  a random step has the samples of `inspect sampler`, and its replay has the run's digests
 
 Runs have 4 replicas on a random number of processes, and keep a checkpoint every few steps.
 
@@ -94,7 +94,7 @@ class Trial(driver.Trial):
         return found, {"step": EPOCH + 1, "part": "update", "a_repeats": True, "b_repeats": True}
 
     def try_flip(self, draw: random.Random):
-        # An exponent's bit, in 32 as in 16 bits: what was not 0 becomes 16 times as large, or as small.
+        # A bit of the exponent, in 32 and in 16 bits: a value other than 0 becomes 16 times larger or smaller.
         what, first = draw.choice(sorted(PARTS)), draw.randint(2, STEPS)
         fault = f"flip:{what}:rank=0:step={first}:always:bit=25"
         a, b = self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=1)

@@ -1,4 +1,4 @@
-"""The self-test of scripts/trials/soak: small trials of its own, with a fresh file of counts."""
+"""The self-test of scripts/trials/soak: small trials, with a fresh file of counts."""
 import argparse
 import contextlib
 import io
@@ -34,18 +34,18 @@ def self_test(Counts, soak, report) -> None:
                 code = soak(trials, given, Counts(path))
             return code, said.getvalue(), [(row["trial"], row["count"], row["failures"]) for row in Counts(path).rows]
 
-        # The one that is furthest from its target comes first, until both have reached it.
+        # The trial furthest from its target comes first, until both have reached it.
         code, said, rows = quietly([small("near", 4, 3), small("far", 20, 10)])
         assert code == 0 and "has reached its target" in said, said
         assert rows == [("near", "3", "0"), ("far", "10", "0"), ("far", "10", "0"), ("near", "1", "0")], rows
-        # A later call goes on from there; a trial whose code has changed begins anew.
+        # A later call continues from there; a trial with changed code begins anew.
         assert quietly([small("near", 4, 3)])[2] == rows
         changed = small("near", 2, 2)
-        changed.covers = ["LICENSE", "src/base/README.md"]  # a page is no code
+        changed.covers = ["LICENSE", "src/base/README.md"]  # a page is not code
         assert quietly([changed])[2] == rows
         changed.covers = ["LICENSE", "CMakeLists.txt"]
         assert quietly([changed])[2] == [*rows, ("near", "2", "0")]
-        # A number that counts for several, and less than ten minutes a batch.
+        # A row that counts for several trials, and less than ten minutes per batch.
         given.batch_minutes = 5
         assert quietly([small("twice", 4, 4, per_count=2)])[2][-2:] == [("twice", "1", "0")] * 2
         given.batch_minutes = 10
@@ -54,10 +54,10 @@ def self_test(Counts, soak, report) -> None:
         rows = [{"kind": "", "wrong": []}, {"wrong": [], "count": 20}, {"wrong": ["it broke"]}, {"trial": 0, "digest": "a"}]
         results.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (22, 1), small("counts", 1, 1).counted(pathlib.Path(folder))
-        # What tries nothing is not tried again and again.
+        # A trial that tries nothing is not repeated.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
-        # A build under a trial is no failure of what is tried.
+        # A build during a trial does not make the trial fail.
         given.bin = pathlib.Path(folder)
         begin = [*Counts(path).rows]
         touching = Trial("built", "runs", 1, 1, ["{python}", "-c", "import sys; open(sys.argv[1], 'w'); raise SystemExit(1)",
@@ -67,13 +67,13 @@ def self_test(Counts, soak, report) -> None:
             raise AssertionError("a batch counted under which the programs were built")
         except SystemExit as end:
             assert "built anew" in str(end) and len(Counts(path).rows) == len(begin), end
-        # The first failure ends it, with what one needs to see it again.
+        # The first failure ends it, with all that is needed to repeat it.
         code, said, rows = quietly([small("bad", 9, 3, wrong="4"), small("good", 1, 1)])
         assert code == 1 and rows[-1] == ("bad", "3", "1"), rows
         assert "command" in said and "log.txt" in said and WRITER in said, said
         code, said, rows = quietly([failing("broken")])
         assert code == 1 and rows[-1] == ("broken", "1", "1") and "exit code 3" in said, (said, rows)
-        code, said, again = quietly([failing("broken")])  # what failed is not done
+        code, said, again = quietly([failing("broken")])  # a failed trial is not counted as done
         assert code == 1 and again == [*rows, ("broken", "1", "1")], again
         table = report([small("bad", 9, 3), failing("untried")], Counts(path)).splitlines()
         assert table[2].startswith("| bad | 9 runs | 6 | 1 | fewer than "), table

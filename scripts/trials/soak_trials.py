@@ -1,4 +1,4 @@
-"""The long trials of scripts/trials/soak: what each counts, how much of it is enough, how it is run, and which code it tries."""
+"""The long trials of scripts/trials/soak: the unit of each, its target, its command, and the code that it tries."""
 import dataclasses
 import json
 import pathlib
@@ -16,7 +16,7 @@ TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 @dataclasses.dataclass
 class Trial:
-    """One line of the table. `words` is the command: {count} is how many there shall be in all in the folder {work}."""
+    """One line of the table. `words` is the command: {count} is the wanted number of all trials in the folder {work}."""
     name: str
     unit: str
     target: int
@@ -28,7 +28,7 @@ class Trial:
     needs: str = ""     # a command without which it cannot run
 
     def folders(self) -> list[str]:
-        """All that the trial tries: a change in one of them begins its count anew."""
+        """All files that the trial tries: a change in one of them begins its count anew."""
         headers = [folder.replace("src/", f"{root}/lockstep/") for folder in self.covers if folder.startswith("src/")
                    for root in ("include", "internal")]
         headers = [folder for folder in headers if (SCRIPTS.parents[1] / folder).is_dir()]
@@ -38,7 +38,7 @@ class Trial:
         return self.needs if self.needs and not shutil.which(self.needs) else ""
 
     def counted(self, work: pathlib.Path) -> tuple[int, int]:
-        """Trials and failures that lie in the folder."""
+        """The trials and failures in the folder."""
         path = work / self.results
         lines = path.read_text().splitlines() if self.results and path.exists() else []
         if path.suffix == ".txt":  # of scripts/trials/fuzz: target, executions, executions in all, findings in all
@@ -48,7 +48,7 @@ class Trial:
 
 
 def weight(row: dict) -> int:
-    """How many trials a line of results counts for: none if it does not say how it ended."""
+    """The number of trials that a line of results counts for: none if it does not say how it ended."""
     return row.get("count", 1) if "wrong" in row else 0
 
 

@@ -9,7 +9,7 @@ from broken_runs import events, left_over, logged_step, step_folder
 TORN = re.compile(r"torn|does not verify|is skipped|is written anew|no checkpoint in .* verifies|"
                   r"manifest\.json does not exist")
 
-# Every part of the large model, each as small as can be.
+# Every part of the large model, each as small as possible.
 TINY = {
     "stem": [8, 8],
     "stages": [{"blocks": 1, "kernel": 3, "layers": 1, "light": light, "middle": 8, "out": 16}
@@ -43,7 +43,7 @@ def is_writing(run_dir: pathlib.Path, step: int) -> bool:
 
 
 def moments_of_switch(run_dir: pathlib.Path, last: int) -> dict:
-    """When to begin to wait for a kill, by name; `last`: the first stage's last step."""
+    """The moments from which to wait for a kill, by name; `last`: the first stage's last step."""
     return {
         "before": lambda: logged_step(run_dir) >= last - 1,
         "base is written": lambda: is_writing(run_dir, last) or step_folder(run_dir, last).exists(),
@@ -61,6 +61,6 @@ def where(run_dir: pathlib.Path) -> str:
 
 
 def signs_of_tearing(run_dir: pathlib.Path, log: pathlib.Path) -> list[str]:
-    """What was said of torn checkpoints, and what a finished run has no need of."""
+    """Words about torn checkpoints, and files that a finished run does not need."""
     said, left = sorted(set(TORN.findall(log.read_text()))), left_over(run_dir)
     return ([f"it speaks of what is torn: {said}"] if said else []) + ([f"left over: {left}"] if left else [])

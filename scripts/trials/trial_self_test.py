@@ -1,4 +1,4 @@
-"""The self-test of scripts/trials/trial: trials that start nothing, with the driver that starts all others."""
+"""The self-test of scripts/trials/trial: trials that start nothing, with the driver of all others."""
 import contextlib
 import importlib
 import io
@@ -11,7 +11,7 @@ import driver
 
 
 class Plain(driver.Trial):
-    """Its run of number `bad` is wrong."""
+    """Run number `bad` of it is wrong."""
     COUNT = 3
     OPTIONS = {"--bad": (-1, "the run that is wrong"), "--twice": (False, "each run counts for two: 100 %"),
                "--crash": (False, "no run comes to its end")}
@@ -24,7 +24,7 @@ class Plain(driver.Trial):
 
 
 class Several(driver.Trial):
-    """Two kinds, of which one cannot be run here."""
+    """Two kinds, one of which cannot run here."""
     COUNT = 2
     KINDS = ("here", "elsewhere", "there")
     SMALL = True
@@ -76,19 +76,19 @@ def self_test() -> None:
 def try_the_loop(drive) -> None:
     code, said, rows = drive(Plain)
     assert code == 0 and len(rows) == 3 and "0 of 3 failed; at 95 % fewer than" in said, said
-    # The file is gone on with, and what it holds is not done again.
+    # A later call continues the file and does not repeat its rows.
     assert drive(Plain)[2] == rows and drive(Plain, "--count", "2")[2] == rows
     code, said, more = drive(Plain, "--count", "5", "--bad", "4")
     assert more[:3] == rows and [row["number"] for row in more] == [0, 1, 2, 3, 4], more
     # A failure counts and is named, in later calls, too.
     assert code == 1 and "1 of 5 failed" in said and "wrong: run 4 (seed " in said and "it broke" in said, said
     assert drive(Plain, "--count", "5")[0] == 1
-    # Another call draws anew, the same seed the same.
+    # Another call draws new seeds; the same seed draws the same.
     seeds = {row["seed"] for row in more}
     assert len(seeds) > 1, seeds
     first, again = (drive(Plain, "--results", name, "--seed", "7") for name in ("one.jsonl", "two.jsonl"))
     assert len(drawn(first[1])) == 3 and drawn(first[1]) == drawn(again[1]), (first, again)
-    # A run that does not come to its end is wrong, and the others are run.
+    # A run that does not finish is wrong, and the others still run.
     code, said, _ = drive(Plain, "--results", "crash.jsonl", "--crash")
     assert code == 1 and "3 of 3 failed" in said and "SystemExit: lockstep ended with 70" in said, said
     # A row may count for several runs.
@@ -108,7 +108,7 @@ def try_what_cannot_be_run(drive) -> None:
     # The others run in turns.
     code, said, rows = drive(Several)
     assert code == 0 and [row["kind"] for row in rows] == ["here", "there", "here", "there"] and not rows[0]["small"], rows
-    # What is wrong with all rows together fails, too.
+    # A fault of all rows together fails, too.
     code, said, rows = drive(Several, "--count", "3", "--only", "t*", "--small")
     assert code == 0 and len(rows) == 5 and rows[-1]["small"], said
     code, said, rows = drive(Several)
@@ -116,14 +116,14 @@ def try_what_cannot_be_run(drive) -> None:
 
 
 def try_page(name: str) -> None:
-    """Each trial has its one sentence and an example that names it."""
+    """Each trial has a one-sentence summary and an example that names it."""
     module = importlib.import_module(name)
     assert issubclass(module.Trial, driver.Trial), name
     assert f"scripts/trials/trial {name}" in module.__doc__ and module.__doc__.splitlines()[1] == "", name
 
 
 def try_verdicts() -> None:
-    """What is judged over several rows."""
+    """Tests the verdicts over several rows."""
     ways = object.__new__(importlib.import_module("exactness").Trial)
     ways.rows = [{"family": "plain", "digest": "a"}, {"family": "plain", "digest": "b"}, {"family": "zero", "digest": "c"}]
     right = [("plain", True, "a"), ("plain", False, "b"), ("zero", True, "c"), ("new", True, "d")]

@@ -22,7 +22,7 @@ bool is_digits(std::string_view text) {
 
 bool is_address(const std::string& name) {
   std::array<unsigned char, 16> bytes{};
-  if (name.find('\0') != std::string::npos) return false;  // inet_pton() would not see what follows
+  if (name.find('\0') != std::string::npos) return false;  // inet_pton() would stop there
   return ::inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 ||
          ::inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
 }
@@ -33,7 +33,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// "[::1]:80" -> "::1", "localhost:80" -> "localhost"; empty where what follows is no port.
+// "[::1]:80" -> "::1", "localhost:80" -> "localhost"; empty if no port follows.
 std::string name_of(std::string_view header) {
   std::string_view rest;
   std::string_view name;

@@ -12,12 +12,12 @@ struct RunPath {
   std::string_view resource;
 };
 
-/// Returns the parts of a path; none where it is another.
+/// Returns the parts of a path; none if it is another.
 [[nodiscard]] std::optional<RunPath> parse_run_path(std::string_view path);
 
-/// Returns whether the path is that of one of the page's files, which have small letters in their names, and dots.
+/// Returns true for the path of one of the page's files, which have small letters in their names, and dots.
 [[nodiscard]] bool is_asset_path(std::string_view path);
-/// Returns whether the path is that of a file of the page on which a network answers.
+/// Returns true for the path of a file of the page on which a network answers.
 [[nodiscard]] bool is_network_path(std::string_view path);
 
 }  // namespace lockstep::dashboard

@@ -7,7 +7,7 @@
 
 namespace lockstep::dashboard {
 
-/// Returns the files by their path: "index.html", "assets/app.js". Empty where the program was built without npm.
+/// Returns the files by their path: "index.html", "assets/app.js". Empty if the program was built without npm.
 [[nodiscard]] const std::map<std::string, std::string>& assets();
 
 }  // namespace lockstep::dashboard

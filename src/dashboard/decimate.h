@@ -17,7 +17,7 @@ struct CurveWindow {
   std::size_t points = 2000;                                     ///< at most this many, and at least 4
 };
 
-/// Returns the points of `curve` in the window and one on each side of it. Where there are more than `points`, each of
+/// Returns the points of `curve` in the window and one on each side of it. If there are more than `points`, each of
 /// points / 2 pieces of steps has its least and its largest one, in the order of their steps.
 [[nodiscard]] view::Curve decimated(const view::Curve& curve, const CurveWindow& window);
 

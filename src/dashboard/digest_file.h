@@ -15,7 +15,7 @@ class DigestFile {
  public:
   explicit DigestFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Reads what is new; all of it again where a run that resumed has cut the file.
+  /// Reads the new records; all of them again if a run that resumed has cut the file.
   void update();
   /// Returns the chain; null: the run has none.
   [[nodiscard]] const view::DigestChain* chain() const { return chain_ ? &*chain_ : nullptr; }
@@ -28,8 +28,8 @@ class DigestFile {
   std::string last_;  ///< the bytes of the last record
 };
 
-/// Returns {"equal", "steps", "step", "differs"}: how many steps both have; the first that differs and in what, null
-/// where they are equal.
+/// Returns {"equal", "steps", "step", "differs"}: the number of steps that both have; the first that differs and its
+/// difference, null if they are equal.
 [[nodiscard]] nlohmann::json compare_chains(const view::DigestChain& a, const view::DigestChain& b);
 
 }  // namespace lockstep::dashboard

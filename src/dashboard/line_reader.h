@@ -10,20 +10,20 @@
 
 namespace lockstep::dashboard {
 
-/// What follows the last line end is kept until the rest of the line comes. A file that has become shorter, as when a
-/// run resumes from an earlier step, or that is another one, is read from its start.
+/// Text after the last line end is kept until the rest of the line comes. A file that has become shorter, as when a run
+/// resumes from an earlier step, or that is another one, is read from its start.
 class LineReader {
  public:
   explicit LineReader(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// What a call has read.
+  /// The result of a call.
   struct Progress {
     bool restarted = false;    ///< forget the lines so far: the file is read from its start
     std::uint64_t read = 0;    ///< bytes of this call
     bool is_complete = false;  ///< nothing is left
   };
   using Use = std::function<void(std::string_view)>;
-  /// Reads at most `most` bytes, and has `restart` called before the first line of a file that begins anew.
+  /// Reads at most `most` bytes, and calls `restart` before the first line of a file that begins anew.
   Progress read(std::uint64_t most, const std::function<void()>& restart, const Use& line);
 
   /// Returns how many bytes were read of the file.

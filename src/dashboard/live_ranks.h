@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a run are: their sections, collectives and processes, of the newest attempt.
+// The state of a run's ranks: their sections, collectives and processes, of the newest attempt.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 namespace lockstep::dashboard {
 
 /// A rank's flight ring, mapped once and read while the rank writes it. While the launcher lives, the file is a link to
-/// its memory, which is mapped; what it keeps at the end is read.
+/// its memory, which is mapped; the copy that it leaves at the end is read.
 class RingFile {
  public:
   explicit RingFile(std::filesystem::path file) : file_(std::move(file)) {}
@@ -22,7 +22,7 @@ class RingFile {
   RingFile(const RingFile&) = delete;
   RingFile& operator=(const RingFile&) = delete;
 
-  /// Returns where the rank is, without events; none: it has no ring, or has not begun it.
+  /// Returns the rank's present state, without events; none: it has no ring, or has not begun it.
   [[nodiscard]] std::optional<flight::Snapshot> state();
   /// The same with its events.
   [[nodiscard]] std::optional<flight::Snapshot> events();
@@ -53,7 +53,7 @@ class LiveRanks {
   /// Returns {"attempt", "ranks": [{"rank", "pid", "alive", "state", "step", "sections", "lanes", ...}]}.
   [[nodiscard]] nlohmann::json state();
 
-  /// Returns what the ranks did in the last `seconds` before their newest event:
+  /// Returns the activity of the ranks in the last `seconds` before their newest event:
   /// {"start", "end", "names", "ranks": [{"rank", "spans": [[begin, end, name, kind, step, bytes, bucket, depth]]}]}.
   /// Times are ms since "start", which is CLOCK_REALTIME in ms; kind 0 is a section, 1 a collective, 2 one that failed.
   [[nodiscard]] nlohmann::json timeline(double seconds);

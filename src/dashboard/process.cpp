@@ -78,7 +78,7 @@ Json gpus() {
 }  // namespace
 
 std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std::uint64_t page) {
-  const auto end = stat.rfind(')');  // the program's name may have any letter in it
+  const auto end = stat.rfind(')');  // the program's name may contain any character
   if (end == std::string_view::npos || end + 2 >= stat.size()) return std::nullopt;
   std::istringstream words{std::string(stat.substr(end + 2))};
   ProcessUse use;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of a process and of this machine.
+// The facts of /proc about a process and about this machine.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct ProcessUse {
 /// Parses /proc/PID/stat; `tick` is the number of ticks of a second.
 [[nodiscard]] std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std::uint64_t page);
 
-/// None: it has ended. A zombie has ended too.
+/// None if it has ended. A zombie has ended too.
 [[nodiscard]] std::optional<ProcessUse> read_process(int pid);
 
 /// Returns {"cores", "busy", "total", "memory", "available", "gpus"}: processors, their time so far in seconds, memory
-/// in bytes, and each GPU with its name, share and memory. GPUs are asked for at most once in two seconds.
+/// in bytes, and each GPU with its name, share and memory. It reads the GPUs at most once in two seconds.
 [[nodiscard]] nlohmann::json read_machine_use();
 
 }  // namespace lockstep::dashboard

@@ -42,7 +42,7 @@ curl -H 'Authorization: Bearer TOKEN' ADDRESSapi/run/0/live</pre>
 </main></html>
 )html";
 
-// Whatever a run's files say, a setting, an event or a log: the page shows no user, password or query of a URL.
+// Removes users, passwords and queries of URLs, in whatever settings, events and logs of a run contain.
 void leave_secrets_out(Json& json) {
   if (json.is_string()) {
     auto& words = json.get_ref<std::string&>();
@@ -142,7 +142,7 @@ const std::map<std::string, Answer, std::less<>>& run_answers() {
   return answers;
 }
 
-/// What `lockstep checkpoint verify` says: lockstep-worker can read one.
+/// The output of `lockstep checkpoint verify`: lockstep-worker can read a checkpoint.
 Json verify_checkpoint(const std::filesystem::path& checkpoint) {
   const auto program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker").string();
   try {

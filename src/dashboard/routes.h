@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server answers to each request.
+// The server's answer to each request.
 #pragma once
 
 #include <atomic>
@@ -14,15 +14,15 @@
 
 namespace lockstep::dashboard {
 
-/// The page itself is for everybody and has no secret; what is under /api is for who sends the token. Thread-safe.
+/// The page itself is public and has no secret; everything under /api needs the token. Thread-safe.
 class Routes {
  public:
   Routes(const std::vector<std::filesystem::path>& runs, std::string token, std::string host);
 
-  /// Returns whether the request has the token, and comes from no page of a stranger.
+  /// Returns true if the request has the token, and does not come from a stranger's page.
   [[nodiscard]] bool is_known(const http::Request& request) const;
   [[nodiscard]] http::Response answer(const http::Request& request);
-  /// Has the streams end, which would go on for ever.
+  /// Ends the streams, which would otherwise go on for ever.
   void stop() noexcept { stops_ = true; }
 
  private:

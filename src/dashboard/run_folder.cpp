@@ -58,7 +58,7 @@ bool is_picture(const fs::path& path) {
   return std::find(kEnds.begin(), kEnds.end(), end) != kEnds.end();
 }
 
-/// Returns the JSON of a file below `folder`; null where it is missing, larger than 16 MB, no JSON, or behind a link.
+/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, no JSON, or behind a link.
 Json read_json(const fs::path& folder, const fs::path& file) {
   const auto text = read_below(folder, file, kMostBytes);
   return text ? json_or_null(*text) : Json();
@@ -125,7 +125,7 @@ Json list_settings(const fs::path& run) {
       }
       return out;
     }
-  } catch (const Error&) {  // half written: the next look has it
+  } catch (const Error&) {  // half written: the next read has it
   }
   return out;
 }

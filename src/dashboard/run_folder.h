@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run as the page shows it. Thread-safe.
+// One run for the page. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,12 +30,13 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// Returns what changes from moment to moment: ranks and how far the log is. Calls within 100 ms share one look.
+  /// Returns the values that change from moment to moment: ranks and the position in the log. Calls within 100 ms share
+  /// one result.
   [[nodiscard]] nlohmann::json live();
   /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, when
   /// its network was exported, its digests, and the last step that the guard has proved.
   [[nodiscard]] nlohmann::json state();
-  /// Returns compare_chains() of this run and another; null where one of them has no digests.
+  /// Returns compare_chains() of this run and another; null if one of them has no digests.
   [[nodiscard]] nlohmann::json compare(RunFolder& other);
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
   [[nodiscard]] nlohmann::json timeline(double seconds);

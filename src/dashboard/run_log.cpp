@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMostAtOnce = 8 << 20;
 constexpr std::size_t kMostEvents = 400;
 
-// Of the lines of epochs, what is no curve of its own.
+// Some figures of an epoch's line are no curve.
 bool is_curve(const std::string& name) { return name != "seconds"; }
 
 /// A detector's loss has dozens of parts, "losses.NAME": they come last.

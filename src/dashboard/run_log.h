@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What log.jsonl of a run says, read while it grows.
+// The content of a run's log.jsonl, read while it grows.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ class RunLog {
  public:
   explicit RunLog(const std::filesystem::path& folder);
 
-  /// Reads what is new, a few MB at most: a large log is read over several calls. Returns whether something was.
+  /// Reads the new lines, a few MB at most: a large log is read over several calls. Returns true if there were some.
   bool update();
 
-  /// Returns {"read", "size", "step", "points"}: how far it was read, and what is there so far.
+  /// Returns {"read", "size", "step", "points"}: the position in the file, and the data so far.
   [[nodiscard]] nlohmann::json progress() const;
-  /// Returns the names of all curves, in the order in which people look.
+  /// Returns the names of all curves, in the order of a reader's interest.
   [[nodiscard]] nlohmann::json names() const;
   /// Returns {"total", "raw", "smooth"} of a curve: its number of points, and "steps", "values", "seconds" as they were
-  /// logged and smoothed over all points; "smooth" is null where the weight is 0. "seconds" is the time in training, of
+  /// logged and smoothed over all points; "smooth" is null if the weight is 0. "seconds" is the time in training, of
   /// the epochs that the log has, interpolated between their ends; null before the first epoch has ended.
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth) const;
   /// Returns the events that are neither steps nor reports, oldest first.

@@ -12,17 +12,18 @@ namespace lockstep::dashboard {
 
 struct TimeSpan {
   std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;  ///< of what still goes on: `now_ns`
+  std::int64_t end_ns = 0;  ///< `now_ns` for a span that goes on
   std::string name;
   int kind = 0;  ///< 0: section, 1: collective, 2: one that failed
   std::int64_t step = -1;
   std::uint64_t bytes = 0;
   int bucket = -1;
-  int depth = 0;  ///< of a section: how many are around it
+  int depth = 0;  ///< of a section: the number of those around it
   bool is_open = false;
 };
 
-/// Returns the spans that end after `from_ns`, by their end. What began before the ring's oldest event is left out.
+/// Returns the spans that end after `from_ns`, by their end. A span that began before the ring's oldest event is left
+/// out.
 [[nodiscard]] std::vector<TimeSpan> spans_of(const flight::Snapshot& ring, std::int64_t from_ns, std::int64_t now_ns);
 
 }  // namespace lockstep::dashboard

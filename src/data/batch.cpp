@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One batch: each sample is written into its row where the data set can, else copied there, or collated.
+// Makes one batch: each sample is written directly into its row if the data set can, else copied there, or collated.
 #include "data/batch.h"
 
 #include <ATen/ops/empty.h>
@@ -38,7 +38,7 @@ class Rows {
     return all_.defined() ? static_cast<std::byte*>(all_.data_ptr()) + i * row_bytes_ : nullptr;
   }
 
-  /// `value` becomes row i; the first one says what shape and type all have.
+  /// Makes `value` row i; the first one decides the shape and type of all.
   void set(std::int64_t i, const at::Tensor& value) {
     if (!decided_) {
       decided_ = true;
@@ -56,10 +56,11 @@ class Rows {
  private:
   void require_alike(std::int64_t i, const at::Tensor& value) const {
     if (!value.defined() && !all_.defined()) return;
-    const at::Tensor mine = all_.defined() ? all_.select(0, i) : all_;
-    if (value.defined() && mine.defined() && value.sizes() == mine.sizes() && value.dtype() == mine.dtype()) return;
+    const at::Tensor own_row = all_.defined() ? all_.select(0, i) : all_;
+    if (value.defined() && own_row.defined() && value.sizes() == own_row.sizes() && value.dtype() == own_row.dtype())
+      return;
     throw DataError(fmt::format("samples of one batch do not stack: {} is {} in the first and {} in sample {} of it",
-                                name_, words(mine), words(value), i),
+                                name_, words(own_row), words(value), i),
                     "give the loader a collate function, or make the data set give samples of one shape and dtype");
   }
 
@@ -85,7 +86,7 @@ class Maker {
   }
 
  private:
-  /// `load`: (context, row) -> void. Returns: false where nobody wants the batch any more.
+  /// `load`: (context, row) -> void. Returns: false if the batch is no longer wanted.
   template <class Load>
   bool each(const Load& load) {
     progress_.step.store(task_.step, std::memory_order_relaxed);
@@ -100,7 +101,7 @@ class Maker {
     return true;
   }
 
-  /// Returns: false where nobody wants the batch any more.
+  /// Returns: false if the batch is no longer wanted.
   bool begin_sample(std::int64_t index) {
     if (cancelled_.load(std::memory_order_relaxed)) return false;
     progress_.since_ns.store(SystemClock::instance().now().time_since_epoch().count(), std::memory_order_relaxed);
@@ -108,11 +109,11 @@ class Maker {
     return true;
   }
 
-  /// Fills the batch with other samples of the set, which do not depend on who makes it.
+  /// Fills the batch with other samples of the set; the choice does not depend on the worker.
   template <class Load>
   bool load_others(const Load& load) {
     constexpr int kTries = 100;
-    constexpr std::uint64_t kStream = 0x696e737465616421;  // apart from the streams of samples
+    constexpr std::uint64_t kStream = 0x696e737465616421;  // separate from the streams of samples
     SampleRandom random(source_.seed ^ kStream, static_cast<std::uint64_t>(task_.epoch),
                         static_cast<std::uint64_t>(task_.indices.front()));
     const auto size = static_cast<std::uint64_t>(source_.dataset->size());
@@ -225,7 +226,7 @@ class Maker {
   const BatchTask& task_;
   const std::atomic<bool>& cancelled_;
   Progress& progress_;
-  std::size_t at_ = 0;  // in the task
+  std::size_t at_ = 0;  // index in the task
   Rows data_{"data", std::ssize(task_.indices), source_.pin_memory};
   Rows target_{"target", std::ssize(task_.indices), source_.pin_memory};
   MadeBatch made_;

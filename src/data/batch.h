@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one batch out of samples: in the calling thread, without knowing about workers or order.
+// Makes one batch from samples, in the calling thread; it knows nothing of workers or order.
 #pragma once
 
 #include <atomic>
@@ -15,23 +15,23 @@
 
 namespace lockstep::data {
 
-/// What a batch is made of besides its indices.
+/// The source of a batch, without its indices.
 struct BatchSource {
   std::shared_ptr<Dataset> dataset;    ///< null for a stream
-  FixedShapeDataset* fixed = nullptr;  ///< the same set, where it writes in place and nobody collates
+  FixedShapeDataset* fixed = nullptr;  ///< the same set, if it writes in place and the batch is not collated
   Collate collate;
   std::uint64_t seed = 0;
   bool pin_memory = false;
   bool skip_bad = false;
   bool replace_bad = false;  ///< a batch of only bad samples gets others; false: it stays empty
-  std::int64_t shard = 0;    ///< whose batches they are
+  std::int64_t shard = 0;    ///< the shard of the batches
 
   [[nodiscard]] std::string describe(std::int64_t index) const;
 };
 
-/// What a worker is at, for those who wait for it.
+/// The work of a worker, for threads that wait for it.
 struct Progress {
-  std::atomic<std::int64_t> step{-1};     ///< whose batch it is making
+  std::atomic<std::int64_t> step{-1};     ///< the batch that it makes
   std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
   std::atomic<std::int64_t> since_ns{0};  ///< start, in the steady clock's time
 };
@@ -41,9 +41,8 @@ struct MadeBatch {
   std::vector<BadSample> skipped;
 };
 
-/// None where `cancelled` became true before it was done: nobody wants the batch any more.
-/// Throws: what the data set throws; DataError where samples do not stack, or all of them are bad and no good one is
-/// found in their place.
+/// Returns none if `cancelled` became true before the batch was done: it is no longer wanted.
+/// Throws: the errors of the data set; DataError if samples do not stack, or if all are bad and none replaces them.
 [[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
                                                   const std::atomic<bool>& cancelled, Progress& progress);
 

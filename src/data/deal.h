@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dealing out: element i of a whole goes to shard i modulo their number.
+// Deals out elements: element i of a whole goes to shard i modulo their number.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// How many of `whole` elements a shard gets.
+/// Returns the number of `whole` elements that a shard gets.
 [[nodiscard]] inline std::int64_t dealt_size(std::int64_t whole, const ShardSpec& shard, Remainder remainder) {
   switch (remainder) {
     case Remainder::kPad:
@@ -23,8 +23,7 @@ namespace lockstep::data {
   return shard.index >= whole ? 0 : (whole - shard.index + shard.count - 1) / shard.count;
 }
 
-/// The shard's elements, in order. Padding repeats the whole from its start, as often as it takes: that is its position
-/// modulo the size.
+/// Returns the shard's elements, in order. Padding repeats the whole as often as needed: the position modulo the size.
 template <class T>
 [[nodiscard]] std::vector<T> deal(const std::vector<T>& whole, const ShardSpec& shard, Remainder remainder) {
   const auto size = static_cast<std::int64_t>(whole.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a file to pixels to floats; every fault names the file.
+// Decodes files to pixels and floats; every fault names the file.
 #include "lockstep/data/decode.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ void note_oddity(const std::string& name) {
   odd.is_odd = false;
   if (odd.kind != Oddity::kTurned) ++odd_count;
   if (noted[static_cast<std::size_t>(odd.kind)].exchange(true)) return;
-  log::note("{}: {}; others like it are read alike and only counted (lockstep inspect data)", name, odd.words);
+  log::note("{}: {}; others like it are read the same way and only counted (lockstep inspect data)", name, odd.words);
 }
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {

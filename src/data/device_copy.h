@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's copies of batches to a device, on a stream of their own: the training stream computes meanwhile and waits
-// for the copy only where it uses the batch. Through libtorch's device-neutral streams: no CUDA header.
+// A worker's copies of batches to a device, on their own stream: the training stream computes meanwhile and waits for
+// the copy only when it uses the batch. Through libtorch's device-neutral streams: no CUDA header.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,7 +17,7 @@ namespace lockstep::data {
 class DeviceCopy {
  public:
   explicit DeviceCopy(c10::Device device);
-  /// Replaces the batch's tensors by copies that are under way. Returns: the event after which they are there.
+  /// Replaces the batch's tensors by copies in progress. Returns: the event that marks their end.
   std::optional<c10::Event> start(Batch& batch);
 
  private:
@@ -25,7 +25,7 @@ class DeviceCopy {
   std::optional<c10::Stream> stream_;
 };
 
-/// The caller's current stream waits for `copied`, and the batch's memory is kept until that stream is done with it.
+/// Makes the caller's current stream wait for `copied`, and keeps the batch's memory until that stream is done with it.
 void wait_for_copy(const c10::Event& copied, const Batch& batch);
 
 }  // namespace lockstep::data

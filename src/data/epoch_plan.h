@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples make which batch of a shard's epoch: decided before anything is loaded.
+// Assigns samples to the batches of a shard's epoch, before anything is loaded.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::data {
 class EpochPlan {
  public:
   EpochPlan() = default;
-  /// Runs of `batch_size`, the last one maybe shorter unless `drop_last`.
+  /// Makes runs of `batch_size`; the last one may be shorter unless `drop_last`.
   EpochPlan(std::vector<std::int64_t> indices, std::int64_t batch_size, bool drop_last);
   explicit EpochPlan(const std::vector<std::vector<std::int64_t>>& batches);
 
@@ -25,7 +25,7 @@ class EpochPlan {
     return std::span(indices_).subspan(static_cast<std::size_t>(starts_[i]),
                                        static_cast<std::size_t>(starts_[i + 1] - starts_[i]));
   }
-  /// All of them.
+  /// Returns the indices of all batches.
   [[nodiscard]] const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
 
  private:
@@ -33,20 +33,20 @@ class EpochPlan {
   std::vector<std::int64_t> starts_{0};
 };
 
-/// How long an epoch is, without its order.
+/// The length of an epoch, without its order.
 struct EpochSize {
   std::int64_t samples = 0;  ///< samples of the shard, before drop_last; 0 with a batch sampler, which does not know
   std::int64_t batches = 0;
 };
 [[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);
 
-/// The plan of `epoch`. `consumed`: how many samples of its whole order other widths have read before; the rest is
-/// dealt out anew. Throws: UsageError where the sampler gives an index that the set does not have.
+/// Returns the plan of `epoch`. `consumed`: number of samples of its whole order that other widths have read before;
+/// the rest is dealt out again. Throws: UsageError if the sampler yields an index that the set lacks.
 [[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
                                    std::int64_t consumed = 0);
 
-/// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has fewer
-/// samples than shards. Warns where it has fewer than shards x batch_size.
+/// Throws: UsageError if an option is out of range, or options exclude each other; DataError if the set has fewer
+/// samples than shards. Warns if it has fewer than shards x batch_size samples.
 void check_options(std::int64_t set_size, const DataLoaderOptions& options);
 
 }  // namespace lockstep::data

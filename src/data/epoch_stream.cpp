@@ -26,7 +26,7 @@ std::optional<BatchTask> EpochStream::take_task() {
   try {
     task = feed_->next();
   } catch (...) {
-    // While nobody else may read: the error takes the place of the batch, and no other worker gets that place.
+    // Still under the feed's lock: the error takes the place of the batch, and no other worker gets that place.
     end_with(std::current_exception());
     return std::nullopt;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch under way: tasks are taken in order, what becomes of them is handed over in the same order. Not a plain
-// queue: that hands over in the order of completion.
+// One epoch in progress: tasks are taken in order, and their results are returned in the same order. A plain queue
+// would return them in the order of completion.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -20,10 +20,10 @@
 
 namespace lockstep::data {
 
-/// What a worker made of one task: a batch, or the error that belongs there.
+/// The result of one task: a batch, or the error in its place.
 struct BatchOutcome {
   std::optional<MadeBatch> made;
-  std::optional<c10::Event> copied;  ///< after which a batch for a device is there
+  std::optional<c10::Event> copied;  ///< the event after which a batch for a device is ready
   std::exception_ptr error;
   std::int64_t failed_index = -1;  ///< index of the sample that threw
 };
@@ -31,28 +31,28 @@ struct BatchOutcome {
 /// Shared by the loop and its workers. Thread-safe: yes.
 class EpochStream {
  public:
-  /// `depth`: how many batches may be under way or wait; 0: without workers.
+  /// `depth`: the most batches that may be in progress or wait; 0: without workers.
   EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
 
-  /// The next task, once there is room for its batch; none at the end and after cancel(). An error of the stream stands
-  /// in the place of the batch, and the stream ends there. Blocks: yes.
+  /// Returns the next task, once there is room for its batch; none at the end and after cancel(). An error of the
+  /// stream takes the place of the batch, and the stream ends there. Blocks: yes.
   std::optional<BatchTask> take_task();
-  /// The task without waiting for room, where nobody else takes any.
+  /// Returns the next task, without a wait for room. Only for a single consumer.
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };
-  /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever. Time in which the
-  /// whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
+  /// Waits until the next batch is ready, or there is certainly none. `limit`: 0 = for ever. Time in which the whole
+  /// process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
-  /// What wait() has found; once a kReady.
+  /// Returns the batch or error after a kReady, once.
   [[nodiscard]] BatchOutcome take();
 
-  /// The loop has taken the last batch, and that is known already.
+  /// Returns true if the loop has taken the last batch, and the end is known.
   [[nodiscard]] bool at_end();
-  /// Wakes everyone: nobody wants the rest.
+  /// Wakes all waiting threads: the rest is no longer wanted.
   void cancel() noexcept;
   [[nodiscard]] const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
-  /// Batches that the loop has taken, counting those before the first.
+  /// Returns the batches that the loop has taken, counting those before the first.
   [[nodiscard]] std::int64_t consumed() const noexcept { return consumed_; }
 
  private:

@@ -14,7 +14,7 @@ unsigned byte_at(std::string_view bytes, std::size_t at) noexcept {
   return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U;
 }
 
-/// Numbers of a TIFF header; 0 where they would lie behind its end.
+/// Reads numbers of a TIFF header; 0 beyond its end.
 struct Tiff {
   std::string_view bytes;
   bool big_endian;

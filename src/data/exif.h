@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a camera was held: a JPEG's pixels may be stored lying on a side, with a number that says how to turn them. The
+// The camera's orientation: a JPEG's pixels may be stored rotated, with a number that says how to rotate them back. The
 // bytes are foreign: no throw, no torch header.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// From the stored pixels to the upright picture: x and y change places after the stored ones were mirrored.
+/// From the stored pixels to the upright picture: mirrors the stored ones, then swaps x and y.
 struct Turn {
   bool mirror_x = false;
   bool mirror_y = false;
@@ -18,20 +18,20 @@ struct Turn {
   [[nodiscard]] bool any() const noexcept { return mirror_x || mirror_y || swap; }
 };
 
-/// The EXIF orientation of a JPEG: 1 .. 8; 1, upright, where the file says nothing or nothing valid.
+/// Returns the EXIF orientation of a JPEG: 1 .. 8; 1, upright, if the file has none or an invalid one.
 [[nodiscard]] int exif_orientation(std::string_view jpeg) noexcept;
 [[nodiscard]] Turn turn_of(int orientation) noexcept;
-/// The same for any file: none for a PNG.
+/// Returns the turn of any file: none for a PNG.
 [[nodiscard]] Turn turn_of_file(std::string_view bytes) noexcept;
 
 [[nodiscard]] ImageSize upright(ImageSize stored, const Turn& turn) noexcept;
 [[nodiscard]] Image upright(Image stored, const Turn& turn);
-/// A place in stored pixels of this size.
+/// Turns a place in stored pixels of this size.
 [[nodiscard]] Box upright(const Box& place, ImageSize stored, const Turn& turn) noexcept;
-/// The stored pixels of a region of the upright picture; `stored` is the size of the whole.
+/// Returns the stored pixels of a region of the upright picture; `stored` is the size of the whole.
 [[nodiscard]] Region stored_region(const Region& region, ImageSize stored, const Turn& turn) noexcept;
 
-/// As decode_image() and image_size(), of the pixels as they are stored.
+/// Like decode_image() and image_size(), for the pixels as they are stored.
 [[nodiscard]] Result<Image> decode_stored(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<ImageSize> stored_size(std::string_view bytes);
 

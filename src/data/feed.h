@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the next batch's samples come from: an epoch's plan, or a stream that is read in order.
+// The source of the next batch's samples: an epoch's plan, or a stream that is read in order.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace lockstep::data {
 
-/// What one worker makes a batch of.
+/// The samples of one batch, for one worker.
 struct BatchTask {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   std::vector<std::int64_t> indices;
-  std::vector<SampleMaker> makers;  ///< one an index, where a stream was read; else empty
+  std::vector<SampleMaker> makers;  ///< one an index, for a stream; else empty
 };
 
 /// Thread-safe: no; one thread at a time takes the next task.
 class Feed {
  public:
   virtual ~Feed() = default;
-  /// None at the end.
+  /// Returns the next task; none at the end.
   virtual std::optional<BatchTask> next() = 0;
-  /// Steps of the whole epoch; more than any where that is not known.
+  /// Returns the steps of the whole epoch; the largest number if that is unknown.
   [[nodiscard]] virtual std::int64_t end() const noexcept { return std::numeric_limits<std::int64_t>::max(); }
 };
 
@@ -49,7 +49,7 @@ class PlanFeed final : public Feed {
 /// Sample n of the stream has index n x shards + shard, which no other shard has.
 class StreamFeed final : public Feed {
  public:
-  /// Reads past the first `first` batches.
+  /// Skips the first `first` batches.
   StreamFeed(std::unique_ptr<SampleStream> stream, const DataLoaderOptions& options, std::int64_t epoch,
              std::int64_t first);
   std::optional<BatchTask> next() override;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG through libjpeg-turbo's own interface, which can leave out what lies outside a region. Gray goes by way of RGB,
-// as Pillow's does: the file's own luma differs by a step here and there.
+// JPEG through libjpeg-turbo's own interface, which can skip pixels outside a region. Gray is converted from RGB, as in
+// Pillow: the file's own luma differs by a step here and there.
 //
-// libjpeg reports faults by a jump out of its functions. So whatever calls it stands in a `step`, a function without
-// an object that would have to be destroyed.
+// libjpeg reports faults by a jump out of its functions. So every call of it is in a `step`, a function without an
+// object that would have to be destroyed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace {
 // A progressive file may repeat scans for ever; real ones have about ten.
 constexpr int kMaxScans = 500;
 
-// Chroma is upsampled from its neighbours. So many columns and rows around a region are decoded with it, and the
-// region's own come out as in the whole picture.
+// Chroma is upsampled from its neighbours. With so many columns and rows around it, a region has the same pixels as in
+// the whole picture.
 constexpr std::int64_t kMargin = 2;
 
 struct Faults {
@@ -46,10 +46,9 @@ Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->e
   std::longjmp(faults.jump, 1);
 }
 
-// Of libjpeg's warnings these leave every pixel as the file has it. The others are faults: a JPEG cut short is one,
-// with the rest gray, and in a progression with gaps a scan may be missing. Bytes that are left over before a restart
-// marker belong to a stretch that was not read as it was written; before another marker they are what cameras and tools
-// add.
+// These warnings of libjpeg leave every pixel as in the file. The others are faults: a truncated JPEG is one, with the
+// rest gray, and in a progression with gaps a scan may be missing. Extra bytes before a restart marker are part of a
+// damaged stretch; before another marker, cameras and tools have added them.
 bool is_harmless(const jpeg_error_mgr& error) {
   switch (error.msg_code) {
     case JWRN_EXTRANEOUS_DATA:
@@ -76,7 +75,7 @@ void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
 }
 
-/// What one thread decodes with, file after file.
+/// One thread's decoder, which it uses for file after file.
 struct Decoder {
   jpeg_decompress_struct info{};
   Faults faults{};
@@ -106,13 +105,13 @@ Decoder& decoder() {
   return made;
 }
 
-/// What of the file is read, in pixels of the shrunk picture.
+/// The part of the file to read, in pixels of the shrunk picture.
 struct Plan {
   std::string_view bytes;
-  Region region;  ///< wanted
+  Region region;  ///< the region to decode
   std::int64_t shrink = 1;
-  int channels = 3;      ///< that libjpeg gives
-  JDIMENSION first = 0;  ///< column at which its rows begin
+  int channels = 3;      ///< channels of libjpeg's rows
+  JDIMENSION first = 0;  ///< first column of its rows
   JDIMENSION width = 0;  ///< width of its rows
   std::uint8_t* out = nullptr;
   int out_channels = 3;
@@ -149,7 +148,7 @@ void put_row(const Plan& plan, const std::uint8_t* row, std::int64_t y) {
   }
 }
 
-// `rows` has place for kRowsAtOnce rows.
+// `rows` has room for kRowsAtOnce rows.
 constexpr int kRowsAtOnce = 4;
 
 void read_rows(Decoder& decoder, Plan& plan) {
@@ -166,7 +165,7 @@ void read_rows(Decoder& decoder, Plan& plan) {
       if (first + i >= plan.region.top && first + i < end) put_row(plan, rows[i], first + i);
     }
   }
-  // The file's end is looked at where its last row was wanted.
+  // The file's end is checked only if its last row was wanted.
   if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
 }
 
@@ -192,20 +191,21 @@ std::int64_t shrink_of(ImageSize size, ImageSize wanted) {
   return shrink;
 }
 
-/// The pixels of the shrunk picture that `region` touches.
-Region shrunk(const Region& region, std::int64_t by) {
-  const std::int64_t left = region.left / by;
-  const std::int64_t top = region.top / by;
-  const std::int64_t right = (region.left + region.size.width + by - 1) / by;
-  const std::int64_t bottom = (region.top + region.size.height + by - 1) / by;
+/// Returns the pixels of the shrunk picture that `region` touches.
+Region shrunk(const Region& region, std::int64_t factor) {
+  const std::int64_t left = region.left / factor;
+  const std::int64_t top = region.top / factor;
+  const std::int64_t right = (region.left + region.size.width + factor - 1) / factor;
+  const std::int64_t bottom = (region.top + region.size.height + factor - 1) / factor;
   return {left, top, {right - left, bottom - top}};
 }
 
 Box place_of(const Region& region, const Region& in, std::int64_t shrink) {
-  const auto by = static_cast<float>(shrink);
-  const float x = static_cast<float>(region.left) / by - static_cast<float>(in.left);
-  const float y = static_cast<float>(region.top) / by - static_cast<float>(in.top);
-  return {x, y, x + static_cast<float>(region.size.width) / by, y + static_cast<float>(region.size.height) / by};
+  const auto factor = static_cast<float>(shrink);
+  const float x = static_cast<float>(region.left) / factor - static_cast<float>(in.left);
+  const float y = static_cast<float>(region.top) / factor - static_cast<float>(in.top);
+  return {x, y, x + static_cast<float>(region.size.width) / factor,
+          y + static_cast<float>(region.size.height) / factor};
 }
 
 Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
@@ -213,8 +213,8 @@ Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
   return checked_size(decoder.info.image_width, decoder.info.image_height, plan.bytes.size());
 }
 
-/// Every block of 8 x 8 pixels takes at least a bit of a Huffman code: a file that has not even these is refused before
-/// memory is asked for. Small ones may show by themselves where they end.
+/// Every block of 8 x 8 pixels takes at least a bit of a Huffman code: a file without even these is refused before
+/// memory is allocated. Small files are exempt: decoding them shows where they end.
 bool can_hold(std::string_view bytes, ImageSize size, bool arithmetic) {
   constexpr std::int64_t kSmall = std::int64_t{1} << 20;  // pixels
   constexpr std::int64_t kMostPixelsAByte = 8 * 64;

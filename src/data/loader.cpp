@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loop over batches sees: where it stands, what it waits for and what it is told. The order stands in
-// epoch_plan.cpp, the threads in worker_pool.cpp, how they hand over in epoch_stream.cpp.
+// A loop's view of its batches: its position, its waiting time and its errors. epoch_plan.cpp makes the order,
+// worker_pool.cpp runs the threads, and epoch_stream.cpp hands over their batches.
 #include "lockstep/data/loader.h"
 
 #include <fmt/format.h>
@@ -28,15 +28,15 @@ namespace lockstep {
 namespace {
 
 constexpr double kMuchWaiting = 0.1;       // share of an epoch
-constexpr double kShortEpoch = 1.0;        // seconds: too little to judge by
-constexpr std::size_t kNotedSamples = 10;  // bad samples that get a line of their own
+constexpr double kShortEpoch = 1.0;        // seconds: too short to judge
+constexpr std::size_t kNotedSamples = 10;  // the most bad samples that get their own line
 
-/// Samples of the epoch's whole order that all shards of `state` have read.
+/// Returns the number of samples of the epoch's whole order that all shards of `state` have read.
 std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
   const std::int64_t rest = whole - state.consumed;
   const std::int64_t in_step = state.shards * state.batch_size;
   const std::int64_t read = std::min(state.batches * in_step, rest);
-  // Dealt out anew, a rest of fewer samples than shards belongs to the step before it.
+  // When a rest is dealt out again, fewer samples than shards belong to the step before them.
   const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
   return joined ? whole : state.consumed + read;
 }
@@ -68,16 +68,16 @@ class BadSampleList {
   std::set<std::int64_t> indices_;
 };
 
-/// Who keeps batch `step` waiting.
+/// Names the worker and the sample that keep batch `step` waiting.
 TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& source, std::int64_t step,
                       std::int64_t epoch, double limit_s) {
-  std::string who = "nobody has begun it";
+  std::string who = "no worker has begun it";
   if (const auto slow = workers.find(step); slow && slow->index >= 0) {
     who = fmt::format("worker {} has been loading {} for {:.1f} s", slow->worker, source.describe(slow->index),
                       slow->since.count());
   }
   return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, epoch, limit_s, who),
-                      "look at that sample and the disk it lies on, or raise the limit: timeout_s, the setting "
+                      "look at that sample and its disk, or raise the limit: timeout_s, the setting "
                       "loader_timeout_s of a recipe (0: wait for ever)");
 }
 
@@ -91,7 +91,7 @@ class DataLoader::Impl {
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
   [[nodiscard]] LoaderState state() const;
-  /// Returns the sample of the epoch's whole order from which this loader continues, where another width left `state`.
+  /// Returns the position from which this loader continues if another width left `state`.
   [[nodiscard]] LoaderState translated(const LoaderState& state) const;
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
 
@@ -137,14 +137,14 @@ DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<Iter
   data::check_options(dataset ? size : options.shard.count * options.batch_size, options);
   if (iterable && (options.shuffle || options.sampler || options.batch_sampler)) {
     throw UsageError("data loader: an iterable set is read in its own order: no shuffle, no sampler",
-                     "shuffle where the stream is made, or give the set an index");
+                     "shuffle in the set's own open(), or give the set an index");
   }
   if (dataset) {
     const data::EpochSize epoch = data::epoch_size(size, options);
     steps = epoch.batches;
     samples = options.drop_last ? epoch.samples - epoch.samples % options.batch_size : epoch.samples;
   }
-  // Batches are large, and their memory is wanted again: without this each costs as many page faults as it has pages.
+  // Batches are large, and their memory is reused: without this each costs as many page faults as it has pages.
   keep_freed_memory();
   position_ = {.size = size, .shards = options.shard.count, .batch_size = options.batch_size, .seed = options.seed};
   source_ = make_source();
@@ -348,7 +348,7 @@ DataLoader::Epoch::Epoch(Epoch&& other) noexcept
     : loader_(std::exchange(other.loader_, nullptr)), ticket_(other.ticket_), batch_(std::move(other.batch_)) {}
 
 Batch* DataLoader::Epoch::next() {
-  batch_ = {};  // before the wait: its memory may be the next batch's
+  batch_ = {};  // before the wait: the next batch may use its memory
   std::optional<Batch> batch = loader_->next(ticket_);
   if (!batch) return nullptr;
   batch_ = std::move(*batch);

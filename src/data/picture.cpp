@@ -66,7 +66,7 @@ void Pixels::fit_to(ImageSize annotated) {
   if (!encoded->as_stored || noted.exchange(true)) return;
   log::note(
       "{}: its EXIF orientation ({}) is not applied: its annotations are of the {} x {} pixels that are stored; "
-      "others like it are read alike and only counted (lockstep inspect data)",
+      "others like it are read the same way and only counted (lockstep inspect data)",
       encoded->name, data::exif_orientation(encoded->bytes), annotated.width, annotated.height);
 }
 
@@ -93,7 +93,7 @@ Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   const auto* encoded = std::get_if<EncodedImage>(&state_);
   if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
     const data::Turn turn = encoded->as_stored ? data::Turn{} : data::turn_of_file(encoded->bytes);
-    const ImageSize stored = data::upright(size(), turn);  // which also leads back
+    const ImageSize stored = data::upright(size(), turn);  // upright() also converts back
     Result<data::ImagePart> part = data::decode_jpeg_region(
         encoded->bytes, mode, data::stored_region(region, stored, turn), data::upright(wanted, turn));
     if (!part) throw unreadable(*encoded, part.error());

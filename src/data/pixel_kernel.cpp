@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/pixel_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Ints = hn::CappedTag<std::int32_t, 16>;
 using Floats = hn::CappedTag<float, 16>;
 using IntBytes = hn::Rebind<std::uint8_t, Ints>;
 
-constexpr std::int64_t kBlock = 16;  // pixels that one round takes
+constexpr std::int64_t kBlock = 16;  // pixels of one round
 
 /// 16 pixels, channel by channel.
 template <int kChannels>
@@ -32,7 +32,7 @@ struct Planes {
   HWY_INLINE void load(const std::uint8_t* pixels);
 };
 
-// What moves single bytes about, 16 of them at a time. Highway's last resort has vectors of one lane only.
+// Operations that move single bytes, 16 at a time. Highway's last resort has vectors of one lane only.
 #if HWY_TARGET == HWY_SCALAR
 
 template <int kChannels>
@@ -136,8 +136,8 @@ void paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes) {
   }
 }
 
-/// 16 x 16 bytes, rows at from(r), columns to to(i). Each round deals the 16 vectors out like two halves of a pack of
-/// cards, and four rounds exchange the bits of row and column.
+/// Transposes 16 x 16 bytes, rows at from(r), columns to to(i). Each round deals the 16 vectors out like two halves of
+/// a pack of cards, and four rounds exchange the bits of row and column.
 template <class From, class To>
 HWY_INLINE void transpose(const From& from, const To& to) {
   const Bytes d;
@@ -159,7 +159,7 @@ HWY_INLINE void transpose(const From& from, const To& to) {
 
 #endif
 
-/// Calls `round` with 16 pixels at a time; those of the last round that are none are copies of memory nobody reads.
+/// Calls `round` with 16 pixels at a time; the last round is filled up with zeros, whose results are discarded.
 template <int kChannels, class Round>
 HWY_INLINE void for_blocks(const std::uint8_t* pixels, std::int64_t count, const Round& round) {
   Planes<kChannels> planes;
@@ -246,7 +246,7 @@ void undo_paeth_of(std::uint8_t* row, const std::uint8_t* above, std::size_t byt
   channels == 3 ? paeth<3>(row, above, bytes) : paeth<4>(row, above, bytes);
 }
 
-/// Bytes [begin, end) of 16 rows into `columns`, where byte i of row r lies at i * 16 + r.
+/// Writes bytes [begin, end) of 16 rows to `columns`, with byte i of row r at i * 16 + r.
 void to_columns(const std::uint8_t* const (&rows)[16], std::int64_t begin, std::int64_t end, std::uint8_t* columns) {
   for (std::int64_t at = begin; at < end; at += 16) {
     const bool whole = at + 16 <= end;
@@ -268,7 +268,7 @@ void to_rows(const std::uint8_t* columns, std::int64_t bytes, ByteRows out) {
 
 constexpr int kFractionBits = 22;
 
-/// Output x of 16 rows at once.
+/// Computes output x of 16 rows at once.
 template <int kChannels>
 HWY_INLINE void resample_column(const std::uint8_t* from, const ResampleAxis& axis, std::int64_t x, std::uint8_t* to) {
   const Ints d;

@@ -9,18 +9,18 @@
 
 namespace lockstep::data {
 
-/// RGB pixels to luma, as Pillow rounds it.
+/// Converts RGB pixels to luma, as Pillow rounds it.
 /// Source: ITU-R BT.601 in 16-bit fixed point
 void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept;
 
-/// The order of the pixels of one row turned around, in place.
+/// Reverses the order of the pixels of one row, in place.
 void mirror_row(std::uint8_t* row, std::int64_t pixels, std::int64_t channels);
 
-/// PNG's Paeth filter undone, in place, for pixels of 3 or 4 bytes: to each byte is added that of its left, upper and
+/// Undoes PNG's Paeth filter, in place, for pixels of 3 or 4 bytes: adds to each byte the one of its left, upper and
 /// upper left neighbours that is nearest to left + upper - upper left. 4 bytes are readable from any pixel on.
 void undo_paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes, int channels);
 
-/// What becomes of a value 0 .. 255: (value / 255 - mean) / deviation, each step rounded to float32 as torch's are.
+/// The conversion of a value 0 .. 255: (value / 255 - mean) / deviation, each step rounded to float32 as torch's are.
 struct FloatRule {
   std::array<float, 3> mean{};
   std::array<float, 3> deviation{1.0F, 1.0F, 1.0F};
@@ -40,17 +40,17 @@ struct ResampleAxis {
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(first.size()); }
 };
 
-/// Rows of bytes, 16 of them readable and writable at any multiple of 16.
+/// Rows of bytes; 16 of them are readable and writable at any multiple of 16.
 struct ByteRows {
   std::uint8_t* data = nullptr;
   std::int64_t stride = 0;  ///< a multiple of 16
 };
 
-/// Rows [first, first + count) of `view`, each resampled along x, into rows 0 .. count of `out`, which has memory for
-/// `count` rounded up to a multiple of 16 rows.
+/// Resamples rows [first, first + count) of `view` along x, into rows 0 .. count of `out`, which has memory for `count`
+/// rounded up to a multiple of 16 rows.
 void resample_rows(const PixelView& view, std::int64_t first, std::int64_t count, const ResampleAxis& x, ByteRows out);
 
-/// Rows resampled along y: `axis` counts rows of `in` from `skipped` on. Writes axis.size() rows of `row_bytes`.
+/// Resamples rows along y: `axis` counts rows of `in` from `skipped` on. Writes axis.size() rows of `row_bytes`.
 struct ColumnPass {
   const std::uint8_t* in;
   std::int64_t stride;

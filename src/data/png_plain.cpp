@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNGs of the plain kind, which is nearly all there are: 8 bits, gray, RGB or RGBA, not interlaced. libdeflate inflates
-// them at once where zlib goes step by step, and no table of formats is asked for each pixel. It judges nothing: what
-// is not plain, or not whole, goes to libspng.
+// PNGs of the plain kind, nearly all there are: 8 bits, gray, RGB or RGBA, not interlaced. libdeflate inflates them in
+// one call instead of zlib's steps, and no pixel needs a table of formats. It never judges: libspng gets every file
+// that is not plain, or not whole.
 #include <libdeflate.h>
 
 #include <algorithm>
@@ -30,10 +30,10 @@ struct FreeDecompressor {
   void operator()(libdeflate_decompressor* made) const noexcept { libdeflate_free_decompressor(made); }
 };
 
-/// What one thread decodes with, file after file.
+/// One thread's memory, which it uses for file after file.
 struct Tools {
   std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor{libdeflate_alloc_decompressor()};
-  std::vector<unsigned char> packed;  ///< the contents of all IDAT chunks, where there are several
+  std::vector<unsigned char> packed;  ///< the contents of all IDAT chunks, if there are several
   std::vector<unsigned char> rows;    ///< a filter's number and the filtered bytes of each row
 };
 
@@ -52,7 +52,7 @@ constexpr std::uint32_t type_of(const char (&name)[5]) {
          static_cast<std::uint32_t>(name[2]) << 8 | static_cast<std::uint32_t>(name[3]);
 }
 
-/// None where the file ends or the checksum is wrong.
+/// Returns none if the file ends or the checksum is wrong.
 std::optional<Chunk> next_chunk(Bytes& rest) {
   if (rest.size() < kAround) return std::nullopt;
   const std::size_t length = number(rest.data());
@@ -83,7 +83,7 @@ std::optional<Layout> plain_layout(const Chunk& header, std::size_t file_bytes) 
   return plain && channels != 0 && sized ? std::optional(layout) : std::nullopt;
 }
 
-/// The content of the IDAT chunks, which follow each other; none where the file is not whole to its end.
+/// Returns the content of the IDAT chunks, which follow each other; none if the file is not whole to its end.
 std::optional<Bytes> packed_pixels(Bytes rest) {
   std::vector<unsigned char>& joined = tools().packed;
   joined.clear();
@@ -109,7 +109,7 @@ std::optional<Bytes> packed_pixels(Bytes rest) {
 }
 
 bool inflate_rows(Bytes packed, std::size_t bytes) {
-  if (!can_inflate_to(bytes, packed.size())) return false;  // before memory is asked for
+  if (!can_inflate_to(bytes, packed.size())) return false;  // before memory is allocated
   Tools& with = tools();
   with.rows.resize(std::max(with.rows.size(), bytes + kReadAhead));
   std::size_t used = 0;
@@ -119,7 +119,7 @@ bool inflate_rows(Bytes packed, std::size_t bytes) {
   return result == LIBDEFLATE_SUCCESS && used == packed.size() && made == bytes;
 }
 
-/// One row, each byte predicted from its neighbours by `predict`.
+/// Restores one row, each byte predicted from its neighbours by `predict`.
 template <int kChannels, class Predict>
 void add_predicted(unsigned char* row, const unsigned char* above, std::size_t bytes, const Predict& predict) {
   std::array<int, kChannels> left{};
@@ -134,7 +134,7 @@ void add_predicted(unsigned char* row, const unsigned char* above, std::size_t b
   }
 }
 
-/// Of left, above and above left, the one nearest to left + above - above left.
+/// Returns the one of left, above and above left that is nearest to left + above - above left.
 int nearest(int left, int above, int corner) {
   const int to_left = std::abs(above - corner);
   const int to_above = std::abs(left - corner);
@@ -174,7 +174,7 @@ bool unfilter_row(int channels, int filter, unsigned char* row, const unsigned c
   return channels == 3 ? unfilter<3>(filter, row, above, bytes) : unfilter<4>(filter, row, above, bytes);
 }
 
-/// `pixels` in the wanted channels.
+/// Appends the row to `pixels` in the wanted channels.
 void put_row(const unsigned char* row, const Layout& layout, ColorMode mode, std::vector<std::uint8_t>& pixels) {
   const auto width = static_cast<std::size_t>(layout.width);
   const std::size_t bytes = layout.row_bytes();

@@ -36,7 +36,7 @@ Filter filter_of(Interpolation interpolation) {
 
 /// One axis of the picture.
 struct Span {
-  std::int64_t size;  ///< pixels there are
+  std::int64_t size;  ///< pixels of the picture
   double begin;       ///< the part that counts
   double end;
 
@@ -78,7 +78,7 @@ Image empty_image(ImageSize size, std::int64_t channels) {
   return image;
 }
 
-/// Rows between the passes, on memory that the thread keeps.
+/// Rows between the passes, in memory that the thread keeps.
 struct Between {
   std::vector<std::uint8_t> memory;
   data::ByteRows rows;

@@ -137,7 +137,7 @@ std::vector<std::vector<std::int64_t>> deal_rest(std::span<const std::int64_t> r
   const std::int64_t in_step = shard.count * batch_size;
   for (std::int64_t begin = 0; begin < left;) {
     std::int64_t end = std::min(begin + in_step, left);
-    if (left - end < shard.count) end = left;  // too few for a step of their own
+    if (left - end < shard.count) end = left;  // too few for their own step
     std::vector<std::int64_t>& batch = steps.emplace_back();
     for (std::int64_t i = begin + shard.index; i < end; i += shard.count) {
       batch.push_back(rest[static_cast<std::size_t>(i)]);

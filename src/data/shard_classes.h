@@ -16,7 +16,7 @@ namespace lockstep::data {
 
 class ShardClasses {
  public:
-  /// Throws: DataError naming both shards where `classes` are others than those of a shard before.
+  /// Throws: DataError naming both shards if `classes` differ from those of an earlier shard.
   void add(std::vector<std::string> classes, const std::string& shard) {
     if (classes.empty() || classes == classes_) return;
     if (!classes_.empty()) {
@@ -32,7 +32,7 @@ class ShardClasses {
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
 
  private:
-  /// Both lists, or of long ones the first class that differs.
+  /// Returns both lists, or of long ones the first class that differs.
   [[nodiscard]] std::string difference(const std::vector<std::string>& classes) const {
     constexpr std::size_t kFew = 10;
     if (classes_.size() <= kFew && classes.size() <= kFew) {
@@ -40,7 +40,7 @@ class ShardClasses {
     }
     std::size_t at = 0;
     while (at < std::min(classes_.size(), classes.size()) && classes_[at] == classes[at]) ++at;
-    const auto name = [at](const std::vector<std::string>& of) { return at < of.size() ? of[at] : "none"; };
+    const auto name = [at](const std::vector<std::string>& names) { return at < names.size() ? names[at] : "none"; };
     return fmt::format("{} | {}, the first that differs is class {}: {} | {}", classes_.size(), classes.size(), at,
                        name(classes_), name(classes));
   }

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// One shard after another; their classes are the same.
+/// Reads one shard after another; their classes must be the same.
 class ShardReader {
  public:
   ShardReader(std::vector<std::string> shards, const TarOptions& options)

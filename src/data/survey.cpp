@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Components of the first frame header; 0 where none is found.
+/// Returns the components of the first frame header; 0 if none is found.
 std::int64_t jpeg_channels(std::string_view bytes) {
   const auto byte = [&](std::size_t at) { return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U; };
   for (std::size_t at = 2; at + 9 < bytes.size();) {
@@ -42,7 +42,7 @@ std::int64_t png_channels(std::string_view bytes) {
   }
 }
 
-/// Format and channels, before the pixels are decoded.
+/// Counts format and channels, before the pixels are decoded.
 void count_format(const AnnotatedImage& image, Survey& survey) {
   const EncodedImage* encoded = image.pixels.encoded_image();
   if (encoded != nullptr && data::turn_of_file(encoded->bytes).any()) {
@@ -107,7 +107,7 @@ Survey survey_source(const ImageSource& source, const std::function<void(std::in
       if (!image.name.empty()) name = image.name;
       look_at(image, survey);
     } catch (const DataError& fault) {
-      const std::string words = fault.what();  // what to do comes on a line of its own, which a list need not repeat
+      const std::string words = fault.what();  // the advice is on its own line, which a list need not repeat
       survey.unreadable.push_back({name, text::first_line(words)});
     }
     if (progress) progress(i + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's threads: each takes tasks of the stream under way and hands over what it made.
+// The loader's threads: each takes tasks of the current stream and hands over their batches.
 #pragma once
 
 #include <condition_variable>
@@ -16,21 +16,21 @@
 
 namespace lockstep::data {
 
-/// Makes what a task says and starts the copy to the device; what it throws is in the result.
+/// Makes the batch of a task and starts the copy to the device; errors are in the result.
 [[nodiscard]] BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
                                 Progress& progress) noexcept;
 
-/// Lifetime: threads share its state, so that one which hangs in a sample may be left behind.
+/// Lifetime: threads share its state, so that one which hangs in a sample may be abandoned.
 class WorkerPool {
  public:
-  /// Throws: ResourceError where not all threads start.
+  /// Throws: ResourceError if not all threads start.
   WorkerPool(BatchSource source, c10::Device device, std::int64_t workers);
-  /// Ends the threads and waits for the samples being loaded; after abandon() it waits for nobody.
+  /// Ends the threads and waits for the samples being loaded; after abandon() it does not wait.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// From here on the threads work for `stream`; null: they rest.
+  /// Makes the threads work for `stream` from now on; null: they rest.
   void work_for(std::shared_ptr<EpochStream> stream);
   void abandon() noexcept { abandoned_ = true; }
 
@@ -39,7 +39,7 @@ class WorkerPool {
     std::int64_t index = -1;
     Seconds since{0};
   };
-  /// Who is making the batch of `step`, and at which sample it is.
+  /// Finds the worker that makes the batch of `step`, and its current sample.
   [[nodiscard]] std::optional<Slow> find(std::int64_t step) const;
 
  private:
@@ -49,7 +49,7 @@ class WorkerPool {
     std::mutex mutex;
     std::condition_variable wake;
     std::shared_ptr<EpochStream> stream;
-    std::uint64_t passes = 0;  ///< how many there have been: a thread that has ended one waits for the next
+    std::uint64_t passes = 0;  ///< number of passes so far: a thread that has ended one waits for the next
     bool stopping = false;
     std::vector<std::unique_ptr<Progress>> progress;  ///< one a thread
   };

@@ -33,7 +33,7 @@ namespace {
 
 using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
 
-// For the other nodes to read how the job ended, from the store that this agent serves.
+// The time in which the other nodes read from this agent's store how the job ended.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -49,7 +49,7 @@ void check(const AgentOptions& options) {
                      "node ranks go from 0 to nnodes - 1");
   }
   if (options.nodes > 1 && options.master_port == 0) {
-    throw UsageError("several nodes need a port where they meet", "give the same --master-port on every node");
+    throw UsageError("several nodes need a common port", "give the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
     throw UsageError(fmt::format("a run over {} nodes needs a secret, and none is given", options.nodes),
@@ -65,22 +65,17 @@ void log_rank_count(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Ranks that it starts
-// would meet those of another round. Returns the end to report where none was started.
+// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Returns the end to
+// report if no rank was started.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
-  const auto end_by = [&](const Error& problem) {
+  try {
+    group.emplace(spec);
+    return std::nullopt;
+  } catch (const TimeoutError& problem) {
     const Round& round = spec.round;
     return NodeEnd{.round = round.number,
                    .code = static_cast<int>(problem.code()),
                    .cause = record_of(problem, round.place.first_rank, host_name())};
-  };
-  try {
-    group.emplace(spec);
-    return std::nullopt;
-  } catch (const PeerError& problem) {
-    return end_by(problem);
-  } catch (const TimeoutError& problem) {
-    return end_by(problem);
   }
 }
 
@@ -138,7 +133,7 @@ class Agent {
   }
 
   void say_waiting(double seconds) {
-    if (!held_.empty()) return;  // it was said, and may last as long as the job
+    if (!held_.empty()) return;  // it was reported, and may last as long as the job
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
@@ -160,7 +155,7 @@ class Agent {
     return end_signal_ != 0;
   }
 
-  // A node other than that of rank 0 may show nothing else from its start to its end.
+  // Otherwise a node without rank 0 may print nothing from its start to its end.
   void log_round(const Round& round) const {
     const Place& place = round.place;
     if (place.nodes == 1) return;
@@ -191,7 +186,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After node 0 was lost: where it may come back, this agent waits for its store.
+  // After the loss of node 0: if node 0 may come back, this agent waits for its store.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
@@ -218,7 +213,7 @@ class Agent {
     if (membership_) membership_->leave(number, options_.shutdown_timeout + kLeaveTime);
     if (attempt_ < 0) logs_.remove();
     if (result_.interrupted_by != 0) {
-      keep_verdict({.reason = fmt::format("the launcher was told to stop ({})", signal_name(number)),
+      keep_verdict({.reason = fmt::format("the launcher was asked to stop ({})", signal_name(number)),
                     .is_graceful = true,
                     .code = 128 + number});
       show_logs();
@@ -302,7 +297,7 @@ bool can_listen(const std::string& host, std::uint16_t port) { return is_free(ho
 std::uint16_t free_port(const std::string& host) { return find_free_port(host); }
 
 std::string threads_note(int processes) {
-  return fmt::format("OMP_NUM_THREADS=1 for each of {} ranks: set it where a rank should use more threads", processes);
+  return fmt::format("OMP_NUM_THREADS=1 for each of {} ranks: set it if a rank should use more threads", processes);
 }
 
 int run_agent(const AgentOptions& options) {

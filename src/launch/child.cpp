@@ -58,7 +58,7 @@ pid_t spawn_child(std::vector<std::string>& command, int input, const Pipe& out,
   return pid;
 }
 
-/// Reads what is there; false at the end.
+/// Reads the bytes that are there; false at the end.
 bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   std::array<char, 4096> bytes;
   const ssize_t count = ::read(fd.get(), bytes.data(), bytes.size());
@@ -72,7 +72,7 @@ bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   return true;
 }
 
-/// Waits for either stream and reads what is there; false: at the end of the time.
+/// Waits for either stream and reads the bytes that are there; false: at the end of the time.
 bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, std::string& errors) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
   if (left <= 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One turn of a loop over descriptors: waits until some are ready, and does what belongs to each of them.
+// One turn of a loop over descriptors: waits until some are ready, and calls the act of each of them.
 #pragma once
 
 #include <poll.h>
@@ -12,10 +12,10 @@
 
 namespace lockstep::launch {
 
-/// Made anew for each turn. Owned by one thread.
+/// A new one for each turn. Owned by one thread.
 class EventLoop {
  public:
-  /// `act` is called in the order of these calls where `fd` is ready; one below 0 never is.
+  /// `act` is called in the order of these calls when `fd` is ready; an `fd` below 0 never is.
   void add(int fd, short events, std::function<void()> act) {
     entries_.push_back({fd, events, 0});
     acts_.push_back(std::move(act));
@@ -30,8 +30,8 @@ class EventLoop {
   }
 
  private:
-  // The limit of files was lowered under us, or memory is short: what we watch can still be read, without waiting for
-  // it.
+  // The limit of files was lowered meanwhile, or memory is short: our descriptors can still be read, without waiting
+  // for them.
   void look_at_all() {
     const timespec nap{0, 10'000'000};
     ::nanosleep(&nap, nullptr);

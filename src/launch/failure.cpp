@@ -36,7 +36,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Python's traceback ends with the line that matters; ours are short anyway.
+// Python's traceback ends with the important line; ours are short anyway.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);
@@ -130,7 +130,7 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
 
 namespace {
 
-// The rank's last words are the error that is known already, or its end: "error: WORDS" for "TYPE: WORDS".
+// The rank's last output is the known error, or the end of it: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const std::string& known, const std::vector<std::string>& last_lines) {
   const std::string said = text::for_people(text::join(last_lines, "\n"));
   const std::size_t type_end = known.find(": ");
@@ -139,7 +139,7 @@ bool only_repeats(const std::string& known, const std::vector<std::string>& last
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
-// The rank's own end. Where the agent killed it while it still left after an error, that error's type.
+// The rank's own end. If the agent killed it while it still left after an error, that error's type.
 std::string headline_of(const WorkerEnd& end, const FailureRecord& said) {
   const bool is_own = describe_end(end) == describe_status(end.wait_status);
   if (is_own || said.message.empty()) return describe_end(end);
@@ -182,7 +182,7 @@ bool ended_by(const FailureRecord& claim, const WorkerEnd& end) {
   return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
 }
 
-// Puts the published cause together with the words of the rank's error file.
+// Joins the published cause and the words of the rank's error file.
 FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   const auto& claim = facts.result.claim;
   if (claim && ended_by(*claim, end)) return *claim;
@@ -195,8 +195,7 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   return cause;
 }
 
-// The words of the record are the headline. Of a mismatch it is known what two ranks called, and not which one is
-// wrong.
+// The words of the record are the headline. A mismatch names the calls of two ranks, but not the wrong one.
 bool is_headline(const FailureRecord& cause) {
   return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
 }
@@ -226,7 +225,7 @@ void print_local(const RoundFacts& facts, const WorkerEnd& end) {
            text.substr(head));
 }
 
-// A launcher that another one started leaves the cause where that one looks for it, as torchrun does.
+// A launcher that another one started leaves the cause at the place that the other reads, as torchrun does.
 void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
   const auto target = env::get("TORCHELASTIC_ERROR_FILE");
   std::error_code problem;
@@ -385,7 +384,7 @@ void write_verdict(const Order& order, const std::vector<std::string>& stacks,
   try {
     std::ofstream(attempt / "verdict.json", std::ios::binary) << verdict_json(order, stacks);
   } catch (const std::exception&) {
-    // The console has said the same.
+    // The console has the same text.
   }
 }
 

@@ -24,8 +24,8 @@ struct WorkerEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  int signal_sent = 0;   ///< what the agent had sent it before; 0: it ended by itself
-  std::string why = {};  ///< what the system knows of its end
+  int signal_sent = 0;   ///< the agent's last signal to it before that; 0: it ended by itself
+  std::string why = {};  ///< the reason that the system knows
 };
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
@@ -33,7 +33,7 @@ struct WorkerEnd {
 /// It exited with 143 or 130: it was asked to save and leave, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Another's end came first: it exited with 75 (a peer died), 143 or 130, or the agent had told it to stop.
+/// Another rank's end came first: it exited with 75 (a peer died), 143 or 130, or the agent had asked it to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.
@@ -53,7 +53,7 @@ struct WorkerEnd {
 /// Does the same for an end that the agent's own signal may have brought: "ended by its launcher".
 [[nodiscard]] std::string describe_end(const WorkerEnd& end);
 
-/// What the agent tells the others of a worker that ended without a word.
+/// The agent's report to the others of a worker that ended without an error record.
 [[nodiscard]] FailureRecord record_of_end(const WorkerEnd& end);
 
 /// The type and words that a worker wrote into its error file: our programs and Python's torch.distributed.elastic
@@ -65,7 +65,7 @@ struct WorkerEnd {
 [[nodiscard]] std::string format_report(const WorkerEnd& end, const FailureRecord& said,
                                         const std::vector<std::string>& last_lines, const std::string& lines_of);
 
-/// One round of this node, and what came of it. Lifetime: what it refers to outlives it.
+/// One round of this node, and its outcome. Lifetime: the objects that it refers to outlive it.
 struct RoundFacts {
   const Round& round;
   const WorkerGroupResult& result;
@@ -74,30 +74,29 @@ struct RoundFacts {
   const std::string& path;  ///< of the program
 };
 
-/// What the coordinator has to know.
+/// The report to the coordinator.
 [[nodiscard]] NodeEnd end_of_round(const RoundFacts& facts);
 
 /// "cannot execute './train' (Exec format error)".
 [[nodiscard]] std::string start_error_text(const RoundFacts& facts);
 
-/// Says why the ranks start again, before they do.
+/// Prints why the ranks start again, before they do.
 void warn_of_failure(const Order& order, const RoundFacts& facts);
 
 /// The first failure is a rank's of another node, whose agent has its output.
 [[nodiscard]] bool is_of_other_node(const Order& order, const RoundFacts& facts);
 
-/// The stacks of the rank that the order blames, where this agent has taken them, a line each.
+/// The stacks of the rank that the order blames, a line each, if this agent has taken them.
 [[nodiscard]] std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts);
 
-/// An error in the call or the input of a job on one node, which had begun no step. Every rank meets it, and which of
-/// them is first says nothing.
+/// An error in the call or the input of a job on one node that had begun no step. Every rank meets it, so the rank that
+/// was first means nothing.
 [[nodiscard]] bool is_error_of_start(const Order& order, const RoundFacts& facts);
 
 /// Prints such an error as a single process does, unless rank 0 has: its stderr is shown as it is.
 void print_error_of_start(const Order& order, const RoundFacts& facts);
 
-/// Prints who is to blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a
-/// restart.
+/// Prints the blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a restart.
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);
 /// `stacks`: of the rank that is late, a line each.
 void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks = {});
@@ -106,12 +105,12 @@ void print_lost(const FailureRecord& lost, const std::vector<std::string>& stack
 inline constexpr const char* kAskedToLeave = "told";
 
 /// Returns the text of verdict.json, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host",
-/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only where there are some)}.
+/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only if there are some)}.
 /// Precondition: the order has a cause, or is graceful.
 [[nodiscard]] std::string verdict_json(const Order& order, const std::vector<std::string>& stacks = {});
 
-/// Writes verdict.json into `attempt`, a folder of logs, where the order has a cause or is graceful. It never throws:
-/// the console has said the same.
+/// Writes verdict.json into `attempt`, a folder of logs, if the order has a cause or is graceful. It never throws: the
+/// console has the same text.
 void write_verdict(const Order& order, const std::vector<std::string>& stacks,
                    const std::filesystem::path& attempt) noexcept;
 

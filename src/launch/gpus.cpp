@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML has a stable binary interface but no place in our dependencies: its functions are declared here and looked up by
+// NVML has a stable binary interface but is no dependency of ours: its functions are declared here and looked up by
 // name, so that the same program runs with and without a driver.
 #include "lockstep/launch/gpus.h"
 
@@ -79,7 +79,7 @@ class Nvml {
 
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
-  /// The function's result; not kSuccess either where the library has no such function.
+  /// The function's result; not kSuccess either if the library has no such function.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(handle_.get(), name));
@@ -107,7 +107,7 @@ class Nvml {
   std::string problem_;
 };
 
-/// RANK of another process's environment; none where that is not ours to read, or it has none.
+/// RANK of another process's environment; none if we may not read that, or it has none.
 std::optional<int> rank_of(unsigned pid) {
   std::string environment;
   try {

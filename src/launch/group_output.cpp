@@ -16,7 +16,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Which lines of which ranks reach the console, as torchrun's --redirects, --tee and --local-ranks-filter say. Pure.
+// The choice of lines that reach the console, as in torchrun's --redirects, --tee and --local-ranks-filter. Pure.
 
 // torchrun's numbers: 1 is stdout, 2 stderr, 3 both.
 bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
@@ -25,14 +25,14 @@ bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
   return (bits >> stream & 1) != 0;
 }
 
-/// True where `stream` (0 stdout, 1 stderr) of a local rank is shown on the console. The log files have everything.
+/// True if `stream` (0 stdout, 1 stderr) of a local rank is shown on the console. The log files have everything.
 bool is_on_console(const ConsoleChoice& choice, int local_rank, int stream) {
   const auto& only = choice.local_ranks;
   if (!only.empty() && std::find(only.begin(), only.end(), local_rank) == only.end()) return false;
   return has_stream(choice.tee, local_rank, stream) || !has_stream(choice.redirects, local_rank, stream);
 }
 
-/// Returns what stands before a line: `text` with ${role_name}, ${local_rank} and ${rank} filled in.
+/// Returns the prefix of a line: `text` with ${role_name}, ${local_rank} and ${rank} filled in.
 std::string fill_prefix(const std::string& text, const std::string& role, int local_rank, int rank) {
   const std::array<std::pair<std::string, std::string>, 3> fields = {
       {{"${role_name}", role}, {"${local_rank}", std::to_string(local_rank)}, {"${rank}", std::to_string(rank)}}};

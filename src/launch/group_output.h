@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of a group write: into their logs, and line by line onto the agent's console.
+// The output of a group's workers: it goes into their logs, and line by line onto the agent's console.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ class GroupOutput {
   /// `first_rank`: the rank of local rank 0. Lifetime: `options` outlives it.
   GroupOutput(const AgentOptions& options, int first_rank);
 
-  /// Rank 0 gets a terminal where the agent has one, so that it draws its progress bar.
+  /// Rank 0 gets a terminal if the agent has one, so that it draws its progress bar.
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
-  /// Columns of "[0]: ", which stands before every line of rank 0, the one rank that has a terminal.
+  /// Columns of "[0]: ", the prefix of every line of rank 0, the one rank that has a terminal.
   [[nodiscard]] int prefix_columns() const;
 
   [[nodiscard]] Console& console() { return console_; }
   [[nodiscard]] const Console& console() const { return console_; }
 
-  /// Takes what `worker` has written to `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
+  /// Takes output of `worker` from `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
-  /// Takes the rest of both streams and closes them. Nothing writes to them any more.
+  /// Takes the rest of both streams, to which no process writes any more, and closes them.
   void close(Worker& worker, RankLog& log);
   /// Waits a moment for output: with two terminals, bytes written to the first may arrive after later bytes of the
   /// second, since the kernel passes each on in its own thread.
@@ -36,11 +36,11 @@ class GroupOutput {
   /// The agent's terminal has another size.
   void resize(const Worker& worker) const;
 
-  /// When a line that has not ended is shown as it is; max(): never.
+  /// When an unfinished line is shown as it is; max(): never.
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 
-  /// Counts what the workers have written. A reader of ours that does not read holds them up, which counts too.
+  /// Counts the workers' output. A reader of ours that does not read blocks the workers, which counts too.
   [[nodiscard]] std::uint64_t count() { return console_.is_full() ? ++count_ : count_; }
 
  private:

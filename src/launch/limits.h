@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system must have left for an agent and its ranks: checked before anything starts, so that running out is one
-// error and not a group that half exists.
+// The resources that an agent and its ranks need: checked before anything starts, so that a shortage is one error
+// instead of half a group.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::launch {
 
-/// File descriptors that this agent will have open at a time, where `open_now` are open already.
+/// File descriptors that this agent will need at a time, if `open_now` are open already.
 [[nodiscard]] std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now);
 
 struct FileLimit {
@@ -18,15 +18,15 @@ struct FileLimit {
   std::uint64_t hard = 0;
 };
 
-/// The soft limit to set: the hard one, though no more than 65,536 unless more are needed, because programs that close
-/// or count all possible descriptors are slow with a larger one. Never below what is set. Pure.
-/// Throws: ResourceError where the hard limit is below `needed`.
+/// The soft limit to set: the hard one, but no more than 65,536 unless more are needed, because programs that close or
+/// count all possible descriptors are slow with a larger one. Never below the present limit. Pure.
+/// Throws: ResourceError if the hard limit is below `needed`.
 [[nodiscard]] std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed);
 
 /// Raises this process's soft limit of open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 
-/// Runs `body`; a thread that cannot be started or memory that is not there becomes a ResourceError.
+/// Runs `body`; turns a failure to start a thread or to get memory into a ResourceError.
 int with_shortages_named(const std::function<int()>& body);
 
 }  // namespace lockstep::launch

@@ -45,7 +45,7 @@ std::string idle_words(const RankPlaces& places) {
 }  // namespace
 
 int count_gpus() {
-  // Set and empty means "no GPU", so env::get, which takes empty for unset, does not serve here.
+  // An empty value means "no GPU", but env::get takes empty for unset.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
   return count_visible_gpus(count_gpu_devices(),
                             visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));

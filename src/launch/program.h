@@ -6,7 +6,8 @@
 
 namespace lockstep::launch {
 
-/// As a shell would: a name with '/' is a path, another is looked up in PATH. Throws: UsageError naming what is wrong.
+/// Searches as a shell does: a name with '/' is a path, another is looked up in PATH. Throws: UsageError naming the
+/// fault.
 [[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace lockstep::launch

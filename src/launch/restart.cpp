@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// What the system says of a disk that will be no better a second later; "" where it says nothing of the kind.
+/// The system's words for a disk fault that will not be gone a second later; "" if the text has none.
 std::string lasting_fault(const std::string& text) {
   for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES, EFBIG}) {
     const std::string words = std::generic_category().message(code);

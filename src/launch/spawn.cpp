@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// What init() takes for a rank, or refuses as half of one.
+// The variables that init() takes for a rank's, or refuses if some are missing.
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
@@ -53,7 +53,7 @@ int process_count(const SpawnOptions& options) {
 std::string own_path() {
   std::error_code problem;
   auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
-  // Gone where the program was built anew meanwhile: the link itself still leads to what runs here.
+  // Gone if the program was built anew meanwhile: the link itself still leads to the running program.
   return !problem && std::filesystem::exists(path, problem) ? path.string() : "/proc/self/exe";
 }
 
@@ -65,8 +65,8 @@ void pass_to_agent(int number) {
   errno = before;
 }
 
-// The agent takes its signals in this thread. Other threads, which a BLAS starts when it is loaded, would let the
-// process die of them: so they pass them on.
+// The agent takes its signals in this thread. In other threads, which a BLAS starts when it is loaded, a signal would
+// end the process, so those pass it on.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {

@@ -21,7 +21,7 @@ constexpr auto kFirstLook = std::chrono::seconds(10);
 constexpr auto kStartTime = std::chrono::milliseconds(500);
 constexpr auto kLastLook = std::chrono::minutes(10);
 
-// A stub says at once that it has started its program, or that it cannot.
+// A stub reports at once that it has started its program, or that it cannot.
 Standby started(const WorkerSpec& spec) {
   Standby standby{.worker = std::make_unique<Worker>(spec)};
   pollfd entry{standby.worker->control(), POLLIN, 0};
@@ -84,7 +84,7 @@ void Standbys::start(TimePoint now, bool is_possible, const std::function<Worker
 std::optional<Standby> Standbys::take(int local_rank) {
   if (static_cast<std::size_t>(local_rank) >= standbys_.size()) return std::nullopt;
   Standby standby = std::move(standbys_[static_cast<std::size_t>(local_rank)]);
-  // Its stub says no more until it ends.
+  // Its stub reports nothing more until it ends.
   if (!standby.worker || standby.pid == 0 || standby.worker->read_report() || standby.worker->is_gone()) {
     return std::nullopt;
   }

@@ -26,7 +26,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A grace goes on where it was when the whole job was suspended.
+// After the whole job was suspended, a grace period continues where it was.
 constexpr auto kGraceLook = std::chrono::milliseconds(200);
 
 void close_between(int first, int last) noexcept {
@@ -53,8 +53,8 @@ void nap() noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-// Ignored stays ignored over exec, which is how nohup works. Not so what the agent ignores for itself, nor what a shell
-// sets for its background jobs: these signals are how we end the worker.
+// An ignored signal stays ignored over exec, as nohup needs it. Signals that the agent or a shell's background job
+// ignores are reset: with these we end the worker.
 bool stays_ignored(int number) noexcept {
   return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
 }
@@ -81,7 +81,7 @@ class Stub {
   }
 
  private:
-  // False where the agent is already gone, or the system has too little left: then it was told.
+  // False if the agent is already gone, or the system has too little left, which was then reported.
   bool prepare() noexcept {
     sigset_t all;
     ::sigfillset(&all);
@@ -89,7 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // Beside the pidfd, for kernels without: sent too when only the thread that forked us ends, so it is checked.
+    // Beside the pidfd, for kernels without it: it also comes if only the thread that forked us ends, so it is checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -104,8 +104,8 @@ class Stub {
     return true;
   }
 
-  // The pipes of other workers and the store's sockets must not stay open here. They go first: that leaves room for
-  // the copies. False where there is none even so.
+  // The pipes of other workers and the store's sockets must not stay open here. They go first: that leaves room for the
+  // copies. False if there is no room even so.
   bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
     int own[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
@@ -186,7 +186,7 @@ class Stub {
     if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ && now() >= *kill_at_)) kill_all();
   }
 
-  // False where the agent closed its end.
+  // False if the agent closed its end.
   bool obey() noexcept {
     StubOrder order;
     const ssize_t got = ::recv(control_, &order, sizeof order, MSG_DONTWAIT);
@@ -232,7 +232,7 @@ class Stub {
     }
   }
 
-  // Collects the dead. What a dead worker left behind is asked to end.
+  // Collects the dead. Processes that a dead worker left behind are asked to end.
   void reap() noexcept {
     bool is_worker_dead_now = false;
     for (;;) {
@@ -254,7 +254,8 @@ class Stub {
     }
   }
 
-  // Until no descendant is left. As subreaper we become the parent of every orphan, so "no child" means "nobody".
+  // Until no descendant is left. As subreaper we become the parent of every orphan, so "no child" means "no
+  // descendant".
   void kill_all() noexcept {
     while (!is_over_) {
       if (worker_ > 0) signal_sent_ = SIGKILL;
@@ -268,7 +269,7 @@ class Stub {
       }
       if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // no /proc: its group at least
       siginfo_t dead{};
-      // Leaves the dead for reap(). Waiting is only safe when somebody was killed: else one was missed, look again.
+      // Leaves the dead for reap(). Waiting is only safe if a process was killed: else one was missed, look again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
       if (!is_any_alive) nap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process between the agent and a worker: session leader and subreaper of the worker's whole tree, so that it can
-// end every descendant, whatever it did to hide, and does so when the agent dies. Runs after a fork of a program that
-// may have threads: nothing here allocates, locks or throws.
+// The process between the agent and a worker: session leader and subreaper of the worker's whole tree. It can end every
+// descendant, even one that hides, and does so when the agent dies. Runs after a fork of a program that may have
+// threads: nothing here allocates, locks or throws.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct StubPlan {
   int errors = -1;
   int standby = -1;      ///< becomes the worker's 3, from which a standby reads; -1: the worker is none
   int control = -1;      ///< socket to the agent: StubReport out, StubOrder in
-  int agent_pidfd = -1;  ///< -1 where the kernel has none
+  int agent_pidfd = -1;  ///< -1 if the kernel has none
   pid_t agent = 0;
   int leftover_grace_ms = 0;  ///< for processes that a worker left behind when it ended by itself
 };
@@ -41,8 +41,8 @@ struct StubReport {
   std::int32_t signal_sent = 0;  ///< the last signal that the stub had sent to the worker before it ended; 0: none
 };
 
-/// Agent to stub: sends `signal` to the worker and SIGKILL to whatever is left of its tree after `grace_ms`; where that
-/// is below 0, the signal is not to end anything.
+/// Agent to stub: sends `signal` to the worker and SIGKILL to the rest of its tree after `grace_ms`; if that is below
+/// 0, the signal is not to end anything.
 struct StubOrder {
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;

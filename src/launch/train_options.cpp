@@ -131,7 +131,7 @@ constexpr std::array kOptions = {
                 .letter = 'd',
                 .value = "auto|cpu|cuda",
                 .fallback = "auto",
-                .help = "where each rank computes",
+                .help = "the device of each rank",
                 .group = kRanksGroup,
                 .in_programs = true},
     TrainOption{
@@ -229,7 +229,7 @@ std::string option_name(std::string_view word) {
   return name;
 }
 
-/// Of options that every verb has: whether they have a value; none: it is no such option.
+/// For the options that every verb has: true if they take a value; none: it is no such option.
 std::optional<bool> has_value_in_every_verb(const std::string& word) {
   if (word == "--log-level") return true;
   if (word == "--quiet" || word == "--help" || word == "-h") return false;
@@ -238,7 +238,7 @@ std::optional<bool> has_value_in_every_verb(const std::string& word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// A number or a truth value, which no recipe is called.
+/// A number or a truth value, which is no recipe's name.
 bool is_plain_value(const std::string& word) {
   return text::parse_number(word) || word == "true" || word == "false" || word == "True" || word == "False";
 }

@@ -23,7 +23,7 @@
 namespace lockstep::launch {
 namespace {
 
-// For a standby to read a part of its environment, where the pipe does not hold it.
+// The time in which a standby reads a part of its environment, if the pipe cannot hold all of it.
 constexpr int kTakeTime = 500;  // ms
 // A stub that has closed its socket is leaving, unless it is broken.
 constexpr auto kPatience = std::chrono::seconds(15);
@@ -39,7 +39,7 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// A terminal for the worker whose bytes reach us unchanged.
+// A terminal for the worker that does not change its bytes.
 Ends make_terminal(int terminal, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -130,11 +130,11 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
 Worker::~Worker() {
   if (is_gone()) return;
   order(SIGKILL, std::chrono::milliseconds(0));
-  control_.reset();  // tells the stub too
+  control_.reset();  // informs the stub too
   reap(kPatience);
 }
 
-// A stub that does not leave in time is killed, and one that the kernel holds is left to it: nothing waits for ever.
+// A stub that does not leave in time is killed; one that the kernel holds is abandoned: nothing waits for ever.
 void Worker::reap(std::chrono::milliseconds patience) const noexcept {
   const auto leaves_within = [this](std::chrono::milliseconds time) {
     for (auto waited = std::chrono::milliseconds(0);; waited += std::chrono::milliseconds(1)) {
@@ -154,7 +154,7 @@ std::optional<StubReport> Worker::read_report() {
   StubReport report;
   ssize_t got = 0;
   do {
-    // ECONNRESET comes once, before the reports that still lie there: the stub left with an order unread.
+    // ECONNRESET comes once, before the reports that are still there: the stub left with an order unread.
     got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got == static_cast<ssize_t>(sizeof report)) return report;

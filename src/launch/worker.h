@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process as the agent sees it: the sockets and pipes to its stub and to itself.
+// One worker process on the agent's side: the sockets and pipes to its stub and to itself.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -15,10 +15,10 @@
 
 namespace lockstep::launch {
 
-/// The size that a worker's terminal should have: ours less the columns of the prefix. False where `terminal` is none.
+/// The size for a worker's terminal: ours less the columns of the prefix. False if `terminal` is no terminal.
 [[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 
-/// Which kind of channel a worker's output goes through.
+/// The channel for a worker's output.
 enum class Channel { kPipe, kTerminal };
 
 struct WorkerSpec {
@@ -36,7 +36,7 @@ struct WorkerSpec {
 
 class Worker {
  public:
-  /// Forks the stub, which starts the program. Throws: ResourceError where the system has no more processes or
+  /// Forks the stub, which starts the program. Throws: ResourceError if the system has no more processes or
   /// descriptors.
   explicit Worker(const WorkerSpec& spec);
   /// Kills what is left.
@@ -49,16 +49,16 @@ class Worker {
   [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0 stdout, 1 stderr
   void close_output(int stream) noexcept { streams_[stream].reset(); }
 
-  /// The stub's next report; none where it has none now. After the stub's end is_gone().
+  /// The stub's next report; none if it has none now. After the stub's end is_gone().
   std::optional<StubReport> read_report();
   [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
 
-  /// Has a standby become a worker of this rank and environment. False where the standby does not take it,
-  /// as one that is stopped: then it is of no use. Nothing waits for it longer than half a second.
+  /// Makes a standby a worker of this rank and environment. False if the standby does not take them, as one that is
+  /// stopped: then it is of no use. Nothing waits for it longer than half a second.
   [[nodiscard]] bool take_over(int rank, const std::vector<std::string>& environment) noexcept;
 
   void order(int signal, std::chrono::milliseconds grace) const noexcept;
-  /// The stub left without a word (somebody killed it): forgets it.
+  /// The stub left without a report (it was killed): forgets it.
   void abandon() noexcept;
 
  private:
@@ -67,7 +67,7 @@ class Worker {
   int rank_;
   pid_t stub_ = -1;
   UniqueFd control_;
-  UniqueFd standby_;  // where a standby reads its environment
+  UniqueFd standby_;  // the pipe with a standby's environment
   UniqueFd streams_[2];
 };
 

@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A worker that believed these would take itself for a task of srun or mpirun: all with the same rank.
+// With these a worker would take itself for a task of srun or mpirun: all with the same rank.
 constexpr std::array<std::string_view, 8> kSchedulerPrefixes = {
     "PMI_", "PMI2_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_MCA_", "MV2_COMM_WORLD", "MPI_LOCAL", "PALS_"};
 constexpr std::array<std::string_view, 12> kSchedulerNames = {
@@ -54,7 +54,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 
-/// Shows the rank one GPU: its own where the user wants that, or where CUDA would show every rank the same slice.
+/// Shows the rank one GPU: its own if the user wants that, or if CUDA would show every rank the same slice.
 void show_one_gpu(Variables& variables, const EnvironmentSpec& spec) {
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
   const bool is_listed = visible != variables.end();
@@ -77,6 +77,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   }
   set_torchrun(variables, spec);
   variables["LOCKSTEP_STORE"] = spec.store.host + ":" + std::to_string(spec.store.port);
+  variables["LOCKSTEP_STORE_PREFIX"] = spec.store_prefix;
   variables["LOCKSTEP_STORE_TOKEN"] = spec.store.token;
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
   if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;

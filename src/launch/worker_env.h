@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker finds in its environment: torchrun's variables, ours, and nothing of the scheduler that started the
-// agent as one task of its own. Pure.
+// The environment of a worker: torchrun's variables, ours, and none of the scheduler that started the agent as one of
+// its tasks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ struct EnvironmentSpec {
   std::string master_addr;
   std::uint16_t master_port = 0;
   StoreAddress store;
+  std::string store_prefix;  ///< of the round's keys
   std::string error_file;
-  std::string flight_ring;  ///< where the rank records what it does; empty: nowhere
+  std::string flight_ring;  ///< the path of the rank's flight ring; empty: it has none
   std::string role;
   std::string run_id;
   int restart_count = 0;
@@ -27,7 +28,7 @@ struct EnvironmentSpec {
   int min_world_size = 0;  ///< the fewest ranks with which a range goes on; 0: no range
   int max_restarts = 0;
   bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
-  std::string blas_core;            ///< OPENBLAS_CORETYPE where nobody has set it; empty: left unset
+  std::string blas_core;            ///< OPENBLAS_CORETYPE if the user has not set it; empty: left unset
   std::vector<std::pair<std::string, std::string>> extra;
 };
 

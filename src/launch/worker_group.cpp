@@ -21,19 +21,19 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that says "a peer died" is not to blame; the culprit's own end shows within this time, or there is none here.
+// A rank that reports "a peer died" is not to blame; the culprit's own end shows within this time, or it is not here.
 constexpr auto kBlameTime = std::chrono::seconds(1);
-// A process that SIGKILL does not end hangs in the kernel (a dead network disk): we do not wait for ever.
+// A process that survives SIGKILL hangs in the kernel (a dead network disk): we do not wait for ever.
 constexpr auto kKillTime = std::chrono::seconds(15);
-// A rank of a training run takes SIGTERM as the wish that it saves and leaves with the others. Where one has failed
-// they cannot, and notice it in their next collective; one that is in none is told twice.
+// A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, they
+// cannot, and notice it in their next collective; one that is in none gets the signal twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
-// For a reader of our output that is only slow, once we were told to end.
+// For a reader of our output that is only slow, once we were asked to end.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// For how long we wait: a group that was suspended while its ranks were told to end has its time afterwards.
+// The clock of our waits: a group that was suspended while its ranks were asked to end has its time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -45,6 +45,7 @@ std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_r
                                                 .master_addr = spec.options.master_addr,
                                                 .master_port = spec.round.master_port,
                                                 .store = spec.membership.address(),
+                                                .store_prefix = spec.round.keys,
                                                 .error_file = log != nullptr ? log->error_file().string() : "",
                                                 .flight_ring = ring != nullptr ? ring->path() : "",
                                                 .role = spec.options.role,
@@ -72,7 +73,7 @@ WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, i
           .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
-// Before the others are stopped: their messages can then point to it.
+// Before the others are stopped, so that their messages can refer to it.
 void publish(Store& store, const FailureRecord& record) {
   try {
     store.compare_set(kFirstFailureKey, "", to_json(record));
@@ -108,7 +109,7 @@ std::int64_t last_step_of(const std::vector<WorkerMember>& members) {
 
 std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* topic) {
   if (spec.round.place.nodes < 2) return nullptr;
-  return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + topic);
+  return std::make_unique<LongWorkLink>(spec.membership.address(), spec.round.keys + topic);
 }
 
 /// For poll(): milliseconds until `next`, or until the next look at `stop`, a moment of AwakeClock; -1: for ever.
@@ -144,9 +145,7 @@ WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
     : spec_(spec),
       output_(spec.options, spec.round.place.first_rank),
       hangs_([this](const char* topic) { return link_of(spec_, topic); }) {
-  watcher_ =
-      std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey,
-                                   spec.membership.first_order_key());
+  watcher_ = std::make_unique<KeyWatcher>(spec.membership.address(), spec.round.keys + kFirstFailureKey);
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
   spec.standbys.begin_round(now());
 }
@@ -171,7 +170,7 @@ void WorkerGroup::start(int local_rank) {
 void WorkerGroup::start_standbys() {
   std::vector<RunningRank> ranks;
   for (const WorkerMember& member : members_) ranks.push_back({member.worker->rank(), member.pid});
-  const auto store = spec_.membership.store_of(spec_.round.number);
+  const auto store = spec_.membership.store_of(spec_.round);
   const bool is_possible = !is_stopping_ && !result_.lost && can_have_standbys(ranks, *store, spec_.path);
   spec_.standbys.start(now(), is_possible, [this](int local_rank) { return worker_spec(spec_, output_, local_rank); });
 }
@@ -182,19 +181,19 @@ WorkerGroupResult WorkerGroup::run() {
   show_the_rest();
   result_.last_step = last_step_of(members_);
   try {
-    if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
+    if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
-    // The store of another node is gone: what this node saw must do.
+    // The store of another node is gone: this node's own facts have to do.
   }
   return result_;
 }
 
 // A pager that does not read must not keep us from obeying: the logs have everything.
 void WorkerGroup::show_the_rest() {
-  // Told before the ranks were gone, it gives the reader a moment; told now, none.
-  if (std::exchange(is_told_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
+  // An order that came before the ranks were gone gives the reader a moment; one that comes now gives none.
+  if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
-  while (output_.console().waiting_fd() >= 0 && !is_told_to_end_ && !is_late()) wait_for_event();
+  while (output_.console().waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
   output_.console().drop();
 }
 
@@ -226,12 +225,12 @@ void WorkerGroup::on_times() {
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
-  // Ranks blame another, and nobody here failed: a rank that was stopped is whom they missed.
+  // Ranks blame another, and none here failed: they missed a rank that was stopped.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
     result_.found = find_stopped(watched(members_));
   }
   if (result_.found && !is_stopping_) {
-    publish(*spec_.membership.store_of(spec_.round.number), *result_.found);
+    publish(*spec_.membership.store_of(spec_.round), *result_.found);
     stop_failed_group();
   }
   if (times_.stop_at && awake_now() >= *times_.stop_at) stop_failed_group();
@@ -253,7 +252,7 @@ void WorkerGroup::on_times() {
 
 void WorkerGroup::on_signals() {
   for (int number = 0; (number = spec_.signals.next()) != 0;) {
-    is_told_to_end_ = is_told_to_end_ || (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2);
+    is_asked_to_end_ = is_asked_to_end_ || (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2);
     if (number == SIGWINCH) {
       for (const auto& member : members_) output_.resize(*member.worker);
     } else if (number == SIGUSR1 || number == SIGUSR2) {
@@ -272,7 +271,7 @@ void WorkerGroup::on_signals() {
 void WorkerGroup::on_first_failure() {
   watcher_.reset();
   try {
-    result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
+    result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
     return;  // the store is gone, and its heartbeat will say so
   }
@@ -281,7 +280,7 @@ void WorkerGroup::on_first_failure() {
   if (result_.claim->kind == FailureKind::kTimeout) {
     result_.found = find_hang(watched(members_), is_own ? nullptr : &*result_.claim);
   }
-  if (is_own && !result_.found) return;  // its own end will tell
+  if (is_own && !result_.found) return;  // its own end will report that
   stop_failed_group();
 }
 
@@ -295,7 +294,7 @@ void WorkerGroup::on_orders() {
       stop(SIGTERM);
     } else {
       if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);
-      if (order->cause) publish(*spec_.membership.store_of(spec_.round.number), *order->cause);
+      if (order->cause) publish(*spec_.membership.store_of(spec_.round), *order->cause);
       stop_failed_group();
     }
   }
@@ -304,9 +303,9 @@ void WorkerGroup::on_orders() {
 void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
-  // Nothing of the tree is alive, so what lies in the pipes is all there will ever be.
+  // Nothing of the tree is alive, so the pipes already have the last bytes.
   output_.close(*member.worker, *member.log);
-  if (!member.has_ended) on_end(member, SIGKILL, 0);  // somebody killed the stub, and the worker died with it
+  if (!member.has_ended) on_end(member, SIGKILL, 0);  // something killed the stub, and the worker died with it
 }
 
 void WorkerGroup::on_report(WorkerMember& member, const StubReport& report) {
@@ -343,7 +342,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
     if (code == static_cast<int>(ExitCode::kUsage)) result_.found = find_odd(watched(members_));
-    publish(*spec_.membership.store_of(spec_.round.number), result_.found.value_or(record_of_end(end)));
+    publish(*spec_.membership.store_of(spec_.round), result_.found.value_or(record_of_end(end)));
     stop_failed_group();
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All workers of one attempt on this node: the loop that watches them, carries their output and stops them together.
+// All workers of one attempt on this node: the loop that watches them, passes on their output and stops them together.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +25,7 @@
 
 namespace lockstep::launch {
 
-/// A worker of a group with what is kept of it.
+/// A worker of a group with its log and its ring.
 struct WorkerMember {
   std::unique_ptr<Worker> worker;
   std::unique_ptr<RankLog> log;
@@ -48,22 +48,22 @@ struct WorkerGroupSpec {
 
 struct WorkerGroupResult {
   std::vector<WorkerEnd> ends;         ///< in the order in which they were noticed
-  int interrupted_by = 0;              ///< the signal that told the agent to stop
-  int start_error = 0;                 ///< errno where the program could not be executed
+  int interrupted_by = 0;              ///< the signal that asked the agent to stop
+  int start_error = 0;                 ///< errno if the program could not be executed
   bool was_asked_to_save = false;      ///< its healthy ranks were stopped for a node that joins
   std::optional<FailureRecord> lost;   ///< node 0, with the store
   std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
-  std::optional<FailureRecord> found;  ///< what this launcher itself found of a rank of this node: its last word
-  std::vector<std::string> stacks;     ///< of that rank where it is late, a line each
+  std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node: its last word
+  std::vector<std::string> stacks;     ///< of that rank if it is late, a line each
   std::int64_t last_step = -1;         ///< the furthest step that a rank of this node was in; -1: none
 
   /// Every rank ended with 0.
   [[nodiscard]] bool is_success() const;
 };
 
-/// When something has to happen that nobody announces, as moments of AwakeClock.
+/// The times, by AwakeClock, of acts for which no event comes.
 struct StopTimes {
-  std::optional<TimePoint> drop_at = {};        ///< what nobody has read by then is not shown
+  std::optional<TimePoint> drop_at = {};        ///< output that is unread by then is not shown
   std::optional<TimePoint> stop_at = {};        ///< a rank left or blames another: the rest is stopped
   std::optional<TimePoint> stop_again_at = {};  ///< SIGTERM a second time
   std::optional<TimePoint> give_up_at = {};     ///< SIGKILL has not ended what is left
@@ -77,8 +77,8 @@ struct StopTimes {
 /// Owned by the agent's thread.
 class WorkerGroup {
  public:
-  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended. PeerError, TimeoutError where
-  /// the store that has ordered the round is gone or another: then none was started.
+  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended. TimeoutError if the store is
+  /// gone: then none was started.
   explicit WorkerGroup(const WorkerGroupSpec& spec);
 
   /// Blocks until no process of any worker's tree is left.
@@ -96,7 +96,7 @@ class WorkerGroup {
   void on_control(WorkerMember& member);
   void on_report(WorkerMember& member, const StubReport& report);
   void on_end(WorkerMember& member, int status, int signal_sent);
-  /// Has every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
+  /// Makes every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
   void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
   void stop_failed_group();
@@ -109,7 +109,7 @@ class WorkerGroup {
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;
-  bool is_told_to_end_ = false;  ///< since the last rank left
+  bool is_asked_to_end_ = false;  ///< since the last rank left
   StopTimes times_;
 };
 

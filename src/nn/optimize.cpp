@@ -28,7 +28,7 @@ struct Chain {
   std::size_t length = 1;
   BatchNormReLUOptions then;
   std::string what = "BatchNorm2d";
-  std::string obstacle;  ///< why it is left; empty: it is not
+  std::string obstacle;  ///< the reason why it is left as it is; empty if it is not
 };
 
 bool is_two_by_two(const torch::nn::MaxPool2dOptions& options) {
@@ -39,7 +39,7 @@ bool is_two_by_two(const torch::nn::MaxPool2dOptions& options) {
          all(options.dilation(), 1) && !options.ceil_mode();
 }
 
-/// The layers after the batch norm at `first`.
+/// Finds the layers after the batch norm at `first`.
 Chain chain_at(const Layers& layers, std::size_t first, std::int64_t channels) {
   Chain chain;
   if (const auto* dropout = as<torch::nn::DropoutImpl>(layers, first + chain.length)) {
@@ -63,7 +63,7 @@ Chain chain_at(const Layers& layers, std::size_t first, std::int64_t channels) {
   return chain;
 }
 
-/// The fused layer in the place of `norm`, or null where that is no batch norm of two dimensions.
+/// Makes the fused layer in the place of `norm`; null if that is no two-dimensional batch norm.
 template <class Norm>
 std::shared_ptr<BatchNormReLU2dImpl> fused_from(const Layers& layers, std::size_t index, const Chain& chain) {
   const auto* norm = as<Norm>(layers, index);
@@ -83,7 +83,7 @@ void fuse(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers
   detail::put_nothing(sequential, index + 1, chain.length - 1);
 }
 
-/// The convolution at `index`, where that is one for which there are kernels.
+/// Replaces the convolution at `index` if there are kernels for it.
 bool replace_conv(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers) {
   const auto* conv = as<torch::nn::Conv2dImpl>(layers, index);
   if (conv == nullptr || !Conv2dImpl::has_kernel(*conv)) return false;

@@ -14,7 +14,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-/// Ours in the place of `layer`, in the same mode.
+/// Returns our layer in the mode of `layer`.
 template <class Ours>
 std::shared_ptr<Ours> in_mode_of(const torch::nn::Module& layer, std::shared_ptr<Ours> ours) {
   ours->train(layer.is_training());
@@ -63,7 +63,7 @@ std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std
     put(sequential, index, in_mode_of(*dropout, std::make_shared<DropoutImpl>(dropout->options.p())));
     return Replaced{.length = 1, .what = "Dropout"};
   }
-  // In place libtorch's reads and writes as little, and the table cannot send a small tensor back to it.
+  // In place, libtorch's ReLU reads and writes as little, and the table cannot return a small tensor to it.
   const auto* relu = as<torch::nn::ReLUImpl>(layers, index);
   if (relu == nullptr || relu->options.inplace()) return std::nullopt;
   put(sequential, index, in_mode_of(*relu, std::make_shared<ReLUImpl>()));

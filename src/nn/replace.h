@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Putting one layer of a torch::nn::Sequential in another's place, and the chains that begin with no batch norm.
+// Replaces layers of a torch::nn::Sequential, and chains that do not begin with a batch norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,7 +17,7 @@ namespace lockstep::nn::detail {
 
 using Layers = std::vector<std::shared_ptr<torch::nn::Module>>;
 
-/// The layer at `index` where it is a `Layer` and no class derived from it, whose forward may be another.
+/// Returns the layer at `index` if it is exactly a `Layer`: a derived class may have another forward.
 template <class Layer>
 const Layer* as(const Layers& layers, std::size_t index) {
   if (index >= layers.size() || typeid(*layers[index]) != typeid(Layer)) return nullptr;
@@ -30,20 +30,20 @@ void put(torch::nn::SequentialImpl& into, std::size_t index, std::shared_ptr<Lay
   *(into.begin() + static_cast<std::ptrdiff_t>(index)) = torch::nn::AnyModule(std::move(layer));
 }
 
-/// The layers after the first of a chain: nothing is left for them to do.
+/// Replaces the remaining layers of a chain by empty ones.
 void put_nothing(torch::nn::SequentialImpl& into, std::size_t first, std::size_t count);
 
-/// What was replaced at an index, and how many layers it takes the place of.
+/// A replacement at an index, and the number of layers that it replaces.
 struct Replaced {
   std::size_t length = 1;
   std::string what;
 };
 
-/// Linear + ReLU with Dropout between or after them, or LayerNorm, Dropout or ReLU (not in place) alone, by ours.
+/// Replaces Linear + ReLU, with Dropout between or after, or single LayerNorm, Dropout or ReLU (not in place), by ours.
 [[nodiscard]] std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index,
                                                     const Layers& layers);
 
-/// Returns the name of a layer that would be replaced inside a Sequential, whatever follows it; otherwise empty.
+/// Returns the name of a layer that would be replaced inside a Sequential, whatever follows it; else empty.
 [[nodiscard]] std::string replaceable_alone(const torch::nn::Module& layer);
 
 }  // namespace lockstep::nn::detail

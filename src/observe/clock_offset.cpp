@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRounds = 64;
 
-/// Equal where two processes read the same clock: one kernel, and one time namespace of it.
+/// Equal if two processes read the same clock: one kernel, and one time namespace of it.
 std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -56,7 +56,7 @@ ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<C
     least = std::max(least, own[i].before_ns - main[i].after_ns);
     most = std::min(most, own[i].after_ns - main[i].before_ns);
   }
-  // Clocks that run at different speeds may leave nothing between the two: then they bound the error.
+  // Clocks that run at different speeds may leave no time between the two: then they bound the error.
   return {.offset_ns = least + (most - least) / 2, .error_ns = std::abs(most - least) / 2};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryWatch: hears from libtorch's allocators what a thread takes and gives back. libtorch knows one such listener a
-// thread, and gives it to the threads that run a backward for it.
+// MemoryWatch: libtorch's allocators report to it the memory that a thread takes and gives back. libtorch has one such
+// listener a thread, and shares it with the threads that run a backward for it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -16,11 +16,11 @@
 
 namespace lockstep::observe {
 
-/// Knows which module the memory of a tensor belongs to, as a parameter or as a view of one.
+/// Finds the module to which the memory of a tensor belongs, as a parameter or as a view of one.
 class LayersOfMemory {
  public:
   LayersOfMemory() = default;
-  /// Knows "layers.0" by its parameter "layers.0.weight".
+  /// Finds "layers.0" by its parameter "layers.0.weight".
   explicit LayersOfMemory(const NamedTensors& parameters);
 
   /// Returns the module of the first of these inputs that lies in a parameter; nullptr: of none. An input may be a
@@ -45,7 +45,7 @@ using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// In another thread than that of the construction, the watch stays in place and calls nobody.
+  /// In another thread than that of the construction, the watch stays in place and calls no listener.
   void stop() noexcept;
 
  private:

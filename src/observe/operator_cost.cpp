@@ -145,8 +145,8 @@ double attention_backward(Inputs inputs) { return 2 * attention(inputs); }
 
 using Rule = double (*)(Inputs);
 
-/// The operators that compute, not those that call them: a count for each operator and not for its callers as well.
-/// Of these, too, one may call another, and the outermost counts.
+/// The operators that compute, not their callers, so that each operation counts once. If one of them calls another, the
+/// outermost counts.
 const std::unordered_map<std::string_view, Rule>& rules() {
   static const std::unordered_map<std::string_view, Rule> rules = {
       {"aten::mm", mm},
@@ -211,7 +211,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-/// What an operator reads: copy_ only its second input.
+/// The bytes of an operator's inputs: for copy_ only of the second one.
 std::int64_t bytes_read(std::string_view name, Inputs inputs) {
   std::int64_t sum = 0;
   for (const c10::IValue& input : inputs.slice(name == "aten::copy_" && !inputs.empty() ? 1 : 0)) {

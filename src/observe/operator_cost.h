@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator as a table shows it: its name, and what it costs at least, from the shapes of its inputs.
+// An operator in a table: its name, and its least cost, from the shapes of its inputs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -13,22 +13,22 @@
 
 namespace lockstep::observe {
 
-/// Whether this is the autograd engine around a backward node.
+/// Returns true for the autograd engine around a backward node.
 [[nodiscard]] bool is_engine(std::string_view name);
 
-/// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" of a node's C++ type, "autograd engine", or
-/// the name itself.
+/// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" for a node's C++ type, "autograd engine",
+/// or the name itself.
 [[nodiscard]] std::string short_name(std::string_view name, view::CallKind kind);
 
-/// One for each argument, also for those that are neither tensors nor whole numbers. Of a list of tensors its first.
+/// One for each argument, even for those that are neither tensors nor whole numbers. For a list of tensors its first.
 [[nodiscard]] std::vector<view::CallInput> inputs_of(c10::ArrayRef<const c10::IValue> inputs);
 
 struct OperatorCost {
   double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition
-  std::int64_t bytes = 0;  ///< of the inputs, where an operator does little but move them
+  std::int64_t bytes = 0;  ///< of the inputs, if an operator does little but move them
 };
 
-/// Both are 0 of an operator that is not known. A convolution counts as the direct sum, whichever way it is computed.
+/// Both are 0 for an unknown operator. A convolution counts as the direct sum, however it is computed.
 [[nodiscard]] OperatorCost operator_cost(std::string_view name, c10::ArrayRef<const c10::IValue> inputs);
 
 }  // namespace lockstep::observe

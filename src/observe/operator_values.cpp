@@ -17,13 +17,13 @@
 namespace lockstep::observe {
 namespace {
 
-/// They make memory without values, or with the same in every run.
+/// Operators that make memory without values, or with the same values in every run.
 constexpr std::array<std::string_view, 20> kMemory = {
     "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
     "resize_",   "resize_as_", "set_",          "zeros",     "zeros_like",
     "new_zeros", "ones",       "ones_like",     "new_ones",  "full",
     "full_like", "new_full",   "zero_",         "fill_",     "scalar_tensor"};
-/// They look at memory in another way.
+/// Operators that make a view of memory.
 constexpr std::array<std::string_view, 30> kViews = {
     "view",       "view_as",      "_unsafe_view", "reshape",     "_reshape_alias", "as_strided", "expand",
     "expand_as",  "permute",      "transpose",    "t",           "select",         "slice",      "narrow",
@@ -39,12 +39,12 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// A step may reuse memory that earlier steps of this process keep, or make its own.
+/// A step runs these or not, depending on memory that earlier steps of this process keep.
 bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
 
-/// An operator that writes into what it was given may be given memory without values.
+/// An operator that writes into its inputs may get memory without values.
 bool writes_inputs(std::string_view name) { return name.ends_with('_'); }
 
 /// The autograd engine's own call around each node.

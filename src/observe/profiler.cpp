@@ -80,7 +80,7 @@ std::vector<view::DeviceCall> KernelRecorder::stop() {
   const auto recorded = kineto::disableProfiler();
   std::vector<view::DeviceCall> calls;
   for (const kineto::KinetoEvent& event : recorded->events()) {
-    // The host's calls of CUDA and the marks of synchronisations are among them too.
+    // The host's calls of CUDA and the marks of synchronisations are among them.
     if (event.deviceType() == device_.type() && event.name().find("Sync") == std::string::npos) {
       calls.push_back(call_of(event));
     }
@@ -95,7 +95,7 @@ constexpr std::int64_t kDeviceSize = 8192;  // of matrices that fill a GPU
 
 std::string type_name(at::ScalarType type) { return type == at::kBFloat16 ? "bfloat16" : "float32"; }
 
-/// Where products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
+/// If products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
 view::MachineRates measure_machine(at::ScalarType type, c10::Device device) {
   view::MachineRates rates{.copied_bytes_per_s = copied_bytes_per_s(kCopiedBytes, kCopies)};
   for (const at::ScalarType each : {at::kFloat, type}) {
@@ -180,7 +180,7 @@ class Profiler::Impl {
     profile.begin_ns = last_end_ns_ = monotonic_ns();
   }
 
-  /// A call that is not over at the end of the last step counts as far as there.
+  /// A call that is not over at the end of the last step counts up to there.
   void collect() {
     profile.end_ns = last_end_ns_;
     Recorder::instance().take(profile);

@@ -37,7 +37,7 @@ view::CallKind kind_of(const at::RecordFunction& function) {
   return is_engine(function.name()) ? view::CallKind::kEngine : view::CallKind::kOperator;
 }
 
-/// Which forward call, by thread and by autograd's number, belongs to which layer.
+/// The layer of each forward call, by thread and by autograd's number.
 using LayersOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::string>;
 
 LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
@@ -51,7 +51,7 @@ LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
   return layers;
 }
 
-/// When the outermost operator began during which autograd gave a number, by thread and number.
+/// The begin of the outermost operator during which autograd gave a number, by thread and number.
 using BeginsOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
 
 BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {
@@ -85,7 +85,8 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
     on_ = false;
     throw UsageError("there is no place for the profiler's sink", "remove one of the trace sinks");
   }
-  // Inputs of a backward node would be held while it runs, and then copied where they could be taken.
+  // A record of a backward node's inputs would hold them while it runs, so that it copies those that it could have
+  // moved.
   callbacks_ = {
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end)
                                 .needsInputs(true)
@@ -98,7 +99,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
 
 void Recorder::stop() noexcept {
   if (!on_) return;
-  ++run_;  // what ends from here on is left out
+  ++run_;  // calls that end from here on are left out
   for (const at::CallbackHandle callback : std::exchange(callbacks_, {})) at::removeCallback(callback);
   trace::remove_sink(*this);
   if (memory_) memory_->stop();
@@ -209,7 +210,7 @@ void Recorder::end_operator(at::ObserverContext* context) {
   if (open == nullptr) return;
   open->recorded.call.end_ns = monotonic_ns();
   if (open->is_counted) --open->thread->counted_depth;
-  // What ends in another thread has no place in this one's order.
+  // A call that ends in another thread has no place in this one's order.
   if (open->thread != &calls_of_this_thread()) return;
   if (open->run != run_.load(std::memory_order_relaxed)) return;
   if (open->recorded.call.kind != view::CallKind::kBackwardNode) {

@@ -21,9 +21,9 @@
 
 namespace lockstep::observe {
 
-/// What is recorded beside the calls.
+/// The choice of records beside the calls.
 struct Recorded {
-  bool inputs = false;  ///< the calls' inputs, and of backward nodes what made them
+  bool inputs = false;  ///< the calls' inputs, and for backward nodes the operators that made them
   bool memory = true;   ///< libtorch has room for one listener only: not while Kineto records
 };
 
@@ -35,8 +35,7 @@ class Recorder final : public trace::Sink {
   /// Forgets what it recorded and begins. Throws: UsageError if it records already.
   void start(const NamedTensors& parameters, const Recorded& recorded = {});
   void stop() noexcept;
-  /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing
-  /// is known.
+  /// Moves the calls that have ended, and their threads, into `profile`, without those that were under way at a stop.
   void take(view::Profile& profile);
 
   void begin(const trace::Event& event) noexcept override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ThreadCalls: what one thread recorded. Only this thread adds to it, and the recorder takes it: the lock is free
-// nearly always.
+// ThreadCalls: the calls that one thread recorded. Only this thread adds to it, and the recorder takes it: the lock is
+// nearly always free.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class ThreadCalls {
   [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
   void clear() { (void)take(), (void)take_memory(); }
 
-  /// Asks the system, as long as the thread lives: whoever starts a thread names it after its first lines.
+  /// Asks the system, as long as the thread lives: threads get their names after their first lines.
   [[nodiscard]] view::ProfiledThread about() const;
 
   /// Only for the thread itself.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule that Adam and AdamW share: they differ in where weight decay goes.
+// The rule that Adam and AdamW share; they differ in their use of weight decay.
 #pragma once
 
 #include <array>

@@ -44,7 +44,7 @@ Autocast::Autocast(c10::DeviceType device, Amp amp, AutocastOptions options)
 }
 
 Autocast::~Autocast() {
-  // An inner region's copies may be of another type than the outer one's, so they go at the end of each.
+  // The copies of an inner and an outer region may differ in type, so the end of each region drops them.
   at::autocast::clear_cache();
   at::autocast::decrement_nesting();
   tensor::set_autocast_state(device_, before_);

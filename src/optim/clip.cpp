@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm in an order that no layout changes.
+// The gradient norm, in an order that no layout changes.
 #include "lockstep/optim/clip.h"
 
 #include <ATen/core/grad_mode.h>
@@ -41,7 +41,7 @@ std::vector<at::Tensor> gradients_of(const NamedTensors& parameters) {
 
 namespace optim {
 
-// Lanes are summed apart and then combined, so that the compiler may use vectors without choosing the order itself.
+// Lanes are summed separately and then combined, so the compiler may use vectors without choosing the order itself.
 double block_squares(const double* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   double lanes[kLanes] = {};
@@ -121,7 +121,7 @@ double clip_factor(double norm, double max_norm) {
 }
 
 at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
-  (void)clip_factor(0.0, max_norm);  // refuses a maximum that is none
+  (void)clip_factor(0.0, max_norm);  // throws for an invalid maximum
   return (max_norm / (norm + 1e-6)).clamp_max_(1.0);
 }
 

@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR  // it has no two words in one lane
 
-/// The keys of a vector of pairs, one a lane, from `first_key` on.
+/// Returns the keys of a vector of pairs, one a lane, from `first_key` on.
 template <class D>
 HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   HWY_ALIGN std::uint64_t keys[hn::MaxLanes(d)];
@@ -28,8 +28,9 @@ HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   return hn::Load(d, keys);
 }
 
-/// The hashes of a vector of pairs, each as hash_word() hashes its two words, added up by lanes. `factors` is `keys`
-/// with both halves odd: the lower one is the second word's factor; the upper one, moved down, is `first_factors`.
+/// Returns the hashes of a vector of pairs, each as hash_word() hashes its two words, added by lanes. `factors` is
+/// `keys` with both halves odd: the lower one is the second word's factor; the upper one, shifted down, is
+/// `first_factors`.
 template <class D>
 HWY_INLINE hn::Vec<D> hash_pairs(D d, hn::Vec<D> words, hn::Vec<D> keys, hn::Vec<D> factors, hn::Vec<D> first_factors) {
   const hn::Repartition<std::uint32_t, D> d32;

@@ -22,7 +22,7 @@ at::Tensor in_one_row(const at::Tensor& tensor) {
   return plain.as_strided({plain.numel()}, {1});
 }
 
-/// The upper half of int64s, as a number.
+/// Returns the upper half of int64s, as a number.
 at::Tensor upper_half(const at::Tensor& values) { return values.bitwise_right_shift(32).bitwise_and(kLowHalf); }
 
 }  // namespace
@@ -47,7 +47,7 @@ at::Tensor digest_by_operators(const at::Tensor& tensor, std::int64_t first, std
   const at::Tensor second = place.bitwise_and(1).eq(1);
   const at::Tensor mixed = words.bitwise_xor(at::where(second, high, low));
   const at::Tensor product = mixed.mul(at::where(second, low, high).bitwise_or(1));
-  constexpr std::int64_t kKept = (std::int64_t{1} << (64 - kDigestShift)) - 1;  // a shift of signed numbers fills up
+  constexpr std::int64_t kKept = (std::int64_t{1} << (64 - kDigestShift)) - 1;  // a signed shift copies the sign
   return product.bitwise_xor(product.bitwise_right_shift(kDigestShift).bitwise_and(kKept)).sum();
 }
 

@@ -20,25 +20,25 @@ namespace lockstep::optim {
 struct Words {
   const void* data = nullptr;
   std::int64_t count = 0;
-  std::int64_t first = 0;  ///< the first one's place in the whole parameter
+  std::int64_t first = 0;  ///< index of the first one in the whole parameter
 };
 
-/// Returns what the place of a word is mixed with: a number that depends on the parameter's name alone.
+/// Returns the seed that is mixed with the place of a word: a number that depends on the parameter's name alone.
 [[nodiscard]] std::uint64_t digest_seed(std::string_view name);
 
 /// Returns the digest of `words`, on the widest instruction set of this processor.
 [[nodiscard]] std::uint64_t digest_words(const Words& words, std::uint64_t seed);
 
 /// Returns the digest of `tensor`'s elements by libtorch's integer operators, as an int64 scalar on its device. `first`
-/// is the element's number in the whole parameter. Elements are taken in the order of memory where the tensor is dense,
-/// else in logical order.
+/// is the index of the first element in the whole parameter. Elements are in memory order if the tensor is dense, else
+/// in logical order.
 [[nodiscard]] at::Tensor digest_by_operators(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
 
 /// Sums to which several threads add.
 class DigestSums {
  public:
   void clear() noexcept;
-  /// Returns where kernels add.
+  /// Returns the sums to which kernels add.
   [[nodiscard]] DigestCounts& counts() noexcept { return counts_; }
   /// Adds a whole tensor of any kind. It belongs to one thread.
   void add_gradients(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
@@ -48,7 +48,7 @@ class DigestSums {
 
  private:
   DigestCounts counts_;
-  at::Tensor on_device_[2] = {};  ///< what a GPU adds up, gradients first; undefined: nothing
+  at::Tensor on_device_[2] = {};  ///< the sums of a GPU, gradients first; undefined: nothing
 };
 
 /// The digests of an optimizer's updates.
@@ -59,13 +59,13 @@ class ParameterDigests {
 
   /// Begins a step.
   void clear() noexcept { sums_.clear(); }
-  /// Returns where a kernel that goes through parameter `index` puts its digest.
+  /// Returns the target for the digest of parameter `index`, for a kernel.
   [[nodiscard]] DigestInto into(std::size_t index) {
     return {.counts = &sums_.counts(), .seed = places_[index].seed, .first = places_[index].begin};
   }
   /// Adds a parameter that was updated whole, or had no gradient.
   void add_weights(const NamedTensors& parameters, std::size_t index);
-  /// Adds its gradient, which lies in memory as the parameter does.
+  /// Adds its gradient, which has the memory layout of the parameter.
   void add_gradient(const at::Tensor& grad, std::size_t index);
 
   [[nodiscard]] UpdateDigest get() const { return sums_.get(); }

@@ -9,12 +9,12 @@ namespace lockstep::optim {
 inline constexpr std::uint64_t kDigestStep = 0x9E3779B97F4A7C15U;
 inline constexpr int kDigestShift = 31;
 
-/// Two neighbouring words share a key, of which each takes one half as a mask and the other, made odd, as a factor.
+/// Returns the key that two neighbouring words share: each takes one half as a mask and the other, made odd, as factor.
 [[nodiscard]] constexpr std::uint64_t pair_key(std::uint64_t seed, std::uint64_t pair) {
   return seed + pair * kDigestStep;
 }
 
-/// For one place different words have different hashes: each of its steps can be undone.
+/// For one place different words have different hashes: each step is invertible.
 [[nodiscard]] constexpr std::uint64_t hash_word(std::uint32_t word, std::uint64_t place, std::uint64_t seed) {
   const std::uint64_t key = pair_key(seed, place / 2);
   const auto low = static_cast<std::uint32_t>(key);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/digest_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include "optim/digest-inl.h"
@@ -15,8 +15,8 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Hashes `pairs` pairs of words, the first of which has the key `first_key`, up to the last whole vector. A
-/// vector has a pair in each lane; every word is hashed by itself as hash_word() does. `done`: the pairs that it took.
+/// Hashes `pairs` pairs of words, from the key `first_key` on, up to the last whole vector. A vector has a pair in each
+/// lane; every word is hashed as hash_word() does. `done`: the number of pairs hashed.
 #if HWY_TARGET == HWY_SCALAR
 std::uint64_t hash_vectors(const std::uint32_t* /*words*/, std::int64_t /*pairs*/, std::uint64_t /*key*/,
                            std::int64_t& done) {

@@ -25,8 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The order of operations is torch.optim's. Multiplications and additions are never fused (also by a compiler option,
 // see CMakeLists.txt), so that processors with and without fused ones give the same bits.
 
-/// Does as for_elements(), and hashes each vector of gradients and weights right after its update: the update waits for
-/// memory, and the hash needs none.
+/// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the update
+/// waits for memory, and the hash needs none.
 template <class Update>
 HWY_INLINE void for_digested_elements(const Memory memory, const Update update) {
   const auto [counts, seed, first] = memory.digest;
@@ -69,8 +69,8 @@ HWY_INLINE void for_digested_elements(const Memory memory, const Update update) 
   counts->weights += weights;
 }
 
-/// Calls `update(d, memory, i)` for each vector of elements that starts at i, then for what is left one by one.
-/// `update` is a copy on the stack: the stores to memory could change a constant that is behind a reference.
+/// Calls `update(d, memory, i)` for each vector of elements that starts at i, then one by one for the rest. `update` is
+/// a copy on the stack: the stores to memory could change a constant behind a reference.
 template <class Update>
 HWY_INLINE void for_elements(const Memory memory, const Update update) {
   if (memory.digest.counts != nullptr) return for_digested_elements(memory, update);
@@ -81,7 +81,7 @@ HWY_INLINE void for_elements(const Memory memory, const Update update) {
   for (; i < memory.count; ++i) update(hn::CappedTag<float, 1>(), memory, i);
 }
 
-/// scale * grad, and with weight decay as L2 regularisation + l2 * parameter.
+/// Returns scale * grad, and with weight decay as L2 regularisation + l2 * parameter.
 template <class D>
 HWY_INLINE hn::Vec<D> scaled_grad(D d, const Memory& memory, std::int64_t i, float scale) {
   return hn::Mul(hn::LoadU(d, memory.grad + i), hn::Set(d, scale));
@@ -92,13 +92,13 @@ HWY_INLINE hn::Vec<D> regularised(D d, hn::Vec<D> grad, hn::Vec<D> parameter, fl
   return hn::Add(grad, hn::Mul(parameter, hn::Set(d, l2)));
 }
 
-/// a * old + b * value
+/// Returns a * old + b * value.
 template <class D>
 HWY_INLINE hn::Vec<D> blend(D d, hn::Vec<D> old, float a, hn::Vec<D> value, float b) {
   return hn::Add(hn::Mul(old, hn::Set(d, a)), hn::Mul(value, hn::Set(d, b)));
 }
 
-/// a * old + b * value^2, rounded as torch's addcmul
+/// Returns a * old + b * value^2, rounded as torch's addcmul.
 template <class D>
 HWY_INLINE hn::Vec<D> blend_square(D d, hn::Vec<D> old, float a, hn::Vec<D> value, float b) {
   return hn::Add(hn::Mul(old, hn::Set(d, a)), hn::Mul(hn::Mul(value, hn::Set(d, b)), value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which entry is averaged how, and the swap of two models' values in place.
+// Averages the entries by their types, and swaps two models' values in place.
 #include "lockstep/optim/ema.h"
 
 #include <ATen/core/grad_mode.h>
@@ -24,7 +24,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAveragedPerThread = 1 << 16;
-// Beside the model's names. A model has it only where a module `ema` has an entry `updates`, and is refused.
+// An entry beside the model's names. A model is refused if it has this name, of an entry `updates` in a module `ema`.
 constexpr const char* kUpdates = "ema.updates";
 
 void require_decay(double decay) {
@@ -32,13 +32,13 @@ void require_decay(double decay) {
     throw UsageError(fmt::format("EMA's decay is {}; it must be 0 or more, below 1", decay));
 }
 
-/// Both are the same elements in the same order of plain memory.
+/// True if both have the same elements in the same order of plain memory.
 bool alike_in_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() && b.is_cpu() && a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
          a.strides() == b.strides();
 }
 
-/// The entries on devices, all together: some hundred entries would be as many launches of each operator.
+/// Collects the entries on devices: one by one, some hundred entries would be as many launches of each operator.
 class OnDevices {
  public:
   void add(const at::Tensor& average, const at::Tensor& value) {
@@ -92,7 +92,7 @@ void swap_memory(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-/// The first bytes of `scratch` as a tensor like `value`.
+/// Returns the first bytes of `scratch` as a tensor like `value`.
 at::Tensor scratch_like(const at::Tensor& scratch, const at::Tensor& value) {
   const auto bytes = static_cast<std::int64_t>(value.nbytes());
   return scratch.narrow(0, 0, bytes).view(value.scalar_type()).view(value.sizes());
@@ -141,7 +141,7 @@ void EMA::set_decay(double decay) {
 }
 
 void EMA::require_own_values(const char* what) const {
-  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "let go of the Swapped first");
+  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "destroy the Swapped first");
 }
 
 EMA::Swapped EMA::swap_in() {
@@ -184,7 +184,7 @@ EMA::Swapped::~Swapped() {
     ema_->scratch_.clear();
     ema_->swapped_ = false;
   } catch (const std::exception& error) {
-    // Only a device that no longer works comes here; the average stays marked as swapped in.
+    // Only a failed device leads here; the average stays marked as swapped in.
     log::warn("the model could not be given its weights back: {}", error.what());
   }
 }

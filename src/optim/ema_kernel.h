@@ -6,7 +6,7 @@
 
 namespace lockstep::optim {
 
-/// average = decay * average + share * value, for elements 0 .. count - 1. Each product and the sum are rounded.
+/// Sets average = decay * average + share * value, for elements 0 .. count - 1. Each product and the sum are rounded.
 void ema_update(float* average, const float* values, std::int64_t count, float decay, float share);
 
 }  // namespace lockstep::optim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flat state, the choice between kernels and operators of libtorch, and strict loading: once for all optimizers.
+// The parts that all optimizers share: flat state, the choice of kernels or operators of libtorch, and strict loading.
 #include "lockstep/optim/flat_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
@@ -30,13 +30,13 @@ void check_dtypes(const NamedTensors& parameters) {
   }
 }
 
-/// `grad` in the parameter's memory order: itself unless the user has put in one of another layout.
+/// Returns `grad` in the parameter's memory order: itself, unless the user has set one of another layout.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
   if (grad.strides() == parameter.strides()) return grad;
   return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
 }
 
-/// One parameter's state, and what it is updated with.
+/// One parameter's state, and its place in the groups.
 struct Slot {
   std::vector<at::Tensor> state = {};  ///< by kind: views of the flat state, with the parameter's strides
   std::vector<std::int64_t> strides = {};
@@ -45,13 +45,13 @@ struct Slot {
   std::int64_t steps = 0;
 };
 
-/// What multiplies each gradient: a number, or one on the parameters' device.
+/// The factor of each gradient: a number, or one on the parameters' device.
 struct GradScale {
   double number = 1;
   at::Tensor on_device = {};  ///< undefined: the number
 };
 
-/// What parameters must have in common to be updated together.
+/// The properties that parameters must share to be updated together.
 using BatchKey = std::tuple<std::size_t, bool, std::int64_t, bool, at::ScalarType, c10::DeviceType, int>;
 
 std::vector<std::string> names_of(const NamedTensors& items) {
@@ -88,7 +88,7 @@ class FlatOptimizer::Impl {
   [[nodiscard]] optim::StepValues values_of(const Slot& slot, double grad_scale) const;
   void update_by_kernel(std::size_t index, double grad_scale) const;
   void update_together(const std::vector<std::size_t>& indices, const GradScale& grad_scale, bool dense) const;
-  /// Throws: DataError where an entry is missing.
+  /// Throws: DataError if an entry is missing.
   std::vector<std::int64_t> take_steps(StateDict& state) const;
 
   NamedTensors parameters_;
@@ -115,7 +115,7 @@ FlatOptimizer::Impl::Impl(NamedTensors parameters, optim::Setup setup)
   allocate();
 }
 
-/// One flat buffer per kind, dtype and device.
+/// Allocates one flat buffer per kind, dtype and device.
 void FlatOptimizer::Impl::allocate() {
   std::map<std::string, std::vector<std::size_t>> members;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -141,7 +141,7 @@ void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, value] : parameters_) {
     if (!value.grad().defined() || !value.grad().is_sparse()) continue;
-    throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not take", name, setup_.optimizer));
+    throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not support", name, setup_.optimizer));
   }
   ++steps_;
   if (digests) digests->clear();
@@ -207,14 +207,14 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
   const Slot& any = slots_[indices.front()];
   const optim::Rule& rule = *setup_.groups[any.group].rule;
   const c10::DeviceType device = lists.parameters.front().device().type();
-  // On the CPU the operators' vectors and tails may round differently, so that bits would depend on the layout.
+  // On the CPU the operators' vectors and tails may round differently, so bits would depend on the layout.
   if (dense && device == c10::kCUDA && rule.has_fused(device)) {
     rule.update_fused(lists, values_of(any, 1.0));
   } else {
     rule.update_all(lists, values_of(any, 1.0));
   }
   if (!digests) return;
-  // An update that takes whole tensors has no cache to use: gradients and weights are read again.
+  // Updates of whole tensors leave nothing in the cache: gradients and weights are read again.
   for (const std::size_t i : indices) {
     digests->add_gradient(in_layout_of(parameters_[i].second, parameters_[i].second.grad()), i);
     digests->add_weights(parameters_, i);
@@ -247,7 +247,7 @@ StateDict FlatOptimizer::Impl::state_dict() const {
   return state;
 }
 
-/// Takes the counts out of `state`: the optimizer's first, then one for each parameter.
+/// Takes the step counts out of `state`: the optimizer's first, then one for each parameter.
 std::vector<std::int64_t> FlatOptimizer::Impl::take_steps(StateDict& state) const {
   const auto take = [&state](const std::string& key, std::optional<std::int64_t> missing) {
     const auto found = state.find(key);

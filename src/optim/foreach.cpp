@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-tensor helpers, and the fused operators of the libtorch versions that have them. Which they are is asked of the
-// headers, not of the version: libtorch installs a dispatch header for each device that an operator runs on. What only
-// runs on CUDA (the first ones did) is not used: no test on a CPU could show that it is called rightly.
+// Multi-tensor helpers, and the fused operators of the libtorch versions that have them. The headers, not the version,
+// decide: libtorch installs a dispatch header for each device that an operator runs on. Operators that run only on CUDA
+// (the first ones did) are not used: no test on a CPU could show that the call is right.
 #include "optim/foreach.h"
 
 #include <ATen/ops/full.h>
@@ -48,7 +48,7 @@ namespace lockstep::optim {
 namespace {
 
 #if defined(LOCKSTEP_HAS_FUSED_ADAM) || defined(LOCKSTEP_HAS_FUSED_ADAGRAD)
-/// The step count on the parameters' device, for each of them the same tensor: filled there, not copied.
+/// Returns the step count on the parameters' device, the same tensor for each of them: filled there, not copied.
 Tensors steps_of(const TensorLists& lists, std::int64_t step) {
   const at::Tensor count = at::full({}, static_cast<double>(step),
                                     lists.parameters.front().options().dtype(at::kFloat).requires_grad(false));
@@ -95,12 +95,12 @@ void blend_all(const Tensors& into, double a, const Tensors& values, double b) {
   at::_foreach_add_(into, values, b);
 }
 
-Tensors scaled_all(const Tensors& values, const at::Tensor& by) {
-  return values.empty() ? values : scaled_by(values, by.to(values.front().scalar_type()));
+Tensors scaled_all(const Tensors& values, const at::Tensor& factor) {
+  return values.empty() ? values : scaled_by(values, factor.to(values.front().scalar_type()));
 }
 
-void scale_all_(const Tensors& values, const at::Tensor& by) {
-  if (!values.empty()) scale_by(values, by.to(values.front().scalar_type()));
+void scale_all_(const Tensors& values, const at::Tensor& factor) {
+  if (!values.empty()) scale_by(values, factor.to(values.front().scalar_type()));
 }
 
 void clamp_all_(const Tensors& values, double most) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libtorch's multi-tensor operators as one include, and what of them only later versions have.
+// Includes libtorch's multi-tensor operators, and replaces those that only later versions have.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -25,28 +25,28 @@ namespace lockstep::optim {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// a * into + b * values
+/// Sets into = a * into + b * values.
 void blend_all(const Tensors& into, double a, const Tensors& values, double b);
-/// Each of `values` times a number on their device: the host does not wait.
-[[nodiscard]] Tensors scaled_all(const Tensors& values, const at::Tensor& by);
-/// The same in place.
-void scale_all_(const Tensors& values, const at::Tensor& by);
-/// Limits each element to -most .. most in place; NaN stays NaN.
+/// Returns each of `values` times a number on their device: the host does not wait.
+[[nodiscard]] Tensors scaled_all(const Tensors& values, const at::Tensor& factor);
+/// Multiplies in place.
+void scale_all_(const Tensors& values, const at::Tensor& factor);
+/// Clamps each element to -most .. most in place; NaN stays NaN.
 void clamp_all_(const Tensors& values, double most);
 /// Moves each of `averages` towards `values` by `share` of the way.
 void move_towards_all(const Tensors& averages, const Tensors& values, double share);
-/// Copies each of `values` into its place.
+/// Copies each of `values` into its counterpart.
 void copy_all(const Tensors& into, const Tensors& values);
-/// grads + weight_decay * parameters; `grads` themselves without decay.
+/// Returns grads + weight_decay * parameters; `grads` themselves without decay.
 [[nodiscard]] Tensors regularised_all(const TensorLists& lists, double weight_decay);
-/// The sign of each element.
+/// Replaces each element by its sign.
 void take_signs(const Tensors& values);
-/// The norm of each tensor, in one tensor on their device: the host does not wait.
+/// Returns the norm of each tensor, in one tensor on their device: the host does not wait.
 [[nodiscard]] at::Tensor norms_of(const Tensors& values);
-/// `value` where both norms are above zero, else 1.
+/// Returns `value` if both norms are above zero, else 1.
 [[nodiscard]] at::Tensor where_both(const at::Tensor& norm, const at::Tensor& other, const at::Tensor& value);
 
-/// Whether this libtorch has a fused operator, for the devices that Lockstep knows.
+/// The devices for which this libtorch has a fused operator.
 struct FusedOn {
   bool cpu = false;
   bool cuda = false;

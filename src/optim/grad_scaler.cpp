@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GradScaler: PyTorch's state machine; what it does to tensors stands in unscale.cpp.
+// GradScaler: PyTorch's state machine, and the unscaling of tensors.
 #include "lockstep/optim/grad_scaler.h"
 
 #include <ATen/core/grad_mode.h>
@@ -25,7 +25,7 @@
 namespace lockstep::optim {
 namespace {
 
-// Unscaling is libtorch's operation on CUDA; it has none for the CPU before 2.3, so ours there.
+// libtorch's operation unscales on CUDA; before 2.3 it has none for the CPU, so ours does it there.
 
 constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
@@ -52,7 +52,7 @@ void unscale_on_device(const std::vector<at::Tensor>& gradients, const at::Tenso
 }
 
 /// Multiplies `gradients` in place with `inv_scale` (float32, no dimension) and sets `found_inf` (float32, no
-/// dimension) to 1 where an element was inf or NaN before. All of them lie on `found_inf`'s device. Cost: one pass, 8
+/// dimension) to 1 if an element was inf or NaN before. All of them are on `found_inf`'s device. Cost: one pass, 8
 /// bytes of memory traffic for an element of float32.
 void unscale_and_check(const std::vector<at::Tensor>& gradients, const at::Tensor& inv_scale,
                        const at::Tensor& found_inf) {
@@ -100,7 +100,7 @@ void check_options(const GradScalerOptions& options) {
   check_growth_interval(options.growth_interval);
 }
 
-/// What is unscaled of a parameter's gradient.
+/// Returns the values of a parameter's gradient to unscale.
 at::Tensor values_of(const std::string& name, const at::Tensor& gradient) {
   if (gradient.scalar_type() == at::kHalf) {
     throw UsageError(fmt::format("the gradient of '{}' is float16, which GradScaler does not unscale", name),
@@ -167,7 +167,7 @@ void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& g
   if (state.stage == Stage::kStepped) {
     throw UsageError("unscale_() is being called after step()", "update() ends an iteration");
   }
-  // In double: a division in float32 may be off by a bit, and would be on all gradients.
+  // In double: a division in float32 could be off by a bit, in all gradients.
   const at::Tensor inv_scale = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   state.found_inf = at::zeros({}, scale_.options());
   optim::unscale_and_check(gradients, inv_scale, state.found_inf);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the optimizers: one pass over plain memory each, on the widest instruction set of this processor.
-// Each element's bits depend on its own values only, never on its position.
+// The kernels of the optimizers: one pass over plain memory each, on the widest instruction set of this processor. Each
+// element's bits depend on its own values only, never on its position.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ struct DigestCounts {
   std::atomic<std::uint64_t> weights = 0;
 };
 
-/// Where a part's digest goes, and what its words are hashed with.
+/// The target of a part's digest, and the numbers for its hashes.
 struct DigestInto {
-  DigestCounts* counts = nullptr;  ///< null: there is none
+  DigestCounts* counts = nullptr;  ///< null: no digest
   std::uint64_t seed = 0;
-  std::int64_t first = 0;  ///< number of the part's first element in the whole parameter
+  std::int64_t first = 0;  ///< index of the part's first element in the whole parameter
 };
 
 /// The memory of one parameter or of a part of it; the arrays do not overlap.
@@ -31,7 +31,7 @@ struct Memory {
   DigestInto digest = {};
 };
 
-/// `whole`'s elements begin .. end - 1.
+/// Returns `whole`'s elements begin .. end - 1.
 [[nodiscard]] inline Memory part_of(const Memory& whole, std::int64_t begin, std::int64_t end) {
   Memory part{
       .parameter = whole.parameter + begin, .grad = whole.grad + begin, .count = end - begin, .digest = whole.digest};
@@ -42,8 +42,8 @@ struct Memory {
   return part;
 }
 
-/// One step's constants, all of them already rounded as torch.optim rounds them. State: exp_avg, exp_avg_sq, and where
-/// asked for max_exp_avg_sq.
+/// One step's constants, all of them already rounded as torch.optim rounds them. State: exp_avg, exp_avg_sq, and with
+/// amsgrad max_exp_avg_sq.
 struct AdamStep {
   float grad_scale = 1;
   float decay = 1;  ///< multiplies the parameter: 1 - lr * weight_decay
@@ -68,7 +68,7 @@ struct LambStep {
 };
 /// Updates the state, and writes the direction r + weight_decay * x to `direction`.
 void lamb_moments(const Memory& memory, const LambStep& step, float* direction);
-/// parameter -= rate * direction, the direction being computed again from the state.
+/// Computes the direction again from the state, and sets parameter -= rate * direction.
 void lamb_move(const Memory& memory, const LambStep& step, float rate);
 
 /// State: exp_avg.
@@ -105,7 +105,7 @@ struct LarsStep {
 };
 void lars_update(const Memory& memory, const LarsStep& step);
 
-/// State: square_avg, then as asked for momentum_buffer, grad_avg.
+/// State: square_avg, then with momentum momentum_buffer, and with centered grad_avg.
 struct RmspropStep {
   float grad_scale = 1;
   float weight_decay = 0;
@@ -128,7 +128,7 @@ struct AdagradStep {
 };
 void adagrad_update(const Memory& memory, const AdagradStep& step);
 
-/// The sum of squares in double: element i counts into lane i % 16, and the lanes are added in order.
+/// Returns the sum of squares in double: element i counts into lane i % 16, and the lanes are added in order.
 [[nodiscard]] double sum_of_squares(const float* values, std::int64_t count);
 
 }  // namespace lockstep::optim

@@ -31,7 +31,7 @@ class LambRule : public Rule {
     const NormPair norms = norms_by_blocks(memory, [&](const Memory& block) {
       std::array<float, kNormBlockElements> direction;  // stays in the cache; the second pass computes it again
       Memory moments = block;
-      moments.digest = {};  // the second pass has the weights of after the step
+      moments.digest = {};  // the second pass digests the weights after the step
       lamb_moments(moments, step, direction.data());
       return NormPair{sum_of_squares(block.parameter, block.count), sum_of_squares(direction.data(), block.count)};
     });

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// Sets OPTION of `own` where it is given; an error where this type has no such option.
+/// Sets OPTION of `own` if it is given; throws if this type lacks such an option.
 #define LOCKSTEP_TAKE(OPTION)                                                            \
   if constexpr (requires { own.OPTION; }) {                                              \
     if (given.OPTION) own.OPTION = *given.OPTION;                                        \

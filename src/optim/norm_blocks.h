@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two norms of one parameter, summed in blocks whose borders no number of threads moves.
+// Two norms of one parameter, summed in blocks that do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NormPair {
   double second = 0;
 };
 
-/// `squares` is called for each block of `memory`, on libtorch's threads, and may update it. Returns the roots of the
+/// Calls `squares` for each block of `memory`, on libtorch's threads; it may update the block. Returns the roots of the
 /// sums, which are added in block order.
 [[nodiscard]] NormPair norms_by_blocks(const Memory& memory,
                                        const std::function<NormPair(const Memory& block)>& squares);

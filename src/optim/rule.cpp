@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rules share: ranges of options, and threads.
+// The helpers that the rules share: ranges of options, and threads.
 #include "optim/rule.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes one optimizer differ from another: its state, its kernel, and the same in operators of libtorch. Groups,
-// flat memory, entries and the choice of the path are FlatOptimizer's.
+// The parts in which optimizers differ: state, kernel, and the same in operators of libtorch. FlatOptimizer has the
+// rest: groups, flat memory, entries and the choice of the path.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -19,13 +19,13 @@
 
 namespace lockstep::optim {
 
-/// One tensor of state a parameter has.
+/// One tensor of a parameter's state.
 struct StateKind {
   std::string name;
   double start = 0;
 };
 
-/// What a step has beside memory. Steps count from 1, for each parameter those in which it had a gradient.
+/// The numbers of a step. Each parameter counts the steps in which it had a gradient, from 1.
 struct StepValues {
   double lr = 0;
   double weight_decay = 0;
@@ -40,43 +40,43 @@ struct TensorLists {
   std::vector<std::vector<at::Tensor>> state = {};
 };
 
-/// How the parameters of one group are updated. Holds the group's options but for lr and weight decay.
+/// The update of the parameters of one group. Holds the group's options except lr and weight decay.
 class Rule {
  public:
   virtual ~Rule() = default;
   [[nodiscard]] virtual std::vector<StateKind> state() const = 0;
-  /// False where it needs whole parameters.
+  /// False if it needs whole parameters.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
-  /// One parameter, dense float32 on the CPU, by kernels, on as many threads as libtorch has.
+  /// Updates one parameter, dense float32 on the CPU, by kernels, on as many threads as libtorch has.
   virtual void update(const Memory& memory, const StepValues& now) const = 0;
-  /// Several parameters of any kind by libtorch's multi-tensor operators; the values' grad_scale is already applied.
+  /// Updates several parameters of any kind by libtorch's multi-tensor operators; grad_scale is already applied.
   virtual void update_all(const TensorLists& lists, const StepValues& now) const = 0;
 
-  /// Whether this libtorch has one operator for all of it on `device`.
+  /// True if this libtorch has one operator for the whole update on `device`.
   [[nodiscard]] virtual bool has_fused(c10::DeviceType /*device*/) const { return false; }
-  /// The same by that operator; parameters, gradients and state have equal, dense strides.
+  /// Updates by that operator; parameters, gradients and state have equal, dense strides.
   virtual void update_fused(const TensorLists& lists, const StepValues& now) const { update_all(lists, now); }
 };
 
 /// Parameters with common options.
 struct Group {
   std::string pattern = {};  ///< empty: the default group
-  double own_lr = 0;         ///< at construction
+  double own_lr = 0;         ///< the rate at construction
   bool has_own_lr = false;
   double weight_decay = 0;
   std::shared_ptr<const Rule> rule = {};
   bool may_be_empty = false;
 };
 
-/// An optimizer as FlatOptimizer takes it: the default group first.
+/// The groups of an optimizer for FlatOptimizer: the default group first.
 struct Setup {
   std::string optimizer = {};  ///< for messages
   std::vector<Group> groups = {};
   std::function<bool(const std::string& name)> no_decay = {};
 };
 
-/// Calls `update` for parts of `memory`, on libtorch's threads where it is large.
+/// Calls `update` for parts of `memory`, on libtorch's threads if it is large.
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update);
 
 /// A value of an option, for messages.
@@ -89,7 +89,7 @@ struct OptionValue {
 /// Throws: UsageError "<optimizer>'s <option> is <value>, which is not <range>" unless `ok`.
 void require_option(bool ok, const OptionValue& given, const char* range);
 void require_betas(const char* optimizer, const std::array<double, 2>& betas);
-/// Learning rates, decays and such: finite and not negative.
+/// Requires a learning rate, a decay or the like to be finite and not negative.
 void require_not_negative(const OptionValue& given);
 
 }  // namespace lockstep::optim

@@ -17,13 +17,13 @@ void require(bool valid, const char* what, double value, const char* needed) {
   if (!valid) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, needed));
 }
 
-/// The part of `steps` that is done, 1 at most.
+/// Returns the completed part of `steps`, 1 at most.
 double done(std::int64_t step, std::int64_t steps) {
   const auto length = static_cast<double>(std::max<std::int64_t>(steps, 1));
   return std::min(static_cast<double>(step) / length, 1.0);
 }
 
-/// From `first` to `last` while `part` goes from 0 to 1.
+/// Goes from `first` to `last` while `part` goes from 0 to 1.
 double half_cosine(double first, double last, double part) {
   return last + (first - last) * 0.5 * (1 + std::cos(kPi * part));
 }

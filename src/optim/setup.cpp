@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameter is in which group.
+// Assigns the parameters to the groups.
 #include "optim/setup.h"
 
 #include <fmt/format.h>
@@ -14,8 +14,9 @@ namespace {
 
 std::regex expression_of(const Setup& setup, const std::string& pattern) {
   if (pattern.empty()) {
-    throw UsageError(fmt::format("a group of {} has no pattern", setup.optimizer),
-                     "set ParameterGroup::pattern; what no pattern matches has the optimizer's own options");
+    throw UsageError(
+        fmt::format("a group of {} has no pattern", setup.optimizer),
+        "set ParameterGroup::pattern; a parameter that no pattern matches has the optimizer's own options");
   }
   try {
     return std::regex(pattern, std::regex::ECMAScript);

@@ -23,11 +23,11 @@ struct LionOptions;
 
 namespace lockstep::optim {
 
-/// Throws: UsageError that group `pattern` sets an option which the optimizer does not have.
+/// Throws: UsageError that group `pattern` sets an option which the optimizer lacks.
 [[noreturn]] void throw_no_option(const char* optimizer, const std::string& pattern, const char* option);
 
-/// Throws: UsageError where the groups do not go together: the same pattern's state differs from the default group's,
-/// or a group has a learning rate and the optimizer's is 0.
+/// Throws: UsageError if the groups do not fit together: a group's state differs from the default group's, or a group
+/// has a learning rate and the optimizer's is 0.
 void check_groups(const Setup& setup);
 
 template <class Options>
@@ -52,7 +52,7 @@ template <class Options>
   return options;
 }
 
-/// `OneRule` is made from options and checks them; OneRule::kName names the optimizer.
+/// Makes a setup of `OneRule`, which is made from options and checks them; OneRule::kName names the optimizer.
 template <class OneRule, class Options>
 [[nodiscard]] Setup make_setup(Options options) {
   const char* name = OneRule::kName;
@@ -76,7 +76,7 @@ template <class OneRule, class Options>
   return setup;
 }
 
-/// For each of `names` the index of its group. Throws: UsageError as FlatOptimizer says.
+/// Returns the index of its group for each of `names`. Throws: the UsageErrors of FlatOptimizer.
 [[nodiscard]] std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, const Setup& setup);
 
 /// The groups and rules of an optimizer. Throws: UsageError for an option out of range.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SGD, LARS, RMSprop and Adagrad, and the sum of squares behind a norm. This file is compiled once for each instruction
-// set (foreach_target.h) and chosen among at run time.
+// set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/sgd_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include "optim/elements-inl.h"
@@ -109,8 +109,8 @@ struct AdagradUpdate {
 
 void adagrad(const Memory& memory, const AdagradStep& step) { for_elements(memory, AdagradUpdate{step}); }
 
-// A float's square is exact in double. 16 lanes whatever the vectors' width, so that it changes no bits: two vectors of
-// them at a time, whose sums stay in registers. Callers pass blocks that stay in the cache.
+// A float's square is exact in double. 16 lanes whatever the vectors' width, so that the width changes no bits: two
+// vectors of them at a time, whose sums stay in registers. Callers pass blocks that stay in the cache.
 double squares(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   const hn::CappedTag<double, kLanes / 2> wide;

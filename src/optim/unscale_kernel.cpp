@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/unscale_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ bool unscale(float* values, std::int64_t count, float factor) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto factors = hn::Set(d, factor);
-  auto all_finite = hn::Eq(factors, factors);  // true in every lane: a factor is no NaN
+  auto all_finite = hn::Eq(factors, factors);  // true in every lane: the factor is not NaN
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto value = hn::LoadU(d, values + i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be equal on all ranks before training: compared by name, then copied from rank 0.
+// The values that must be equal on all ranks before training: compared by name, then copied from rank 0.
 #pragma once
 
 #include "lockstep/comm/process_group.h"

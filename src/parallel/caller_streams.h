@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams on which a caller computes, for threads that compute for it: what it enqueued before comes before their
-// work, and their work before what it enqueues later. A thread starts with the default streams.
+// The streams of a caller, for threads that compute for it: the caller's earlier work comes before theirs, and theirs
+// before its later work. A thread starts with the default streams.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 
 class CallerStreams {
  public:
-  /// Takes the calling thread's current stream of each GPU; none where libtorch has no CUDA.
+  /// Takes the calling thread's current stream of each GPU; none if libtorch has no CUDA.
   CallerStreams();
   /// Makes them the calling thread's.
   void enter() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the module, parts of the arguments, and the two ways to run them: on the CPU graphs of their own, run by
-// our threads also backward; on other devices one graph, whose backward libtorch runs in a thread for each device.
+// Copies of the module, parts of the arguments, and two ways to run them. On the CPU each replica has its own graph,
+// and our threads also run its backward. On other devices there is one graph, whose backward libtorch runs in a thread
+// for each device.
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/core/grad_mode.h>
@@ -110,7 +111,7 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
                    "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
 }
 
-/// Splits as at::chunk does: parts of ceil(size / replicas), the last one shorter; fewer where the batch is small.
+/// Splits as at::chunk does: parts of ceil(size / replicas), the last one shorter; fewer parts if the batch is small.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
@@ -217,7 +218,7 @@ class DataParallelCore::Impl {
     const std::vector<c10::Device> used(devices_.begin(), devices_.begin() + static_cast<std::ptrdiff_t>(parts.size()));
     replicate(used);
     std::vector<std::vector<at::Tensor>> outputs(parts.size());
-    // The caller's: its work so far comes before the replicas', and its later work behind theirs.
+    // These are the caller's: its earlier work comes before the replicas', its later work behind theirs.
     std::vector<c10::Stream> streams;
     for (const c10::Device& device : used) {
       streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DistributedDataParallel does around the Reducer: agreement at construction, checks and buffers before forward.
+// DistributedDataParallel around its Reducer: agreement at construction, checks and buffers before forward.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -130,7 +130,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     at::Tensor buffer = buffers[i].second;
     outgoing.push_back(buffer.detach());
-    // It exchanges the storage and not the contents, which backward would take for a change of its saved tensors.
+    // It exchanges the storage, because backward would take new contents for a change of its saved tensors.
     buffer.set_data(i < incoming.size() ? incoming[i] : buffer.detach().clone());
   }
 }

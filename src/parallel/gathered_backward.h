@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of autograd that stands for the backward of several replicas: libtorch's engine walks one graph in one
-// thread on the CPU, so each replica has a graph of its own, and this node runs them at the same time.
+// One step of autograd in place of the backward of several replicas: libtorch's engine walks one graph in one thread on
+// the CPU, so each replica has its own graph, and this node runs them at the same time.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -29,8 +29,8 @@ struct GatherInputs {
   NamedTensors parameters = {};            ///< parameters of the model
 };
 
-/// Joins the outputs of `graphs` along dimension 0 (scalars become a list). Where they need gradients, their backward
-/// runs the replicas' backward on `threads`.
+/// Joins the outputs of `graphs` along dimension 0 (scalars become a list). If they need gradients, their backward runs
+/// the replicas' backward on `threads`.
 [[nodiscard]] std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs inputs,
                                              std::shared_ptr<ReplicaThreads> threads);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before its collectives a rank with data says which ones come; one without data hears it and calls the same.
+// Before its collectives a rank with data announces them; one without data receives that and calls the same.
 #include "lockstep/parallel/join.h"
 
 #include <ATen/ops/tensor.h>
@@ -44,9 +44,9 @@ Join::~Join() {
   for (Joinable* one : joinables_) one->set_join({});
 }
 
-std::vector<Join::Message> Join::exchange(const Message& mine) {
+std::vector<Join::Message> Join::exchange(const Message& own) {
   std::vector<at::Tensor> gathered;
-  group_.all_gather(at::tensor({mine.joinable, mine.action}), gathered).wait();
+  group_.all_gather(at::tensor({own.joinable, own.action}), gathered).wait();
   std::vector<Message> all;
   for (const at::Tensor& one : gathered) {
     all.push_back({one.data_ptr<std::int64_t>()[0], one.data_ptr<std::int64_t>()[1]});
@@ -97,7 +97,7 @@ void Join::run(const std::function<void()>& body) {
   body();
   bool was_last = true;
   while (shadow_one()) was_last = false;
-  // Of several ranks that ended together it takes the highest, as PyTorch does.
+  // Of several ranks that ended together the highest counts, as in PyTorch.
   const std::vector<Message> all = exchange({was_last ? 1 : 0, 0});
   int source = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

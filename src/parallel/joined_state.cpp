@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's state for all ranks: what the entries are as an object, then each tensor.
+// One rank's state for all ranks: first a JSON list of the entries, then each tensor.
 #include <ATen/ops/empty.h>
 
 #include "lockstep/comm/objects.h"

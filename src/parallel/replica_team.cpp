@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns. A replica's thread sleeps until the turn is its own; whoever has the turn may touch everything.
+// Turns. A replica's thread sleeps until its turn; the thread with the turn may use everything.
 #include "lockstep/parallel/replica_team.h"
 
 #include <ATen/autocast_mode.h>
@@ -30,8 +30,8 @@ namespace lockstep {
 namespace {
 
 thread_local Replica* current = nullptr;
-thread_local std::string* recording = nullptr;      ///< what collectives gave goes there
-thread_local std::string_view* replayed = nullptr;  ///< what they give, instead of meeting anybody
+thread_local std::string* recording = nullptr;      ///< takes the results of collectives
+thread_local std::string_view* replayed = nullptr;  ///< their results, without a meeting with other replicas
 
 constexpr int kNobody = -1;
 
@@ -46,12 +46,12 @@ bool is_narrow(const at::Tensor& tensor) {
 }  // namespace
 
 /// Phases of a member: idle -> waiting -> running, then any number of times meeting (in a collective) -> running, and
-/// ended. `turn_` names the one member that may continue, or nobody: outside of run(), and once all have ended.
+/// ended. `turn_` names the one member that may continue; it is kNobody outside of run(), and once all have ended.
 ///
-/// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, on_switch included (but for the
-/// first one of a run), and while the last member to come combines the values of a collective. Everything else belongs
-/// to the member with the turn, which uses it without the lock: the next one sees all of it, since it has read `turn_`
-/// under the mutex. With one replica there are no threads and no phases.
+/// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, with on_switch (except for the first
+/// one of a run), and while the last member to come combines the values of a collective. Everything else belongs to the
+/// member with the turn, which uses it without the lock: the next one sees all of it, since it has read `turn_` under
+/// the mutex. With one replica there are no threads and no phases.
 class ReplicaTeam::Impl {
  public:
   Impl(ReplicaTeam& team, ProcessGroup& group, const ReplicaTeamOptions& options);
@@ -114,8 +114,8 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  // Each thread sets libtorch's number of threads at its start, which rebuilds libtorch's pool and hangs where threads
-  // are short.
+  // Each thread sets libtorch's number of threads at its start, which rebuilds libtorch's pool and hangs if the system
+  // is short of threads.
   const int libtorch = 2 * (options.threads - 1);
   if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
   try {

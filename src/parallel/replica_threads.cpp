@@ -87,7 +87,7 @@ class ReplicaThreads::Impl {
   };
 
   void start(int count) {
-    // Each thread sets libtorch's number of threads, which rebuilds libtorch's pool and hangs where threads are short.
+    // Each thread sets libtorch's number of threads, which rebuilds libtorch's pool and hangs if threads are short.
     const int libtorch = 2 * (libtorch_threads_ - 1);
     if (libtorch > 0) require_threads(count + libtorch, "for the replicas and libtorch");
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that run the replicas of a DataParallel at the same time. They know nothing of modules.
+// Threads that run the replicas of a DataParallel at the same time. They know nothing about modules.
 #pragma once
 
 #include <functional>

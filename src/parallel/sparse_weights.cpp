@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters of a module get sparse gradients: apart from the template, since it needs torch/nn headers.
+// Finds the parameters of a module that get sparse gradients: apart from the template, since it needs torch/nn headers.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <torch/nn/modules/embedding.h>

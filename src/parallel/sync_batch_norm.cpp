@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the batch norms of a model and gives them the run's replicas to sum over.
+// Finds the batch norms of a model and connects them to the run's replicas for their sums.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/sync_batch_norm.h"

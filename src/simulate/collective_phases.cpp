@@ -6,11 +6,11 @@
 namespace lockstep::simulate {
 namespace {
 
-constexpr std::int64_t kDescriptor = 40;                   // what ranks compare before each collective
+constexpr std::int64_t kDescriptor = 40;                   // the descriptors that ranks compare before each collective
 constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to here every rank reduces everything
-constexpr int kMostAtOnce = 8;                             // up to here each tells all others, above it in log2 rounds
+constexpr int kMostAtOnce = 8;  // up to here each sends to all others, above it in log2 rounds
 
-std::int64_t share(std::int64_t bytes, int of) { return (bytes + of - 1) / of; }
+std::int64_t share(std::int64_t bytes, int parts) { return (bytes + parts - 1) / parts; }
 
 /// The partial sums that a machine sends in a reduction: its largest whole subtrees of the tree over all ranks. The
 /// machine in the middle has most; ranks are its replicas.
@@ -26,7 +26,7 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-/// The rows of the machine that has most, and whether all have as many.
+/// The rows of the machine with the most, and if all have as many.
 struct Rows {
   int most = 1;
   bool are_alike = true;
@@ -43,7 +43,7 @@ Rows rows_of(const Cluster& cluster) {
   return rows;
 }
 
-/// Adds the messages after which each of `count` has the `bytes` of all: comm's gather_around().
+/// Adds the messages that bring the `bytes` of all to each of `count`: comm's gather_around().
 void gather_around(std::vector<Phase>& phases, Among among, int count, std::int64_t bytes) {
   if (count <= kMostAtOnce) {
     phases.push_back({.among = among, .bytes = bytes});
@@ -56,7 +56,7 @@ void gather_around(std::vector<Phase>& phases, Among among, int count, std::int6
 
 std::vector<Phase> flat(const Call& call, int ranks) {
   const bool is_small = call.kind == CallKind::kAllReduce && call.bytes <= kOnePass;
-  // What is compared travels along: comm's reduce_at_once().
+  // The descriptors travel along: comm's reduce_at_once().
   if (is_small && ranks <= kMostAtOnce) return {{.among = Among::kAll, .bytes = kDescriptor + call.bytes}};
   std::vector<Phase> phases;
   gather_around(phases, Among::kAll, ranks, kDescriptor);
@@ -99,7 +99,7 @@ std::vector<Phase> in_memory(const Call& call) {
   return {};
 }
 
-/// Adds what the leaders send each other of a reduction.
+/// Adds the messages between the leaders in a reduction.
 void reduce_between_machines(std::vector<Phase>& phases, std::int64_t bytes, const Cluster& cluster) {
   const Rows rows = rows_of(cluster);
   if (bytes <= kOnePass && rows.are_alike) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backends of comm do for a collective, as messages: docs/design/network.md and shm.md have the algorithms.
+// The messages of a collective in the backends of comm: docs/design/network.md and shm.md have the algorithms.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::simulate {
 
-/// Who takes part in a phase.
+/// The ranks that take part in a phase.
 enum class Among {
   kAll,            ///< every rank sends a message to every other
   kLeaders,        ///< every machine's first rank sends one to every other machine's
@@ -24,11 +24,11 @@ struct Phase {
   Among among = Among::kAll;
   std::int64_t bytes = 0;   ///< of each message; kHost: reduced in shared memory; kDevices: of the collective
   std::int64_t copied = 0;  ///< kHost: bytes that each rank copies besides
-  int distance = 0;         ///< kAll, kLeaders: each sends to that one alone which is so far before it; 0: to every one
+  int distance = 0;         ///< kAll, kLeaders: each sends only to the one that far before it; 0: to every other one
   CallKind kind = CallKind::kAllReduce;  ///< kDevices
 };
 
-/// Returns the phases of `call` in their order; none on one rank. Each begins on a rank when that rank has ended the
+/// Returns the phases of `call` in their order; none on one rank. A phase begins on a rank when the rank has ended the
 /// one before.
 [[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
 

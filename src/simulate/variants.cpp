@@ -25,7 +25,7 @@ double copying(double bytes, const HostCosts& host) {
   return host.copy_bytes_per_s > 0 ? bytes / host.copy_bytes_per_s : 0;
 }
 
-/// Delays what comes after `offset`, and with `from_there` also what comes at it.
+/// Delays the events after `offset`, and with `from_there` also those at it.
 void insert_work(MeasuredStep& step, double offset, double seconds, bool from_there) {
   const auto shift = [&](double& time) {
     if (time > offset || (from_there && time == offset)) time += seconds;
@@ -41,7 +41,7 @@ void insert_work(MeasuredStep& step, double offset, double seconds, bool from_th
 
 bool is_bucket(const Call& call) { return call.bucket >= 0; }
 
-/// When the rank waits for the buckets.
+/// The time at which the rank waits for the buckets.
 double end_of_backward(const MeasuredStep& step) {
   double end = 0;
   for (const Call& call : step.calls) {
@@ -55,14 +55,14 @@ struct Piece {
   double ready_s;
 };
 
-/// Returns the least that a measured bucket was closed with, but for the first and the last. 0: not known.
+/// Returns the least size at which a measured bucket was closed, without the first and the last. 0: not known.
 std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
   return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
 
-/// Whether a measured bucket stays together where buckets of `wanted` bytes are planned. What it holds beyond its limit
-/// belongs to one parameter, which no plan divides. Where about as much is wanted as was measured, or more, it was
-/// closed where a wanted one can be. A single bucket was never closed, and tells nothing.
+/// True if a measured bucket stays together in a plan of buckets of `wanted` bytes. The bytes beyond its limit belong
+/// to one parameter, which no plan divides. If about as much is wanted as was measured, or more, its end is also a
+/// possible end of a planned one. A single bucket was never closed, so it shows no limit.
 bool stays_whole(const std::vector<std::int64_t>& buckets, std::size_t index, std::int64_t wanted) {
   if (index == 0 && buckets.size() > 1 && buckets[0] > 2 * kFirstBytes) return true;
   const std::int64_t limit = measured_limit(buckets);
@@ -90,7 +90,7 @@ std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
   return pieces;
 }
 
-/// Puts `buckets` into the place of the step's own.
+/// Replaces the step's own buckets by `buckets`.
 void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   std::vector<Call> calls;
   bool placed = false;
@@ -104,7 +104,7 @@ void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   step.calls = std::move(calls);
 }
 
-/// What PowerSGD sends of each bucket: parameters in reverse order of registration fill them.
+/// The bytes that PowerSGD sends for each bucket: parameters in reverse order of registration fill them.
 std::vector<PowerSgdBytes> bytes_by_bucket(const Workload& workload, std::int64_t rank) {
   std::vector<PowerSgdBytes> sent;
   auto shape = workload.shapes.rbegin();
@@ -118,7 +118,7 @@ std::vector<PowerSgdBytes> bytes_by_bucket(const Workload& workload, std::int64_
       sum.plain += one.plain;
       taken += std::accumulate(shape->begin(), shape->end(), std::int64_t{4}, std::multiplies<>());
     }
-    sum.plain += std::max<std::int64_t>(bytes - taken, 0);  // of what no shape is known
+    sum.plain += std::max<std::int64_t>(bytes - taken, 0);  // bytes whose shape is unknown
     sent.push_back(sum);
   }
   return sent;

@@ -15,7 +15,7 @@ constexpr double kLeastTimeout = 0.2;
 
 double seconds_for(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? bytes / bytes_per_s : 0; }
 
-/// When the last of the ranks begins, and the last of the others.
+/// The begin of the last rank, and of the last of the others.
 struct LastTwo {
   double last;
   double before_last;
@@ -79,8 +79,8 @@ double Wire::transfer(const Phase& phase, int flows, double now) {
   return time;
 }
 
-/// A message leaves as soon as its sender has come: the kernel keeps it until the receiver reads. So who comes last has
-/// what the others sent before, and who waits for the last has its message one way later.
+/// A message leaves as soon as its sender begins: the kernel keeps it until the receiver reads. So the last rank
+/// already has the messages of the others, and a rank that waits for the last has its message one way later.
 void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
@@ -97,7 +97,7 @@ void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders
   }
 }
 
-/// Each rank sends to the one that is `distance` before it, and hears from the one that is as far behind it.
+/// Each rank sends to the one that is `distance` before it, and receives from the one that is as far behind it.
 void Wire::pass_on(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the messages of a phase are on their way between ranks that begin at different times.
+// The time that the messages of a phase take between ranks that begin at different times.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace lockstep::simulate {
 
-/// The connections of a cluster. All ranks send alike, so that one connection stands for those of a phase's kind: its
-/// window grows while it is what limits, and shrinks again while nothing is sent, as TCP's does.
+/// The connections of a cluster. All ranks send alike, so one connection represents those of a phase's kind: its window
+/// grows while it is the limit, and shrinks again while nothing is sent, as TCP's does.
 class Wire {
  public:
   explicit Wire(const Cluster& cluster) : cluster_(cluster) {}
 
-  /// Runs a phase. `times` has by rank when it begins, and then when it has ended.
+  /// Runs a phase. `times` holds by rank the phase's begin, and then its end.
   void run(const Phase& phase, std::vector<double>& times);
 
  private:

@@ -128,10 +128,6 @@ std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string pre
   return std::make_shared<PrefixedStore>(std::move(store), std::move(prefix));
 }
 
-std::string attempt_prefix(int restart_count) {
-  return restart_count > 0 ? "attempt/" + std::to_string(restart_count) + "/" : "";
-}
-
 std::shared_ptr<Store> make_local_store() { return std::make_shared<LocalStore>(); }
 
 }  // namespace lockstep

@@ -108,6 +108,10 @@ class StoreServer::Impl {
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
   [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept { return door_; }
 
+  void remove_all(const std::string& prefix) {
+    asio::post(io_, [this, prefix] { state_.table.remove_all(prefix); });
+  }
+
  private:
   void run() noexcept {
     while (!io_.stopped()) {
@@ -182,5 +186,6 @@ StoreServer::StoreServer(const Options& options) : impl_(std::make_unique<Impl>(
 StoreServer::~StoreServer() = default;
 std::uint16_t StoreServer::port() const noexcept { return impl_->port(); }
 std::shared_ptr<StoreDoor> StoreServer::door() const noexcept { return impl_->door(); }
+void StoreServer::remove_all(const std::string& prefix) { impl_->remove_all(prefix); }
 
 }  // namespace lockstep

@@ -30,6 +30,15 @@ std::optional<std::string> Table::find(const std::string& key) const {
   return found->second;
 }
 
+void Table::remove_all(const std::string& prefix) {
+  std::erase_if(values_, [&](const auto& entry) {
+    const auto& [key, value] = entry;
+    if (!key.starts_with(prefix)) return false;
+    bytes_ -= key.size() + kKeyBytes + value.size();
+    return true;
+  });
+}
+
 std::optional<std::int64_t> Table::add(const std::string& key, std::int64_t delta) {
   const std::string before = find(key).value_or("");
   std::int64_t sum = 0;

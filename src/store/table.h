@@ -25,6 +25,7 @@ class Table {
   /// Returns the value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   bool remove(const std::string& key);
+  void remove_all(const std::string& prefix);
   /// Those of `keys` that are unset.
   [[nodiscard]] std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs libtorch's libraries for CUDA: src/tensor/cuda, the library liblockstep-cuda.so. Both sides are compiled
-// together; the version of Lockstep says that they are.
+// The functions that need libtorch's libraries for CUDA: src/tensor/cuda, the library liblockstep-cuda.so. Both sides
+// are compiled together; the version of Lockstep proves it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -25,14 +25,15 @@ struct CudaParts {
   bool (*is_recording)() = nullptr;
 };
 
-/// Returns the parts of this process, which the first call loads; null where they cannot be loaded: cuda::library()
-/// says why. Where make_believe_parts() are set, it returns those.
+/// Returns the parts of this process, which the first call loads. Null if they cannot be loaded: cuda::library() says
+/// why. If make_believe_parts() are set, it returns those.
 [[nodiscard]] const CudaParts* cuda_parts();
 
-/// `without`: what cannot be done without them. Throws: UsageError, which says that, where they cannot be loaded.
+/// Returns the parts. `without`: the work that cannot be done without them. Throws: UsageError, with those words, if
+/// they cannot be loaded.
 [[nodiscard]] const CudaParts& require_cuda_parts(std::string_view without);
 
-/// The parts of a test's make-believe GPUs. Null: there are none.
+/// The parts of a test's make-believe GPUs; null if there are none.
 [[nodiscard]] const CudaParts*& make_believe_parts();
 
 }  // namespace lockstep::tensor

@@ -20,7 +20,7 @@
 namespace lockstep::tensor {
 namespace {
 
-/// The functions of the CUDA driver that are called here, as in its cuda.h. A result of 0 is success.
+/// The functions of the CUDA driver that this file calls, as in the driver's cuda.h. A result of 0 is success.
 struct Driver {
   int (*device_get)(int* device, int ordinal) = nullptr;
   int (*attribute)(int* value, int attribute, int device) = nullptr;
@@ -71,7 +71,7 @@ void check(int result, const std::string& call) {
   throw ResourceError(fmt::format("{} failed: {}", call, said == nullptr ? "unknown error" : said));
 }
 
-/// libtorch's context: a thread of autograd may not have it yet.
+/// Makes libtorch's context current: a thread of autograd may not have it yet.
 void enter_context(int gpu) {
   void* context = nullptr;
   check(driver().current_context(&context), "cuCtxGetCurrent");

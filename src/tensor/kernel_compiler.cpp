@@ -17,7 +17,7 @@ namespace {
 
 using Program = void*;
 
-/// The functions of NVRTC that are called here, as in its nvrtc.h since CUDA 11.2. A result of 0 is success.
+/// The functions of NVRTC that this file calls, as in nvrtc.h since CUDA 11.2. A result of 0 is success.
 struct Compiler {
   int (*version)(int* major, int* minor) = nullptr;
   int (*arch_count)(int* count) = nullptr;
@@ -35,28 +35,28 @@ struct Compiler {
   std::string problem;
 };
 
-/// libtorch's library of NVRTC needs the real one, which lies where only that one's search path leads.
+/// libtorch's library of NVRTC needs the real one, which only its own search path reaches.
 constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
-/// Returns the first function that is missing; empty: none is.
-std::string find_functions(void* library, Compiler& of) {
+/// Returns the first function that is missing; empty if none is.
+std::string find_functions(void* library, Compiler& compiler) {
   FunctionFinder finder(library);
-  finder.set(of.version, "nvrtcVersion");
-  finder.set(of.arch_count, "nvrtcGetNumSupportedArchs");
-  finder.set(of.archs, "nvrtcGetSupportedArchs");
-  finder.set(of.create, "nvrtcCreateProgram");
-  finder.set(of.compile, "nvrtcCompileProgram");
-  finder.set(of.log_size, "nvrtcGetProgramLogSize");
-  finder.set(of.log, "nvrtcGetProgramLog");
-  finder.set(of.cubin_size, "nvrtcGetCUBINSize");
-  finder.set(of.cubin, "nvrtcGetCUBIN");
-  finder.set(of.ptx_size, "nvrtcGetPTXSize");
-  finder.set(of.ptx, "nvrtcGetPTX");
-  finder.set(of.destroy, "nvrtcDestroyProgram");
+  finder.set(compiler.version, "nvrtcVersion");
+  finder.set(compiler.arch_count, "nvrtcGetNumSupportedArchs");
+  finder.set(compiler.archs, "nvrtcGetSupportedArchs");
+  finder.set(compiler.create, "nvrtcCreateProgram");
+  finder.set(compiler.compile, "nvrtcCompileProgram");
+  finder.set(compiler.log_size, "nvrtcGetProgramLogSize");
+  finder.set(compiler.log, "nvrtcGetProgramLog");
+  finder.set(compiler.cubin_size, "nvrtcGetCUBINSize");
+  finder.set(compiler.cubin, "nvrtcGetCUBIN");
+  finder.set(compiler.ptx_size, "nvrtcGetPTXSize");
+  finder.set(compiler.ptx, "nvrtcGetPTX");
+  finder.set(compiler.destroy, "nvrtcDestroyProgram");
   return finder.missing();
 }
 
-/// NVRTC asks for its own part by name alone, and finds it where it is loaded already.
+/// NVRTC opens its own part by name alone, and finds it if it is already loaded.
 void load_builtins(const Compiler& compiler) {
   Dl_info info{};
   int major = 0;
@@ -88,7 +88,7 @@ Compiler load_compiler() {
   return compiler;
 }
 
-/// The newest that the compiler knows and the GPU can run; 0: none.
+/// Returns the newest architecture that the compiler knows and the GPU can run; 0 if there is none.
 int newest_arch(const Compiler& compiler, int capability) {
   int count = 0;
   if (compiler.arch_count(&count) != 0 || count <= 0) return 0;

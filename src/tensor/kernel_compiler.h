@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC: compiles CUDA C++ in the process. The library is loaded when it is first needed.
+// NVRTC: compiles CUDA C++ in the process. The library is loaded at its first use.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace lockstep::tensor {
 
-/// Machine code, or PTX, which the driver translates, for a GPU that the compiler does not know yet.
+/// Machine code, or, for a GPU that the compiler does not know yet, PTX, which the driver translates.
 struct CompiledKernels {
-  std::string image;    ///< what the driver loads; empty: it failed
-  std::string problem;  ///< why
+  std::string image;    ///< for the driver to load; empty if the compilation failed
+  std::string problem;  ///< the reason
 };
 
 /// Compiles for GPUs of compute capability `capability` (90 for 9.0). Blocks: for seconds. Thread-safe: yes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named tensors: tied weights once, and the strict way back from a StateDict.
+// Named tensors: removes the repeats of tied weights, and checks a StateDict strictly before it is loaded.
 #include "lockstep/tensor/named_tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +20,7 @@ std::string describe(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-/// A tensor and its names, more than one where weights are tied.
+/// A tensor and its names, several for tied weights.
 struct Named {
   at::Tensor value;
   std::vector<std::string> names;
@@ -37,7 +37,7 @@ std::vector<Named> by_tensor(const NamedTensors& items) {
   return all;
 }
 
-/// The saved tensor for `name`; throws DataError where it does not fit `into`.
+/// Returns the saved tensor for `name`. Throws: DataError if it does not fit `into`.
 const at::Tensor& fitting_entry(const StateDict& state, const std::string& name, const at::Tensor& into) {
   const auto found = state.find(name);
   const auto* saved = std::get_if<at::Tensor>(&found->second);
@@ -49,7 +49,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const std::string& name,
   return *saved;
 }
 
-/// The same for any of its names; each that the state has must fit.
+/// Returns the saved tensor for any of its names; all that the state has must fit.
 const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
   const at::Tensor* saved = nullptr;
   for (const std::string& name : named.names) {
@@ -62,7 +62,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
                   "is it of another model?");
 }
 
-/// Also where both are NaN.
+/// True for two equal NaNs as well.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   if (a.is_same(b)) return true;
@@ -115,7 +115,7 @@ void load_tensors(const NamedTensors& items, const StateDict& state) {
   for (const Named& named : tensors) (void)fitting_entry(state, named);
   if (const std::string names = tensor::differing_ties(items, state); !names.empty()) {
     throw DataError(fmt::format("{} are one tensor here and differ in the saved state", names),
-                    "tied weights stand under several names with one value: is it of another model?");
+                    "tied weights have several names but one value: is it of another model?");
   }
   std::vector<std::string> names;
   for (const auto& [name, value] : items) names.push_back(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream on which a process's steps are recorded, and how work gets there. A header alone: liblockstep-cuda.so is
-// not linked with Lockstep.
+// The stream on which a process's steps are recorded, and the guard that sends work there. Header-only, because
+// liblockstep-cuda.so is not linked with Lockstep.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,7 +21,7 @@ namespace lockstep::tensor {
   return stream;
 }
 
-/// As DeviceGraph::enter.
+/// The guard behind DeviceGraph::enter.
 class OnRecordedStream {
  public:
   OnRecordedStream()
@@ -40,7 +40,7 @@ class OnRecordedStream {
   OnRecordedStream& operator=(const OnRecordedStream&) = delete;
 
  private:
-  /// What `later` gets from here on runs after what `earlier` has.
+  /// Makes work that `later` gets from now on wait for the work that `earlier` already has.
   static void put_behind(const c10::Stream& later, const c10::Stream& earlier) {
     c10::Event event(c10::kCUDA);
     event.record(earlier);

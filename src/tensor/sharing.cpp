@@ -15,7 +15,7 @@ namespace {
 
 // A mean loss and a count, reduced after each batch, are fewer bytes than this; gradients are more.
 constexpr std::int64_t kFiguresOfABatch = 64;
-// Whoever averages weights by hand does it at least once in so many steps.
+// A program that averages weights by hand does it at least once in so many steps.
 constexpr std::int64_t kStepsApart = 64;
 
 std::atomic<bool> watching = false;
@@ -42,7 +42,7 @@ std::uint64_t digest_of(const std::vector<std::int64_t>& indices) noexcept {
 
 std::string separate_training(const SharingSigns& signs) {
   if (signs.world == 1 || signs.wrapped || (!signs.divided && signs.stepped == 0) || signs.batches == 0) return "";
-  // An optimizer of libtorch's own is not seen: then it is the batches that tell.
+  // Steps of libtorch's own optimizers are not noted: then only the batches show it.
   const bool apart = signs.stepped > 0 ? signs.reduced < signs.stepped / kStepsApart
                                        : signs.reduced <= kFiguresOfABatch * signs.batches;
   if (!apart) return "";
@@ -88,7 +88,7 @@ void warn_of_separate_training() noexcept {
     if (words.empty() || !watching.exchange(false) || own_rank != 0) return;
     log::warn("{}", words);
   } catch (const std::exception& problem) {
-    log::debug("whether the ranks train one model was not judged: {}", problem.what());
+    log::debug("the check that the ranks train one model failed: {}", problem.what());
   }
 }
 

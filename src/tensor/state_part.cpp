@@ -20,13 +20,13 @@ std::int64_t total_bytes(const StateDict& state) {
   return bytes;
 }
 
-/// Where `byte` of the state lies in a tensor that begins at `from`, in elements: the first that begins there or later.
+/// Returns the index of the first element that begins at `byte` of the state or later; the tensor begins at `from`.
 std::int64_t element_at(std::int64_t byte, std::int64_t from, const at::Tensor& tensor) {
   const auto size = static_cast<std::int64_t>(tensor.element_size());
   return std::clamp<std::int64_t>((byte - from + size - 1) / size, 0, tensor.numel());
 }
 
-/// One piece, and the part it came with.
+/// One piece, and its place in the whole.
 struct Piece {
   const at::Tensor* tensor = nullptr;
   const TensorSlice* slice = nullptr;
@@ -44,11 +44,11 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
   return count;
 }
 
-/// Whether the strides are those of a dense tensor: each element of the shape has a place of its own, without gaps.
+/// True if the strides are those of a dense tensor: each element of the shape has its own place, without gaps.
 bool is_dense(const TensorSlice& slice) {
   if (slice.strides.empty()) return true;
   if (slice.strides.size() != slice.shape.size()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // dimensions of more than one element: stride, size
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride and size of dimensions of several elements
   for (std::size_t i = 0; i < slice.shape.size(); ++i) {
     if (slice.shape[i] != 1) dimensions.emplace_back(slice.strides[i], slice.shape[i]);
   }

@@ -13,7 +13,7 @@
 namespace lockstep::tensor {
 namespace {
 
-/// libtorch makes its pool with a thread a processor, whatever it is told, and only then one of the size it was told.
+/// Returns the threads of libtorch's first pool: one a processor, whatever size is set, before the pool of that size.
 int threads_of_first_pool() {
   static std::atomic<bool> is_made = false;
   if (is_made.exchange(true)) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libtorch shim: every TORCH_VERSION conditional of Lockstep stands in this file.
+// The libtorch shim: only this file has conditionals on TORCH_VERSION.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include "lockstep/tensor/torch_version.h"
@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 
-// From 2.4 on autocast names the device as an argument, before by a function for each.
+// Since 2.4 autocast takes the device as an argument; before, each device has its own function.
 #define LOCKSTEP_AUTOCAST_BY_DEVICE (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4))
 
 namespace lockstep::tensor {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run from its set-up to its end, and what is said where it fails. The set-up stands in setup/, the order of steps in
-// loop/, what is shown and written in report/ (docs/design/run.md).
+// A run from its set-up to its end, and the report of a failure. setup/ has the set-up, loop/ the order of steps,
+// report/ the output (docs/design/run.md).
 #include "lockstep/train/trainer.h"
 
 #include <fmt/format.h>
@@ -122,7 +122,7 @@ TrainResult Trainer::Impl::run() {
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
-  // A program reads the figures of a run that it found complete; the command prints nothing more of it.
+  // A program returns the figures of a run that it found complete; the command prints nothing more about it.
   const bool said = was_complete && options_.has_commands;
   const bool cut_short = train::is_cut_short(options_.until_step, run_.state);
   if (loop_->complete() && !cut_short && !said) loop_->evaluations().make_up();
@@ -187,7 +187,7 @@ RunStart Trainer::Impl::start_event() const {
           .banner = job_.is_main() ? view::banner(run_.banner) : ""};
 }
 
-/// The run is already saved. All ranks must know whether the job is started again, since that decides the exit code.
+/// The run is already saved. All ranks must know if the job is started again, since that decides the exit code.
 void Trainer::Impl::leave(RunEnd end) {
   const StopReason reason = loop_->stopped_by();
   result_.stopped_by = train::stop_name(reason);
@@ -220,7 +220,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Every rank has this error, so that they can tell each other whose loss it was, and of which samples.
+/// Every rank has this error, so they can exchange whose loss it was, and of which samples.
 std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   const train::TakenBatches& taken = run_.learner->steps().taken();
   const std::int64_t ago = computed_step() - fault.step();
@@ -238,7 +238,7 @@ std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   return text;
 }
 
-/// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which says where they are.
+/// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which names the folder.
 std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t step) {
   std::string hint = fault.hint();
   if (!run_.learner || run_.run_dir.empty()) return hint;
@@ -253,7 +253,7 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
   return hint;
 }
 
-/// A save under way is dropped: what it writes is not proved.
+/// Drops a save under way: it is not proved.
 void Trainer::Impl::put_aside_after(std::int64_t proved) {
   run_.saver.reset();
   if (run_.folder) put_checkpoints_aside(FileSystem::system(), run_.folder->checkpoints(), proved);
@@ -265,7 +265,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // where it ends with an error, the step is that of the error
+  fault::note_step(-1);  // if it ends with an error, the step is that of the error
   return result;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kRuleWidth = 80;
 constexpr int kLabelWidth = 18;
-constexpr std::size_t kMostDevices = 16;  // that have a line each
+constexpr std::size_t kMostDevices = 16;  // the most that have a line each
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
@@ -33,7 +33,7 @@ std::string place_of(const BannerDevice& first, const BannerDevice& last, bool w
   return with_host ? place + " on " + first.host : place;
 }
 
-/// One line a device, where there are not too many; only the first bears the label.
+/// One line a device, if there are not too many; only the first bears the label.
 void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
   const auto same_host = [&](const BannerDevice& device) { return device.host == devices.front().host; };
   const bool with_host = !std::all_of(devices.begin(), devices.end(), same_host);

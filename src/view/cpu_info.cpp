@@ -13,7 +13,7 @@ std::string parse_cpu_name(const std::string& cpuinfo) {
   for (std::string line; std::getline(lines, line);) {
     const auto colon = line.find(':');
     if (!line.starts_with("model name") || colon == std::string::npos) continue;
-    std::istringstream words(line.substr(colon + 1));  // some makers fill up with spaces
+    std::istringstream words(line.substr(colon + 1));  // some makers pad with spaces
     std::string name;
     for (std::string word; words >> word;) name += (name.empty() ? "" : " ") + word;
     if (!name.empty()) return name;

@@ -31,7 +31,7 @@ std::string steps_text(const ProgressState& state) {
   return state.steps > 0 ? fmt::format("{}/{}", state.step, state.steps) : fmt::format("{}", state.step);
 }
 
-/// The texts behind the bar, the most telling first.
+/// The texts behind the bar, the most important first.
 std::vector<std::string> parts_of(const ProgressState& state) {
   std::vector<std::string> parts{steps_text(state)};
   if (state.loss) parts.push_back(fmt::format("loss {:.4f}", *state.loss));
@@ -50,7 +50,7 @@ std::string in_reading_order(std::vector<std::string> parts) {
   return line;
 }
 
-/// Eighths of a column, so that the bar moves with every step.
+/// In eighths of a column, so that the bar moves with every step.
 std::string bar_of(double share, int width) {
   static constexpr std::array<std::string_view, 8> kEighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const auto eighths = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * width * 8);
@@ -120,7 +120,7 @@ ProgressBar::ProgressBar(ProgressOptions options, const Clock& clock) : options_
     options_.write = [](std::string_view text) {
       while (!text.empty()) {
         const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-        if (written <= 0) return;  // nobody reads: no reason to end the training
+        if (written <= 0) return;  // the output is closed: no reason to end the training
         text.remove_prefix(static_cast<std::size_t>(written));
       }
     };
@@ -156,7 +156,7 @@ void ProgressBar::message(std::string_view line) {
 }
 
 void ProgressBar::clear() {
-  // A log that ends in the middle reads as if the loop had. Where it has no line at all, the loop was short.
+  // A log that ends in the middle reads as if the loop had. If it has no line at all, the loop was short.
   const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
   if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();

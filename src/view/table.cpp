@@ -90,7 +90,7 @@ std::string render_confusions(std::vector<Confusion> confusions, std::size_t lim
   std::string text;
   for (std::size_t i = 0; i < std::min(limit, confusions.size()); ++i) {
     const Confusion& confusion = confusions[i];
-    text += fmt::format("predicted {} where {} stood: {} {}\n", confusion.predicted, confusion.truth, confusion.count,
+    text += fmt::format("predicted {} for {}: {} {}\n", confusion.predicted, confusion.truth, confusion.count,
                         confusion.count == 1 ? "time" : "times");
   }
   if (confusions.size() > limit) text += fmt::format("and {} more kinds\n", confusions.size() - limit);

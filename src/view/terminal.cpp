@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultWidth = 80;
 constexpr std::string_view kEllipsis = "…";
 
-/// One step through a text: how many bytes it takes and how many columns.
+/// One glyph of a text: its bytes and its columns.
 struct Glyph {
   std::size_t bytes;
   int columns;
@@ -50,7 +50,7 @@ bool is_in(char32_t letter, const std::array<Range, N>& ranges) noexcept {
 
 unsigned byte_at(std::string_view text, std::size_t at) noexcept { return static_cast<unsigned char>(text[at]); }
 
-/// The length of "\033[...m" at the start of `text`; 0 where there is none.
+/// The length of "\033[...m" at the start of `text`; 0 if there is none.
 std::size_t escape_length(std::string_view text) noexcept {
   if (!text.starts_with("\033[")) return 0;
   const auto end = text.find_first_not_of("0123456789;", 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captioning as a person types it: an experiment's folder in the origin's form, made-up scenes, scores and pictures.
+// Captioning from the command line: an experiment's folder in the origin's form, made-up scenes, scores and pictures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The origin's sections and this program's own keys; both stages of one epoch each.
+/// The origin's sections and this program's own keys; two stages of one epoch each.
 constexpr const char* kExperiment = R"(LOGGER_NAME: 'Small'
 SEED: 7
 TRAIN:
@@ -183,7 +183,7 @@ TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(home / "experiments/small"), {}), 1);
 }
 
-/// Features as .npz files are not made here: a network with a backbone of its own cannot be the origin's.
+/// No features in .npz files here: a network with its own backbone cannot be the origin's.
 TEST(CaptioningCommand, ResumeWithANumberBeginsWithTheOriginsSnapshot) {
   const TempDir home;
   generate(home);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint` as a person types it.
+// `lockstep checkpoint` from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 FileSystem& files() { return FileSystem::system(); }
 
-/// A run with the steps 10 and 20, of which 10 is the best.
+/// A run with the steps 10 and 20; the best is 10.
 class CheckpointCommand : public ::testing::Test {
  protected:
   CheckpointCommand() {
@@ -227,8 +227,8 @@ TEST_F(CheckpointCommand, PruneRemovesWhatIsOldAndSaysWhatItWould) {
   EXPECT_EQ(checkpoint({"prune", "nowhere", "--keep-last", "1"}).code, 65);
 }
 
-// `lockstep checkpoint export --to model.pt` as a person types it: a trained network that Python runs, and every way to
-// be wrong.
+// `lockstep checkpoint export --to model.pt` from the command line: a trained network that Python runs, and every
+// mistake.
 
 ProcessResult python(const std::string& program, const fs::path& folder) {
   return run_process({.command = {"/usr/bin/python3", "-c", program}, .folder = folder.string()},

@@ -22,7 +22,7 @@ inline ProcessOptions lockstep_command(std::vector<std::string> words, const std
   return {.command = std::move(words), .environment = {{"LOCKSTEP_TIMEOUT", "60"}}, .folder = folder.string()};
 }
 
-/// A lockstep-worker that answers many short questions: each start of one takes half a second of a core.
+/// A lockstep-worker that answers many short questions: each start takes half a second of a core.
 class LoadedWorker {
  public:
   LoadedWorker() {
@@ -79,7 +79,7 @@ class LoadedWorker {
   std::size_t seen_ = 0;
 };
 
-/// What `lockstep` says where the verb is lockstep-worker's and starts no rank: lockstep becomes that program at once.
+/// The answer of `lockstep` for a verb of lockstep-worker that starts no rank: lockstep becomes that program at once.
 inline ProcessResult ask_worker(const std::vector<std::string>& words, const std::filesystem::path& folder) {
   static LoadedWorker worker;
   return worker.ask(words, folder);
@@ -89,8 +89,8 @@ inline ProcessResult lockstep(std::vector<std::string> words, const std::filesys
   return run_process(lockstep_command(std::move(words), folder), std::chrono::seconds(240));
 }
 
-/// Makes `to` a copy of what `make` has put into an empty folder, once in this process: each start of lockstep-worker
-/// takes half a second of a core. Returns: what `make` has returned.
+/// Makes `to` a copy of the folder that `make` filled, once in this process: each start of lockstep-worker takes half a
+/// second of a core. Returns: the result of `make`.
 inline ProcessResult copy_of(const std::string& name, const std::filesystem::path& to,
                              const std::function<ProcessResult(const std::filesystem::path& folder)>& make) {
   static const TempDir all;
@@ -106,7 +106,7 @@ inline ProcessResult copy_of(const std::string& name, const std::filesystem::pat
   return made[name];
 }
 
-/// `lockstep generate` with these words, into `out`; drawn once in this process.
+/// Runs `lockstep generate` with these words into `out`; draws once in this process.
 inline ProcessResult generate_once(std::vector<std::string> words, const std::filesystem::path& out) {
   std::string name = "generate";
   for (const std::string& word : words) name += " " + word;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line: options, help, and where `lockstep train` runs.
+// The command line: options, help, and the folder of `lockstep train`.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -284,11 +284,11 @@ namespace fs = std::filesystem;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// Where `lockstep train` runs, for every form of --run-dir and --resume.
+// The folder of `lockstep train`, for every form of --run-dir and --resume.
 
 class ChooseRun : public ::testing::Test {
  protected:
-  // A folder as a run leaves it, with one checkpoint.
+  // A run's folder, with one checkpoint.
   fs::path make_run(const std::string& name) const {
     fs::create_directories(root_ / name / "checkpoints/step-00000004");
     std::ofstream(root_ / name / "checkpoints/step-00000004/manifest.json") << "{}";

@@ -62,7 +62,7 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_THAT(verify.out, HasSubstr("whole"));
 }
 
-/// The preset was made for three GPUs: what it says of their precision is no reason to fail without one.
+/// The preset is for three GPUs, with their precision: a machine without a GPU must still train.
 TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
@@ -83,7 +83,7 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
 }
 
-/// The same is so of GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
+/// The same is true of GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
 TEST(Commands, NoMoreProcessesTrainThanHaveAReplica) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
@@ -344,8 +344,8 @@ TEST(Commands, HelpOfTrainHasEachOptionOfATraining) {
   }
 }
 
-/// A setting that is typed as an option is no other option's business: the launcher, which has no settings, and a rank
-/// find the same recipe.
+/// A setting typed as an option must not confuse other options: the launcher, which has no settings, and a rank find
+/// the same recipe.
 TEST(Commands, ATrainingFindsItsRecipeBehindSettings) {
   const TempDir folder;
   const auto train = [&](std::vector<std::string> words) {

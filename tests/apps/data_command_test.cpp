@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep inspect data` and `lockstep pack` as a person types them.
+// `lockstep inspect data` and `lockstep pack` from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What `lockstep inspect data` says of a set of one's own before it is trained on, and `predict` of a file of another
-// size: with the setting that would fit.
+// The remarks of `lockstep inspect data` on a user's set before training, and of `predict` on a file of another size:
+// each names the setting that would fit.
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -115,7 +115,7 @@ TEST(PredictCaptcha, OfAnotherSizeSaysWhatItWouldTake) {
   EXPECT_THAT(trained.err, HasSubstr("add --set data.width=200 --set data.height=80"));
 }
 
-// `lockstep pack` as a person types it.
+// `lockstep pack` from the command line.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 

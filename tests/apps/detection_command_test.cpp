@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detection as a person types it.
+// Detection from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,9 +21,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The detection recipe as a person types it: scenes, training in two stages, evaluation and pictures.
+// The detection recipe from the command line: scenes, training in two stages, evaluation and pictures.
 
-/// A network that is quick, not one that finds anything.
+/// A quick network, which need not find anything.
 const std::vector<std::string> kTiny = {
     "image_size=64",    "model.hidden=32",    "model.heads=2",          "model.decoder_layers=1",
     "model.queries=40", "model.denoising=20", "batch_size=4",           "epochs=2",
@@ -159,7 +159,7 @@ TEST(DetectionCommand, AClassWithoutABoxIsNamed) {
   EXPECT_THAT(run.err, HasSubstr("set: no box is of class 1 (squirrel): it will never be found"));
   const ProcessResult looked = lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages"}, home.path());
   EXPECT_EQ(looked.code, 0) << looked.err;
-  EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder stands for its pictures: " << looked.out;
+  EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder means its pictures: " << looked.out;
   EXPECT_THAT(looked.out, AllOf(HasSubstr("000001.png  nothing found"), Not(HasSubstr("%"))));
   const ProcessResult json =
       lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages", "--json"}, home.path());
@@ -179,13 +179,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Detection as users of D-FINE and DEIM type it: their files and options, sets that nobody prepared, results for other
-// tools.
+// Detection in the words of D-FINE and DEIM: their files and options, unprepared sets, results for other tools.
 
 const fs::path kTree = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/detection/origin";
 const std::string kDeim = (kTree / "deim_dfine/deim_hgnetv2_s_scenes.yml").string();
 
-/// The origin's words for a network and a run that are quick.
+/// The origin's words for a quick network and a quick run.
 const std::vector<std::string> kSmall = {"-u",
                                          "eval_spatial_size=[64, 64]",
                                          "HybridEncoder.hidden_dim=32",
@@ -211,7 +210,7 @@ const std::vector<std::string> kTiny = {
     "model.queries=40", "model.denoising=20", "batch_size=2",           "epochs=1",
     "stop_epoch=0",     "log_every_steps=1",  "schedule.warmup_steps=1"};
 
-/// Most of a network's elements are its backbone's.
+/// Most of a network's elements are in its backbone.
 const std::string kOtherBackbone =
     "model.stages=[{middle: 40, out: 72, blocks: 1, layers: 3},{middle: 56, out: 104, blocks: 1, layers: 3},"
     "{middle: 72, out: 168, blocks: 1, layers: 3}]";
@@ -309,7 +308,7 @@ TEST(DetectionFiles, WeightsThatFitLessThanHalfAreRefusedUnlessTheyAreMeant) {
   EXPECT_EQ(train("third", {"-t", "first", "--init-from-partial", "-u", kOtherBackbone}).code, 0);
 }
 
-/// One class, as a labelling tool leaves it: no lists, paths of its own machine, and one picture in gray.
+/// One class, as written by a labelling tool: no lists, paths of another machine, and one gray picture.
 void write_mugs(const fs::path& home, const std::string& name = "mug", int count = 8) {
   draw_scenes(home, "drawn", "1", std::to_string(count));
   fs::create_directories(home / "mugs/annotations");
@@ -413,7 +412,7 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
   }
   const ProcessResult words =
       lockstep({"predict", "detection", "--checkpoint", "run", "film/frame_8.png", "--threshold", "0"}, home.path());
-  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "which figure stands at the end";
+  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "the figure at the end";
   EXPECT_EQ(frame, 11);
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
   const ProcessResult none =

@@ -31,7 +31,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Captchas of four digits as bars of different heights: the machine with the GPU may have no fonts to draw others.
+/// Captchas of four digits as bars of different heights: the machine with the GPU may have no fonts.
 void draw_digits(const std::filesystem::path& folder, int count) {
   std::filesystem::create_directories(folder);
   for (int i = 0; i < count; ++i) {
@@ -97,7 +97,7 @@ TEST(CommandOnAGpu, InspectGpuNamesItWithItsMemory) {
 
 using Variables = std::map<std::string, std::string>;
 
-/// Ranks on one GPU; what they printed.
+/// Trains ranks on one GPU; returns their output.
 std::string train_ranks(int world, const Variables& variables, const Words& more = {}) {
   const TempDir home;
   draw_digits(home / "digits", 320);
@@ -125,7 +125,7 @@ TEST_P(RanksOnOneGpu, FourTrainCaptcha) {
   EXPECT_THAT(train_ranks(4, testing::shared_gpu(GetParam())), HasSubstr("nccl"));
 }
 
-/// Graphs that cannot be made end the run.
+/// The run fails if graphs cannot be made.
 TEST_P(RanksOnOneGpu, TwoTrainCaptchaByRecordedSteps) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   const Words recorded{"--set", "cuda_graph=true", "--set", "epochs=4"};
@@ -136,7 +136,7 @@ LOCKSTEP_RANKS_ON_ONE_GPU();
 
 // Every recipe on a real GPU: it trains there, and its weights mean the same on GPU and CPU.
 
-/// What `lockstep eval` prints as "name   value", one on a line.
+/// The lines "name   value" of `lockstep eval`.
 std::map<std::string, double> printed_metrics(const std::string& text) {
   std::map<std::string, double> metrics;
   std::istringstream lines(text);
@@ -155,7 +155,7 @@ struct RecipeCase {
   const char* name;   ///< of the recipe, with its preset
   const char* train;  ///< to train on; null: the preset's
   const char* data;   ///< to evaluate on
-  double tolerance;   ///< of each metric: a near tie falls otherwise where sums are rounded otherwise
+  double tolerance;   ///< of each metric: with other rounding a near tie may fall the other way
 };
 
 class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};

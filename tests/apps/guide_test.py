@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks a page of docs/guide: its C++ blocks stand in files that are compiled, its `sh` blocks run.
+"""Checks a page of docs/guide: its C++ blocks are in compiled files, its `sh` blocks run.
 
 usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE [FILE...]
        guide_test.py --projects SOURCE_DIR      the CMake projects of all pages precompile headers
 
-FILE: where the C++ blocks stand; the page's first block is all of the first file. `parts:FILE`: the page shows parts of
-it only. The `sh` blocks run one after the other in one shell and one empty folder, as a reader types them.
+FILE: a file with the C++ blocks; the page's first block is the whole first file. `parts:FILE`: the page shows only parts of it.
+The `sh` blocks run one after the other in one shell and one empty folder, like a reader's commands.
 """
 import os
 import re
@@ -26,14 +26,14 @@ def check_programs(programs: list[str], files: list[Path], is_whole: bool) -> No
     for program in programs[1 if is_whole else 0 :]:
         if program.count("{") != program.count("}"):
             sys.exit(f"a part is missing:\n{program}")
-        # A file may have it deeper inside.
+        # A file may have it with more indentation.
         indented = [textwrap.indent(program, " " * depth) for depth in (0, 2, 4)]
         if not any(text in file.read_text() for file in files for text in indented):
             sys.exit(f"in no file that is compiled:\n{program}")
 
 
 def check_projects(source: Path) -> None:
-    """libtorch's headers take half a minute to compile: who copies a project does not wait for them at each change."""
+    """libtorch's headers take half a minute to compile: a copied project must not compile them at each change."""
     projects = [(page, project) for page in sorted(source.glob("docs/guide/*.md"))
                 for project in blocks(page.read_text(), "cmake")]
     for page, project in projects:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the --help of every verb and of every verb's verb, as a person with a terminal of 100 columns does.
+"""Reads the --help of every verb and of every verb's verb, in a terminal of 100 columns.
 
 usage: help_test.py BIN_DIR [TEXTS] | --self-test
 
-TEXTS: what scripts/build/command_help.py --output wrote from the same programs."""
+TEXTS: the output of scripts/build/command_help.py --output from the same programs."""
 import concurrent.futures
 import json
 import os
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 WIDTH = 100
-# Names that CLI11 gives to values and to switches that turn something off, when nobody named them.
+# CLI11's names for values and for switches that turn something off, if we gave none.
 UNNAMED = re.compile(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED)\b|(?<!\$)\{|\bPositionals\b")
 
 
@@ -44,7 +44,7 @@ def entries(lines, column):
 
 
 def problems(text):
-    """What is wrong with the help of one verb."""
+    """The faults in the help of one verb."""
     wrong = [f"has {len(line)} columns: {line}" for line in text.splitlines() if len(line) > WIDTH]
     wrong += [f"CLI11's own words: {line}" for line in text.splitlines() if UNNAMED.search(line)]
     usage = re.search(r"^Usage: lockstep\S*( \S+)*$", text, re.M)
@@ -66,7 +66,7 @@ def problems(text):
     return wrong
 
 
-TEXTS = {}  # what the build has asked `lockstep` already: each answer loads libtorch
+TEXTS = {}  # answers that the build already has: each new one loads libtorch
 
 
 def said(program, *words):
@@ -84,7 +84,7 @@ def verbs_in(text):
 
 
 def check(program, words=()):
-    """Counts the helps, and prints what is wrong with any."""
+    """Counts the helps and prints their faults."""
     text = said(program, *words)
     wrong = problems(text)
     for problem in wrong:

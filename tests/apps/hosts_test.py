@@ -1,6 +1,6 @@
-"""`lockstep run --hosts`: one command starts the ranks of several hosts, shows what they print, and ends them all.
+"""`lockstep run --hosts`: one command starts the ranks of several hosts, shows their output, and ends them all.
 
-The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped where there are none.
+The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped if there are none.
 """
 import json
 import os
@@ -146,7 +146,7 @@ class HostsCommand(unittest.TestCase):
         for link in links:
             self.assertIsNone(link["problem"])
             self.assertGreater(link["round_trip_us"], 1)
-            # Not the time until the other host has done with a third one, which is some 700 ms.
+            # It must not include the other host's time with a third one, some 700 ms.
             self.assertLess(link["round_trip_us"], 100_000)
             self.assertGreater(link["gbit_per_s"], 0.05)
             self.assertEqual((link["wire"], link["other_wire"]), ("tls", "plain"))
@@ -156,7 +156,7 @@ class HostsCommand(unittest.TestCase):
 
     def test_the_doctor_names_a_link_that_a_firewall_closes(self):
         third = ["ip", "netns", "exec", self.network.names[2]]
-        # A route into nothing: host 2, which calls host 1 as its ranks would, no longer reaches it; both still reach rank 0.
+        # A dead route: host 2, which calls host 1 as its ranks would, no longer reaches it; both still reach rank 0.
         subprocess.run([*third, "ip", "route", "add", "unreachable", f"{self.network.address(1)}/32"], check=True)
         self.addCleanup(subprocess.run, [*third, "ip", "route", "delete", "unreachable", f"{self.network.address(1)}/32"],
                         check=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep doctor` and `lockstep plot` as a person types them.
+// `lockstep doctor` and `lockstep plot` from the command line.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,13 +26,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// `lockstep doctor` on runs that really fail, hang, go on and end, and on this machine.
+// `lockstep doctor` on real runs that fail, hang, continue and end, and on this machine.
 
 const std::string kRanks = std::string(LOCKSTEP_TEST_BIN_DIR) + "/../tests/hanging_ranks";
 
 class DoctorCommand : public ::testing::Test {
  protected:
-  /// Two ranks that compute and all-reduce for ever; one does something wrong in step 20.
+  /// Two ranks that compute and all-reduce forever; one has the fault in step 20.
   [[nodiscard]] ProcessOptions ranks(const std::string& fault, const std::string& timeout = "60") const {
     ProcessOptions options =
         lockstep_command({"run", "--nproc-per-node", "2", "--log-dir", "logs", "--", kRanks}, folder_.path());
@@ -55,7 +55,7 @@ class DoctorCommand : public ::testing::Test {
   TempDir folder_;
 };
 
-/// What `lockstep doctor kernels` says of the smallest network with images.
+/// The report of `lockstep doctor kernels` on the smallest network with images.
 json kernels_of(std::vector<std::string> words) {
   words.insert(words.begin(), {"doctor", "kernels"});
   words.insert(words.end(), {"--batch", "2", "--steps", "1", "--json"});
@@ -131,7 +131,7 @@ TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
   EXPECT_EQ(again.code, 0) << "what it says to type works: " << again.err;
 }
 
-// The launcher names the number where ranks without Lockstep do nothing.
+// The launcher prints this process number if ranks without Lockstep do nothing.
 TEST_F(DoctorCommand, SaysWhatAProcessAndThoseBelowItDo) {
   Process shell({.command = {"sh", "-c", "sleep 60; true"}});
   const std::string pid = std::to_string(shell.pid());
@@ -183,7 +183,7 @@ TEST_F(DoctorCommand, RanksOfOneHostHaveNoLink) {
   EXPECT_EQ(result.out, "[0]: all ranks are on one host: there is no link to measure\n");
 }
 
-// `lockstep plot` as a person types it, on logs that are written here.
+// `lockstep plot` from the command line, on logs written here.
 
 /// Two runs of 100 logged steps; the second one's last line is torn.
 class PlotCommand : public ::testing::Test {
@@ -228,9 +228,9 @@ TEST_F(PlotCommand, WritesAPictureByTheEndingOfItsName) {
   EXPECT_EQ(plot({"slow", "fast", "--out", "a.svg"}).code, 0);
   EXPECT_EQ(plot({"slow", "--out", "one.svg"}).code, 0);
   const std::string png = content("a.png");
-  // Two charts of 460 points, at two pixels a point.
+  // Two charts of 460 points, at two pixels per point.
   EXPECT_EQ(png.substr(0, 20), std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x07\x30", 20));
-  // The second run's colour, as versions of cairo write it: rgb(84%,37%,0%), rgb(83.5294%, 36.8627%, 0%).
+  // The second run's colour, in the forms of several versions of cairo: rgb(84%,37%,0%), rgb(83.5294%, 36.8627%, 0%).
   const auto has_second = ContainsRegex("rgb\\(8[34][.0-9]*%, ?3[67][.0-9]*%, ?0%\\)");
   EXPECT_THAT(content("a.svg"), AllOf(HasSubstr("<svg"), has_second));
   EXPECT_THAT(content("one.svg"), Not(has_second));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep train` on several machines, which here are several launchers on the loopback of one.
+// `lockstep train` on several machines: here, several launchers on one machine's loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,8 +21,7 @@ class TrainOnNodes : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 24, 1).code, 0); }
 
-  // Relative folders: `place` is the machine's working directory. Each has a host id of its own, so that they are two
-  // hosts.
+  // Relative folders: `place` is the machine's working directory. Different host ids make them two hosts.
   [[nodiscard]] ProcessOptions node(int rank, const std::string& place, const std::vector<std::string>& more) const {
     FileSystem::system().make_folder(folder_ / place);
     auto words = train_words(folder_ / "train", "run");
@@ -55,7 +54,7 @@ TEST_F(TrainOnNodes, IsOneRunWhoseFolderIsRankZeros) {
   EXPECT_FALSE(FileSystem::system().exists(folder_ / "b/run/checkpoints")) << "rank 0 alone writes the run";
 }
 
-// On a shared disk the folder that rank 0 has begun by then is no earlier run.
+// On a shared disk, the folder that rank 0 has just begun does not count as an earlier run.
 TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
   Process first(node(0, "a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/.lock"); }));
@@ -91,7 +90,7 @@ TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
-// As torchrun has it: who is given the same place joins the job there.
+// As with torchrun, a launcher with the same meeting place joins the job there.
 TEST_F(TrainOnNodes, ASecondLauncherOfARangeJoinsTheFirst) {
   const auto launcher = [&](const std::string& place) {
     FileSystem::system().make_folder(folder_ / place);
@@ -180,7 +179,8 @@ TEST_F(TrainOnNodes, ThatNprocIsTheStartOfAnotherOptionIsSaid) {
   }
 }
 
-/// Launchers of a range that run the command as a program: on one machine `lockstep train` would take each for node 0.
+/// Launchers of a range of nodes run the command as a program: on one machine `lockstep train` would take each for node
+/// 0.
 class TrainOnSomeNodes : public TrainOnNodes {
  protected:
   [[nodiscard]] ProcessOptions node(const std::string& place, const std::vector<std::string>& more) const {
@@ -236,7 +236,7 @@ TEST_F(TrainOnSomeNodes, ANodeForWhichTheRunHasNoReplicaWaitsAsASpareAndSaysSo) 
 }
 
 TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
-  last_call_ = "60";  // both are there at the start
+  last_call_ = "60";  // both are present at the start
   const std::vector<std::string> few = {"--set", "replicas=1", "--set", "max_steps=3"};
   Process second(node("b", few));
   const ProcessResult of_first = run_process(node("a", few), std::chrono::seconds(120));

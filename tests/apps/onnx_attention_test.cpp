@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as one operator of libtorch 2.0 and later, as ONNX. Older ones have its declaration from here.
+// Attention as one operator of libtorch 2.0 and later, as ONNX. For older versions this file declares it.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/runtime/operator.h>
 #include <torch/library.h>
@@ -24,7 +24,7 @@ constexpr const char* kSchema =
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., "
     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor";
 
-/// As libtorch's page defines it.
+/// By the definition in libtorch's documentation.
 void attend(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::pop(*stack, 8);
   const Tensor query = arguments[0].toTensor(), key = arguments[1].toTensor();
@@ -46,10 +46,10 @@ const std::shared_ptr<torch::jit::Operator>& attention() {
   return torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(kName)).at(0);
 }
 
-/// Mask, whether it is causal, and scale.
-Tensor attention_of(const Tensor& query, const Tensor& key, const std::vector<c10::IValue>& how) {
+/// `options`: the mask, true if causal, and the scale.
+Tensor attention_of(const Tensor& query, const Tensor& key, const std::vector<c10::IValue>& options) {
   const auto& op = attention();
-  torch::jit::Stack stack = {query, key, key + 1, how[0], 0.0, how[1], how[2], false};
+  torch::jit::Stack stack = {query, key, key + 1, options[0], 0.0, options[1], options[2], false};
   stack.resize(std::min(stack.size(), op->schema().arguments().size()));
   op->getOperation()(stack);
   return stack.at(0).toTensor();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trained networks as ONNX as a person types it: what `eval` computes from a file is what it computes from the
-// checkpoint, on real pictures too.
+// Trained networks as ONNX, from the command line: `eval` computes the same from a file as from the checkpoint, on real
+// pictures too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ class OnnxCommand : public ::testing::Test {
     return nlohmann::json::parse(done.out).at("metrics").get<Metrics>();
   }
 
-  /// Writes the run's file, compared on pictures of `data`, and expects the checkpoint's metrics of it. Returns these.
+  /// Writes the run's file, compared on pictures of `data`. Expects the checkpoint's metrics from it and returns them.
   Metrics expect_the_same(const std::string& recipe, const std::string& run, const Words& data, const Words& sets) {
     const auto written = write(run, set(sets) + data);
     EXPECT_EQ(written.code, 0) << written.err;

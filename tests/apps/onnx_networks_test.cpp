@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawn networks as ONNX: each is refused with one error, or computes the same in ONNX Runtime. LOCKSTEP_NETWORKS says
-// how many (scripts/trials/trial onnx_networks runs many), LOCKSTEP_NETWORKS_SEED where to begin.
+// Random networks as ONNX: each is refused with one error, or computes the same in ONNX Runtime. LOCKSTEP_NETWORKS is
+// their number (scripts/trials/trial onnx_networks runs many), LOCKSTEP_NETWORKS_SEED the first seed.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <torch/nn.h>
@@ -39,11 +39,11 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-/// A network of steps, each from one of the values before it.
+/// A network of steps; each takes one of the values before it.
 struct Network : torch::nn::Module {
   std::vector<std::int64_t> shape;  ///< of the argument, without the batch
   std::vector<std::pair<std::size_t, Step>> steps;
-  std::vector<std::string> words;  ///< what each step is
+  std::vector<std::string> words;  ///< a description of each step
 
   template <class Layer>
   Step layer(Layer made) {
@@ -88,7 +88,7 @@ Step pointwise(Draw& draw, std::string& word) {
       {"arithmetic", [a](const Tensor& x) { return (a - x) * 0.5 + x.square() / (x.abs() + 1); }},
       {"whole", [](const Tensor& x) { return x.to(torch::kLong).remainder(3).to(torch::kFloat) * 0; }},
       {"choice", [a](const Tensor& x) { return torch::where(x.isnan().logical_not(), x, torch::full_like(x, a)); }},
-      {"digamma", [](const Tensor& x) { return (x.abs() + 1).digamma(); }},  // has no row
+      {"digamma", [](const Tensor& x) { return (x.abs() + 1).digamma(); }},  // has no row in the table
       {"lerp", [a](const Tensor& x) { return x.lerp(x.sigmoid(), a); }}};
   const auto& [name, step] = all[static_cast<std::size_t>(draw.to(static_cast<std::int64_t>(all.size())))];
   word = name;
@@ -330,13 +330,13 @@ std::shared_ptr<Network> drawn_network(std::uint64_t seed) {
       values.push_back(made);
       net->steps.emplace_back(from, step);
       net->words.push_back(word + "(" + std::to_string(from) + ")");
-    } catch (const std::exception&) {  // the shapes do not fit: another one
+    } catch (const std::exception&) {  // the shapes do not fit: try another one
     }
   }
   return net;
 }
 
-/// "" where all is well: the same results, or an error that says what cannot be written.
+/// "" for the same results, or for an error that says what cannot be written.
 std::string judged(const OnnxRuntime& runtime, std::uint64_t seed, int& refused) {
   const auto net = drawn_network(seed);
   if (net->steps.empty()) return "";

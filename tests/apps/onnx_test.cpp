@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks as ONNX: what is written, what is refused, and what ONNX Runtime computes from it.
+// Networks as ONNX: the files, the refusals, and the results of ONNX Runtime.
 #include <gmock/gmock.h>
 #include <torch/nn.h>
 
@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Tensors = std::vector<torch::Tensor>;
 
-/// Layers, each with its result. All of them are computed from the same arguments.
+/// Layers, each with its own result, all with the same arguments.
 struct Layers : torch::nn::Module {
   std::vector<std::string> names;
   std::vector<std::function<torch::Tensor(const Tensors&)>> calls;
@@ -268,30 +268,33 @@ void other_sizes(Layers& layers) {
   const auto picture = [](auto& layer, const Tensors& in) { return layer(in[0]); };
   const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
   const auto volume = [](auto& layer, const Tensors& in) { return layer(in[0].view({-1, 2, 2, 8, 8})); };
-  const auto by = [](const std::vector<double>& factor) { return UpsampleOptions().scale_factor(factor); };
+  const auto scaled_by = [](const std::vector<double>& factor) { return UpsampleOptions().scale_factor(factor); };
   const auto to = [](const std::vector<std::int64_t>& size) { return UpsampleOptions().size(size); };
   layers.with("nearest1d", Upsample(to({5}).mode(torch::kNearest)), vectors);
   layers.with("nearest3d", Upsample(to({3, 5, 9}).mode(torch::kNearest)), volume);
-  layers.with("nearest_by_a_part", Upsample(by({1.7, 0.6}).mode(torch::kNearest)), picture);
+  layers.with("nearest_by_a_part", Upsample(scaled_by({1.7, 0.6}).mode(torch::kNearest)), picture);
   layers.with("linear1d", Upsample(to({13}).mode(torch::kLinear).align_corners(false)), vectors);
-  layers.with("linear_by_a_part", Upsample(by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
-  layers.with("bilinear_by_a_part", Upsample(by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)), picture);
-  // 8 * 1.1 is 8 again, where libtorch copies in linear modes
-  layers.with("nearest_by_little", Upsample(by({1.1, 2.1}).mode(torch::kNearest)), picture);
-  layers.with("nearest_of_one_channel", Upsample(by({1.1, 2.1}).mode(torch::kNearest)),
+  layers.with("linear_by_a_part", Upsample(scaled_by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
+  layers.with("bilinear_by_a_part", Upsample(scaled_by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)),
+              picture);
+  // 8 * 1.1 is 8 again: libtorch copies in linear modes
+  layers.with("nearest_by_little", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)), picture);
+  layers.with("nearest_of_one_channel", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)),
               [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });
   layers.with("nearest_to_21", Upsample(to({21, 13}).mode(torch::kNearest)), picture);
   for (const auto& [name, factor] : {std::pair{"nearest_of_last_channels", 1.7}, {"of_last_channels_by_little", 1.1}}) {
-    layers.with(name, Upsample(by({factor, 2.1 * factor}).mode(torch::kNearest)), [](auto& layer, const Tensors& in) {
-      return layer(in[0].permute({0, 3, 1, 2}));
-    });
+    layers.with(name, Upsample(scaled_by({factor, 2.1 * factor}).mode(torch::kNearest)),
+                [](auto& layer, const Tensors& in) {
+                  return layer(in[0].permute({0, 3, 1, 2}));
+                });
   }
   layers.with("nearest_of_repeated_rows", Upsample(to({5, 13}).mode(torch::kNearest)),
               [](auto& layer, const Tensors& in) {
                 return layer(layer(in[0].movedim(3, 1).select(2, 1).unsqueeze(2).expand({-1, 8, 3, 8})));
               });
-  layers.with("bilinear_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBilinear).align_corners(false)), picture);
-  layers.with("bicubic_by_little", Upsample(by({1.1, 1.2}).mode(torch::kBicubic).align_corners(false)), picture);
+  layers.with("bilinear_by_little", Upsample(scaled_by({1.1, 1.2}).mode(torch::kBilinear).align_corners(false)),
+              picture);
+  layers.with("bicubic_by_little", Upsample(scaled_by({1.1, 1.2}).mode(torch::kBicubic).align_corners(false)), picture);
   layers.with("bilinear_to_one", Upsample(to({1, 3}).mode(torch::kBilinear).align_corners(false)), picture);
   layers.with("trilinear", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(false)), volume);
   layers.with("trilinear_corners", Upsample(to({3, 5, 9}).mode(torch::kTrilinear).align_corners(true)), volume);
@@ -508,7 +511,7 @@ TEST(Onnx, AnOperatorWithoutARowIsNamedWithThePlaceInTheNetwork) {
       HasSubstr("training mode"));
 }
 
-/// What an export of one function says.
+/// The error of exporting a function.
 std::string refusal(const std::function<torch::Tensor(const torch::Tensor&)>& run) {
   torch::nn::Sequential net(torch::nn::Linear(4, 4));
   net->eval();
@@ -516,7 +519,7 @@ std::string refusal(const std::function<torch::Tensor(const torch::Tensor&)>& ru
       [&] { (void)nn::to_onnx(*net, one([&](const torch::Tensor& x) { return run(net->forward(x)); })); });
 }
 
-/// A layer of no network: its weights are constants.
+/// A layer outside any network: its weights are constants.
 template <class Layer>
 Layer frozen(Layer layer) {
   for (torch::Tensor& parameter : layer->parameters()) parameter.set_requires_grad(false);

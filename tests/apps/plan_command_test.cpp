@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is found before a run: `lockstep plan` and `lockstep tune`.
+// Commands before a run: `lockstep plan` and `lockstep tune`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,11 +16,11 @@ namespace plan_command_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// `lockstep plan` as a person types it.
+// `lockstep plan` from the command line.
 
 class PlanCommand : public ::testing::Test {
  protected:
-  /// Trains a few steps on two ranks, and plans from them.
+  /// Trains a few steps on two ranks, to plan from them.
   void train() {
     ASSERT_EQ(generate_digits(home_ / "data", 80, 1).code, 0);
     std::vector<std::string> words = train_words(home_ / "data", home_ / "run");
@@ -66,7 +66,7 @@ TEST_F(PlanCommand, MeasuresARecipe) {
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
   EXPECT_EQ(json["images_per_rank"], 3);
-  // The curve begins with one rank alone, which was measured; steps differ by what else the machine does.
+  // The curve begins with one rank alone, which was measured; other work of the machine makes steps differ.
   EXPECT_NEAR(json["curve"][0]["step_ms"].get<double>() / json["alone_ms"].get<double>(), 1, 0.3);
 }
 
@@ -80,7 +80,7 @@ TEST_F(PlanCommand, SaysWhatIsMissing) {
   EXPECT_THAT(plan({}).err, HasSubstr("SOURCE"));
 }
 
-// `lockstep tune` on drawn images, and that `train` takes what it wrote.
+// `lockstep tune` on drawn images; `train` takes its file.
 
 std::vector<std::string> tune_words(const std::filesystem::path& data, const std::string& budget) {
   return {"tune",         "captcha:conv3", "--set", "data.train=" + data.string(), "--set", "data.charset=0-9", "--set",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands at the heads of the recipes' presets as they stand there, one step each, on small data of the kinds that they name.
+"""Runs the commands at the heads of the recipes' presets, one step each, on small data of the kinds that they name.
 
 usage: preset_commands_test.py SOURCE_DIR BIN_DIR
 """
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import zlib
 
-# What makes a step quick; the settings of the command stay.
+# Settings for a quick step; the command's own settings stay.
 SMALL = {"detection": ["image_size=160", "batch_size=2", "total_batch_size=0"], "segmentation": ["augment.crop=64", "batch_size=2"],
          "captioning": ["batch_size=4"], "captcha": ["batch_size=4"]}
 MORE = {"detection:dfine_n": ["image_size=256"], "detection:deim_n": ["image_size=256"]}  # two scales, for 300 queries
@@ -25,7 +25,7 @@ WEIGHTS = re.compile(r" --init-from (\S+\.pth)")
 
 
 def commands_of(page: str) -> list[str]:
-    """The commands in the comment at the head of a preset; one that ends with a backslash goes on in the next line."""
+    """The commands in the comment at the head of a preset; a backslash at the end continues one in the next line."""
     lines = []
     for line in page.splitlines():
         if not line.startswith("#"):
@@ -42,7 +42,7 @@ def png(rows: list[bytes], channels: int) -> bytes:
 
 
 def make_nuclei(folder: pathlib.Path) -> None:
-    """Pictures of one round nucleus each, with its mask."""
+    """Pictures of one round nucleus each, with masks."""
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True)
     for number in range(6):
@@ -68,7 +68,8 @@ def run(command: str, folder: pathlib.Path) -> None:
 
 
 def make_data(folder: pathlib.Path) -> None:
-    """What the commands call their reader's: pictures with boxes, with masks, with all of VOC's labels, with sentences."""
+    """The data that the commands leave to their reader: pictures with boxes, with masks, with all of VOC's labels, with
+    sentences."""
     run("lockstep generate detection --out mugs --count 5 --seed 1 --size 96", folder)
     run("lockstep generate segmentation --out VOC2012 --count 8 --seed 1 --size 64", folder)
     for part in ("train", "val"):
@@ -79,7 +80,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def small(command: str) -> str:
-    """The same command with few samples and one step; "..." stands for a set."""
+    """The same command with few samples and one step; "..." is replaced by a set."""
     if command.startswith("lockstep generate"):
         return re.sub(r"--count \d+", "--count 8", command)
     what = re.match(r"lockstep train ([\w:]+)", command)[1]
@@ -88,7 +89,7 @@ def small(command: str) -> str:
 
 
 def try_presets(home: pathlib.Path, presets: list[pathlib.Path], data: pathlib.Path) -> str:
-    """Those of one network, one after the other: the first one makes the weights that the commands name."""
+    """Runs the commands of one network, one after the other: the first makes the weights that the others name."""
     shutil.copytree(data, home)
     said = []
     for preset in presets:

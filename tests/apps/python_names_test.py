@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that docs/guide/coming_from_python.md names only what there is: C++ names in the public headers, options and
-verbs in --help, settings in their tables, variables in `lockstep inspect env`.
+"""Checks that all names in docs/guide/coming_from_python.md exist: C++ names in the public headers, options and verbs in
+--help, settings in their tables, variables in `lockstep inspect env`.
 
 usage: python_names_test.py SOURCE_DIR HELP_JSON | --self-test
 
-HELP_JSON: what scripts/build/command_help.py --output wrote.
+HELP_JSON: the output of scripts/build/command_help.py --output.
 """
 import json
 import pathlib
 import re
 import sys
 
-# What a span names as an example: a program, an option's value, a member of the reader's own network.
+# Names that are examples: a program, an option's value, a member of the reader's own network.
 EXAMPLES = {"argc", "argv", "train", "net", "text", "fc1", "color", "lockstep", "loss"}
 STRING = re.compile(r'"[^"]*"')
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -27,7 +27,7 @@ def spans(page):
 
 
 def unknown(span, known):
-    """The names in `span` that `known` does not have."""
+    """The names in `span` that `known` lacks."""
     if setting := re.fullmatch(r"--set ([\w.]+)=\S+", span):
         return [setting[1]] if setting[1] not in known["settings"] else []
     if re.fullmatch(r"lockstep( [a-z]+)+( .*)?", span):
@@ -40,7 +40,7 @@ def unknown(span, known):
         return [] if span in known["variables"] else [span]
     code = STRING.sub("", span)
     names = [name for name in re.findall(r"[A-Za-z_]\w*", code) if name not in EXAMPLES]
-    # A class and its member stand in one header.
+    # A class and its member are in one header.
     pairs = re.findall(r"([A-Z]\w*)::(\w+)", code)
     return ["::".join(pair) for pair in pairs if not any(set(pair) <= header for header in known["headers"])] + \
         [name for name in names if not any(name in header for header in known["headers"])]

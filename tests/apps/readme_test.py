@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs every `sh` block of README.md with the built commands, and compares the program of both READMEs with the example.
 
-With --as-printed the blocks run as they are, in two to three minutes: then the captcha reader must read 8 of 10 captchas right,
-and the detector must find 0.8 of the objects. Without it the sets and runs are smaller, and nothing must be learned.
+With --as-printed the blocks run as they are, in two to three minutes: the captcha reader must then read 8 of 10 captchas right,
+and the detector must find 0.8 of the objects. Without it the sets and runs are smaller, and the models need not learn.
 
 usage: readme_test.py SOURCE_DIR BIN_DIR [--as-printed]
 """
@@ -36,13 +36,13 @@ def check_kill(block: str, said: str) -> None:
 
 
 def read_right(said: str) -> tuple[int, int]:
-    """How many of the captchas that `predict` prints are read as their file names say, and how many there are."""
+    """Returns (captchas in the output of `predict` that are right by their file names, all captchas there)."""
     reads = re.findall(r"^\S*/(\w+)_\d+\.png  (\S+)  [\d.]+ %$", said, re.MULTILINE)
     return sum(label == read for label, read in reads), len(reads)
 
 
 def check_learned(said: str, detector_log: str) -> None:
-    """What a person sees after the README's commands."""
+    """Checks the results of the README's commands."""
     right, count = read_right(said)
     evaluations = [record["metrics"] for record in map(json.loads, detector_log.splitlines()) if "f1" in record.get("metrics", {})]
     f1 = evaluations[-1]["f1"]
@@ -72,7 +72,7 @@ def run_blocks(page: Path, bin_dir: Path, as_printed: bool) -> int:
 
 
 def check_twin(name: str, page: str, twin: str, example: str) -> None:
-    """The table of what PyTorch's program calls and what this one does: both programs have what it quotes."""
+    """The table of calls in PyTorch's program and in this one: each program has its quoted calls."""
     rows = re.search(r"^\| PyTorch \| Lockstep \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.MULTILINE)
     cells = [row.strip("| ").split(" | ") for row in rows.group(1).splitlines()] if rows else []
     missing = [code for cell in cells for text, program in zip(cell, (twin, example)) for code in re.findall(r"`([^`]+)`", text)
@@ -95,7 +95,7 @@ def check_pages(source: Path) -> None:
         commands.append(blocks(page, "sh"))
         if not commands[-1]:
             sys.exit(f"{name}: no sh block")
-    # Equal blocks: one run shows both.
+    # If the blocks are equal, one run checks both.
     if commands[0] != commands[1]:
         sys.exit("README.md and README.zh.md have other commands")
     for printed, _ in SMALLER:

@@ -1,4 +1,4 @@
-"""The files for schedulers are whole: YAML that says what the launcher needs, shell that bash can read, ranks under mpirun."""
+"""Checks the files for schedulers: YAML with all that the launcher needs, shell that bash can read, ranks under mpirun."""
 import os
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation as a person types it.
+// Segmentation from the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A network that is quick, not one that finds anything.
+/// A quick network, which need not find anything.
 const std::vector<std::string> kTiny = {"--layers",
                                         "18",
                                         "--batchsize",
@@ -172,7 +172,7 @@ TEST(SegmentationCommand, PicturesAndMasksOfOnesOwnNeedNoLists) {
       lockstep({"train", "segmentation:small", "-u", "data.train=mine", "data.test=other", "data.val_fraction=0.25"},
                home.path());
   EXPECT_EQ(both.code, 64);
-  EXPECT_THAT(both.err, HasSubstr("one of them says what the test set is"));
+  EXPECT_THAT(both.err, HasSubstr("each of them sets the test set"));
 }
 
 TEST(SegmentationCommand, AnUnknownClassIdIsAnErrorOfTheDataThatNamesTheFile) {
@@ -225,8 +225,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Weak labels as a person makes them: a drawn set, then scribbles, pseudo-labels and distance maps of its masks, step
-// by step and at once.
+// Making weak labels: a drawn set, then scribbles, pseudo-labels and distance maps of its masks, step by step and at
+// once.
 
 class WeakLabelsCommand : public ::testing::Test {
  protected:

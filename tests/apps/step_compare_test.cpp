@@ -16,7 +16,7 @@ using worker::first_difference;
 using worker::Part;
 using worker::StepRecord;
 
-/// A step of two replicas: a convolution, a layer whose result nobody looks at, and the backward.
+/// A step of two replicas: a convolution, a layer without a digest of its result, and the backward.
 StepRecord step() {
   StepRecord record{.step = 7, .lr = 0.1, .loss = 1.5, .weights = 11};
   for (int replica = 0; replica < 2; ++replica) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run that is told to end, and how it goes on.
+// A training run that is asked to end, and its resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class StopCommand : public ::testing::Test {
     return process.wait();
   }
 
-  /// What `lockstep doctor` says of the run, which the page shows, too.
+  /// The diagnosis of `lockstep doctor`, which the page shows, too.
   std::string diagnosis() { return lockstep({"doctor", "run", "--json"}, folder_.path()).out; }
 
   bool has_checkpoint() { return lockstep({"checkpoint", "verify", "run"}, folder_.path()).code == 0; }
@@ -83,8 +83,8 @@ TEST_F(StopCommand, OneProcessWithoutALauncherDoesTheSame) {
 }
 
 TEST_F(StopCommand, CtrlCSavesSaysHowToGoOnAndEndsWith130) {
-  for (const std::vector<std::string>& how : {std::vector<std::string>{"--nproc-per-node", "2"}, {}}) {
-    const ProcessResult result = stop_with(SIGINT, how);
+  for (const std::vector<std::string>& options : {std::vector<std::string>{"--nproc-per-node", "2"}, {}}) {
+    const ProcessResult result = stop_with(SIGINT, options);
     EXPECT_EQ(result.code, 130) << result.err;
     EXPECT_THAT(result.out, HasSubstr("stopped by SIGINT"));
     EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
@@ -121,14 +121,14 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is not a time"));
 }
 
-// `lockstep train --resume` as a person types it, up to which folder is gone on with. Which bits come out is tested
-// beside the Trainer.
+// `lockstep train --resume` from the command line, as far as the choice of the folder. The tests of the Trainer check
+// the resulting bits.
 
 class ResumeCommand : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 16, 1).code, 0); }
 
-  // In the folder, with the options in front: the recipe is found behind them.
+  // Runs in the folder, with the recipe after the options.
   ProcessResult train(const std::vector<std::string>& options, int max_steps) {
     std::vector<std::string> words = {"train"};
     words.insert(words.end(), options.begin(), options.end());

@@ -35,7 +35,7 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-// What lies around the installed command.
+// The surroundings of the installed command.
 
 void make_program(const fs::path& file) {
   fs::create_directories(file.parent_path());
@@ -94,7 +94,7 @@ TEST(Installation, WithoutAPackageTheErrorSaysWhatInstallsOne) {
   }
 }
 
-// What `lockstep new` writes. tests/install builds and runs it.
+// The projects of `lockstep new`. tests/install builds and runs them.
 
 TEST(Doctor, LooksForNcclWhereTheWorkerWould) {
   const nccl::Search search = search_in(
@@ -175,9 +175,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The search of `lockstep tune` over times that are made up.
+// The search of `lockstep tune` over made-up times.
 
-/// A machine whose steps take `seconds` of the values, disturbed in turn by +-noise.
+/// A machine whose steps take `seconds` of the values, disturbed by + and - noise in turn.
 struct Machine {
   std::function<double(const TuneValues&)> seconds;
   double noise = 0;
@@ -236,7 +236,7 @@ TEST(TuneSearch, DoesNotComeBackToTheStartOfAKey) {
 }
 
 TEST(TuneSearch, DoesNotTimeWhatComputesTheSame) {
-  // The second run of the same work is by chance faster.
+  // The second run of the same work is faster by chance.
   Machine machine{.seconds = [](const TuneValues& values) { return values.at("threads") == "4" ? 0.5 : 1.0; },
                   .same =
                       [](const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
@@ -281,7 +281,7 @@ TEST(TuneSearch, TriesNothingNewOnceThereIsNoTimeAndSaysWhatItLeft) {
   Machine machine{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 0.95 : 1.0; },
                   .pairs_left = 2};
   const TuneResult found = machine.tune(kKeys, kStart);
-  EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, which are the least, and not seven
+  EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, the minimum, and not seven
   EXPECT_EQ(machine.pairs, 3);
   EXPECT_THAT(found.untried, ElementsAre("threads=2", "threads=4", "workers=0", "workers=1"));
 }
@@ -294,7 +294,7 @@ std::vector<std::string> names(const std::vector<TuneKey>& keys, const TuneValue
   return found;
 }
 
-/// Settings with what their rows say; their values are of no interest here.
+/// Settings with their rows; the values do not matter here.
 ConfigFields rows_of_tune() {
   static std::int64_t number = 1;
   ConfigFields rows;
@@ -340,8 +340,8 @@ TEST(TuneKeys, ThreadsFillTheCoresThatARankHas) {
 }
 
 TEST(TuneSearch, ItsFiguresAreThoseOfOnePair) {
-  // The machine was busy during some steps: the medians of each side are of different pairs, and their quotient is none
-  // that was measured.
+  // The machine was busy during some steps: the medians of the two sides come from different pairs, and their quotient
+  // was never measured.
   const TuneVerdict verdict = judge({{.best = 10, .candidate = 8},
                                      {.best = 30, .candidate = 27},
                                      {.best = 11, .candidate = 22},
@@ -534,12 +534,12 @@ TEST(InspectEnv, ShowsNoSecret) {
             "https://***@host/a?key=***");
 }
 
-// The names that a source which reads the environment has in quotes: those given to a reading function, and those that
-// look like a variable and stand in a table of them. What ends in '_' is the beginning of names.
+// The quoted names in a source that reads the environment: the arguments of reading functions, and names in a table
+// that look like variables. A name that ends in '_' is a prefix.
 std::set<std::string> names_read_in(const std::string& source) {
   static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
   static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])")re");
-  // No variables: what CUDA's libraries answer, and the name of an argument in a verb's help.
+  // Not variables: answers of CUDA's libraries, and an argument's name in a verb's help.
   static const std::regex status(".*_STATUS_.*|RUN_DIR");
   static const std::regex reads(R"re(env::get|getenv\(|environment, ")re");
   std::set<std::string> names;

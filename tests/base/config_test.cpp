@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings and the formats that they come in, within limits.
+// Settings and their file formats, within limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST(ConfigRange, SaysWhichNumbersItHas) {
 
 TEST(ConfigRange, AValueOutsideIsRefusedByKeyWithTheRange) {
   Ranged ranged;
-  // 2^32 + 2 was 2 where it became an int of 32 bits.
+  // 2^32 + 2 became 2 in an int of 32 bits.
   EXPECT_EQ(ranged.error_of("replicas=4294967298"), "--set: replicas is 4294967298; it must be 0 .. 1,000,000");
   EXPECT_EQ(ranged.error_of("replicas=-1"), "--set: replicas is -1; it must be 0 .. 1,000,000");
   EXPECT_EQ(ranged.error_of("replicas=1180591620717411303424"),
@@ -384,7 +384,7 @@ TEST(Json, AFileIsNamedInItsErrors) {
   EXPECT_THROW((void)read_json_file(FileSystem::system(), folder / "a.json", {.bytes = 99}), DataError);
 }
 
-// YAML that is made to harm its reader: each is refused with its line before a tree is built of it.
+// Hostile YAML: each is refused with its line before a tree is built from it.
 
 std::string refusal(const std::string& yaml) {
   try {
@@ -395,7 +395,7 @@ std::string refusal(const std::string& yaml) {
   return "no error";
 }
 
-/// Levels of a list or a map, each ten times the one before it.
+/// Levels of a list or a map, each ten times as large as the one before.
 std::string bomb(int levels, bool maps) {
   std::string text = "a0: &a0 " + std::string(maps ? "{k: 1}" : "[1]") + "\n";
   for (int level = 1; level <= levels; ++level) {
@@ -438,7 +438,7 @@ TEST(Yaml, AliasesThatRepeatALongTextAreRefused) {
   EXPECT_THAT(refusal(yaml + "1]\n"), HasSubstr("bytes once its aliases are written out"));
 }
 
-// Each level's key stands in front of every key below it.
+// Each level's key is the prefix of every key below it.
 TEST(Yaml, KeysThatGrowWithTheirDepthAreRefused) {
   std::string yaml;
   for (int depth = 0; depth < 40; ++depth) yaml += "? " + std::string(50'000, 'k') + "\n: {";
@@ -452,7 +452,7 @@ TEST(Yaml, DepthAndNumberOfValuesAreBounded) {
   EXPECT_EQ(refusal(nested(60)), "no error");
   EXPECT_THAT(refusal(nested(70)), AllOf(StartsWith("x.yml:1:"), HasSubstr("nested more than 64 deep")));
   EXPECT_THAT(refusal(nested(100'000)), HasSubstr("nested more than 64 deep"));
-  std::string chain = "a0: &a0 [1]\n";  // none is deep where it stands
+  std::string chain = "a0: &a0 [1]\n";  // none is deep by itself
   for (int i = 1; i < 100; ++i)
     chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_THAT(refusal(chain), HasSubstr("nested more than 64 deep"));
@@ -482,7 +482,7 @@ TEST(Yaml, ASecondDocumentIsNotPassedOverInSilence) {
   EXPECT_EQ(refusal("---\nepochs: 1\n...\n"), "no error");
 }
 
-// The same texts as the value of an option, and of a quoted text that is read again as the value of a field.
+// The same texts as an option's value, and as a quoted text that is read again as a field's value.
 TEST(Yaml, ValuesAreReadWithTheSameBounds) {
   std::int64_t epochs = 1;
   std::vector<ConfigMap> groups;

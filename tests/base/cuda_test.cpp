@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which liblockstep-cuda.so a process loads, and what it says where it loads none. Libraries and driver are stand-ins;
-// each place has a program of its own, since the search begins beside the program.
+// The choice of liblockstep-cuda.so, and the error if none can be loaded. Libraries and driver are stand-ins; each
+// place has its own program, since the search begins beside the program.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -21,12 +21,12 @@ const std::string kFolder = LOCKSTEP_CUDA_STAND_INS;
 const std::string kDriver = kFolder + "/driver";
 
 struct Setting {
-  std::string place;                     ///< where the program is: "whole/bin"
+  std::string place;                     ///< the program's folder: "whole/bin"
   std::string system = {};               ///< the folder of the system's libraries
-  std::vector<std::string> loaded = {};  ///< what the program has loaded
+  std::vector<std::string> loaded = {};  ///< libraries that the program has loaded
 };
 
-/// Returns what a program in this setting says.
+/// Returns the output of a program in this setting.
 std::string found(const Setting& setting) {
   std::vector<std::string> command = {kFolder + "/" + setting.place + "/probe"};
   for (const std::string& file : setting.loaded) command.push_back(kFolder + "/" + file);
@@ -45,7 +45,7 @@ auto lacks(const std::string& what) {
   return AllOf(StartsWith("path '' parts ''\n"), HasSubstr("foreseen '" + what), HasSubstr("found '" + what));
 }
 
-/// Empty: it is found in no place of the build's.
+/// Empty: the build has none of its own.
 std::string why_not_alone() { return LOCKSTEP_BUILT_FOR_CUDA ? "this build has its own" : ""; }
 
 const std::string kTorch = "torch/libc10.so";

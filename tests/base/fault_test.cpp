@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How programs end that fail by themselves: the test executes itself as such a program.
+// The ends of programs that fail by themselves: the test executes itself as such a program.
 #include "lockstep/base/fault.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-// Functions with a name of their own, which the backtrace is to show.
+// Functions whose names the backtrace has to show.
 [[gnu::noinline]] int the_users_forward(int value) {
   if (value > 0) throw std::out_of_range("no such label: \"7\"");
   return value;
@@ -40,7 +40,7 @@ struct End {
   std::string error_file;
 };
 
-/// The program `what`, below, with a launcher's error file.
+/// Runs the program `what`, below, with a launcher's error file.
 End run(const std::string& what) {
   const test::TempDir folder;
   const std::string file = (folder / "error.json").string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by name, and below a folder that no name leaves.
+// Files by name, and names that must not leave a folder.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(FileBelow, ReadsNoMoreThanItMay) {
 }  // namespace lockstep
 
 namespace {
-int fsync_error = 0;  // what fsync and flock fail with; 0: they work
+int fsync_error = 0;  // the error of fsync and flock; 0: they work
 int flock_error = 0;
 
 int fail_with(int code) {
@@ -88,7 +88,7 @@ int fail_with(int code) {
 }
 }  // namespace
 
-/// Before the C library's: file systems that do not know these verbs.
+/// Replaces the C library's: a file system without these verbs.
 extern "C" int fsync(int fd) {
   return fsync_error != 0 ? fail_with(fsync_error) : static_cast<int>(::syscall(SYS_fsync, fd));
 }
@@ -120,7 +120,7 @@ TEST(FileSystem, AMissingFileIsADataErrorThatNamesIt) {
   }
 }
 
-/// Whatever is no regular file, and what it is called. `listener` keeps the socket open.
+/// Everything that is not a regular file, with its kind in words. `listener` keeps the socket open.
 std::vector<std::pair<std::string, std::string>> special_files(const test::TempDir& folder, UniqueFd& listener) {
   EXPECT_EQ(::mkfifo((folder / "fifo").c_str(), 0644), 0);
   sockaddr_un address{};
@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> special_files(const test::TempD
   return {{"fifo", "a named pipe"}, {"socket", "a socket"}, {"zero", "a device"}, {"folder", "a folder"}};
 }
 
-// A named pipe would otherwise be waited for, and a device read until the memory is full.
+// Otherwise the reader would wait for a named pipe, and read a device until the memory is full.
 std::string refusal_of(const std::filesystem::path& file, std::uint64_t most) {
   try {
     (void)FileSystem::system().read(file, most);
@@ -229,7 +229,7 @@ TEST(FileSystem, WhereFoldersHaveNoFsyncItGoesOnAndOtherErrorsStayErrors) {
   }
   fsync_error = EIO;
   EXPECT_THROW(files.sync_folder(folder.path()), SyncError);
-  fsync_error = EINVAL;  // of a file it is never fine
+  fsync_error = EINVAL;  // never acceptable for a file
   EXPECT_THROW(files.create(folder / "a")->sync(), SyncError);
   fsync_error = 0;
 }
@@ -296,7 +296,7 @@ TEST(Fonts, LieBesideTheFolderOfTheProgramOrOfTheLibraryElseWhereDebianHasThem) 
   std::ofstream(beside / "DejaVuSans.ttf") << "";
   EXPECT_EQ(font_folder_of(home.path() / "bin/program"), beside);
   EXPECT_EQ(font_folder_of(home.path() / "lib/liblockstep.so"), beside);
-  EXPECT_EQ(font_folder(), debian) << "this test lies beside no fonts";
+  EXPECT_EQ(font_folder(), debian) << "no fonts are beside this test";
 }
 
 }  // namespace file_system_test

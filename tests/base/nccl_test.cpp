@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which NCCL a process takes. The libraries are stand-ins, and a program of its own loads each.
+// The NCCL that a process takes. The libraries are stand-ins, and a separate program loads each.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -22,10 +22,10 @@ std::string stand_in(const std::string& kind) { return kFolder + "/" + kind + "/
 struct Setting {
   std::string named = {};                ///< LOCKSTEP_NCCL
   std::string system = {};               ///< the folder of the system's libraries
-  std::vector<std::string> loaded = {};  ///< what the program has loaded
+  std::vector<std::string> loaded = {};  ///< libraries that the program has loaded
 };
 
-/// Returns what a program in this setting says.
+/// Returns the output of a program in this setting.
 std::string found(const Setting& setting) {
   std::vector<std::string> command = {kFolder + "/probe"};
   command.insert(command.end(), setting.loaded.begin(), setting.loaded.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine lets a process have: limits, control groups, the kernels of OpenBLAS.
+// The resources that the machine allows a process: limits, control groups, the kernels of OpenBLAS.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -93,7 +93,7 @@ TEST(StartThread, RunsItsBody) {
   EXPECT_EQ(ran, 1);
 }
 
-// In a process of its own, with so much address space that a few stacks fit.
+// In a separate process, with address space for only a few stacks.
 TEST(StartThread, SaysWhatRanOut) {
   if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
@@ -166,7 +166,7 @@ TEST(ControlGroup, TheTightestOfTheSecondVersionCounts) {
 TEST(ControlGroup, TheFirstVersionHasAFolderForEachController) {
   TempDir root;
   write(root / "proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n3:pids:/docker/x\n1:name=systemd:/\n");
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // as a container sees it: its own group is the root
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // in a container: its own group is the root
   write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   write(root / "sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
   write(root / "sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000000\n");
@@ -206,7 +206,7 @@ TEST(ControlGroup, APathThatLeadsOutOfTheContainerIsItsRoot) {
   EXPECT_EQ(read_control_group(root.path()).cores, 3);
 }
 
-// As a job with one core of its node has it.
+// A job with one core of its node.
 TEST(UsableCpus, AreThoseThatTheQuotaPaysFor) {
   const auto usable = [](const std::string& quota) {
     TempDir root;

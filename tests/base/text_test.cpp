@@ -180,7 +180,7 @@ TEST(WholeNumber, AnotherTextIsRefusedWithNameValueAndRange) {
             "--max-restarts is '4294967297'; it must be a whole number, 0 .. 1,000,000");
 }
 
-// A time that no clock can hold was a number of milliseconds without a meaning.
+// A time beyond any clock became a meaningless number of milliseconds.
 TEST(WholeNumber, ATimeOfTheEnvironmentHasARangeToo) {
   for (const char* wrong : {"0", "-1", "inf", "nan", "1e300", "10s"}) {
     ::setenv("LOCKSTEP_TIMEOUT", wrong, 1);
@@ -203,7 +203,7 @@ TEST(TimeoutVariable, IsTheOneThatSetTheLimit) {
   ::unsetenv("LOCKSTEP_TIMEOUT");
 }
 
-// A user's program may have set a locale with a decimal comma: it changes no number that is read or written.
+// A user's program may have set a locale with a decimal comma: numbers are still read and written with a point.
 
 struct Settings {
   std::int64_t steps = 1'234'567;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol against disks that fail: whatever fails, what was committed still loads.
+// The commit protocol against disks that fail: after any failure, committed checkpoints still load.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ fs::path commit(FileSystem& files, const fs::path& folder, std::int64_t step, st
                            states_of(seed));
 }
 
-/// Without fsync: the real disk is not what is tested.
+/// Without fsync: this does not test the real disk.
 fs::path quick_commit(const fs::path& folder, std::int64_t step, std::int64_t seed) {
   FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
   return commit(files, folder, step, seed);
@@ -46,7 +46,7 @@ void expect_no_torn_folder(const fs::path& folder) {
   }
 }
 
-/// A way to fail, and what is lost with it.
+/// A kind of failure, with what it loses.
 struct FaultMode {
   const char* name;
   FaultyFileSystem::Fault fault;
@@ -64,7 +64,7 @@ constexpr FaultMode kFaultModes[] = {
      }}};
 
 /// Runs `action` with the first, the second, ... verb failing, until one run meets no fault; `check` sees each outcome.
-/// Every fault comes as an error of one verb, as the death of the process, and as power cuts. `prepare` fills a fresh
+/// Every fault comes as an error of one verb, as the process's death, and as a power cut. `prepare` fills a fresh
 /// folder.
 void with_every_fault(const std::function<void(const fs::path&)>& prepare,
                       const std::function<void(FileSystem&, const fs::path&)>& action,
@@ -120,7 +120,7 @@ TEST(Commit, KeepsTheOlderCheckpointWhateverFails) {
 }
 
 TEST(Commit, WritesAllAgainToNewFilesAfterAnFsyncThatFailed) {
-  // A disk like Linux's: after a failed fsync the pages count as clean, so the next fsync of that file says nothing.
+  // As on Linux, after a failed fsync the pages count as clean, so the next fsync of that file succeeds.
   std::int64_t failed_syncs = 0;
   for (std::int64_t n = 0;; ++n) {
     SCOPED_TRACE(fmt::format("verb {} fails", n));
@@ -203,7 +203,7 @@ TEST(Commit, PutsTheOldFolderBackWhereTheNewOneCannotTakeItsPlace) {
     FaultyFileSystem files(n, FaultyFileSystem::Fault::kOnce);
     try {
       commit(files, run / "checkpoints", 10, 2);
-    } catch (const IoError&) {  // which verb fails is not the point
+    } catch (const IoError&) {  // any verb may have failed
     }
     ASSERT_TRUE(good().exists(run / "checkpoints/step-00000010")) << "verb " << n;
     EXPECT_TRUE(verify_checkpoint(good(), run / "checkpoints/step-00000010").ok()) << "verb " << n;
@@ -223,7 +223,7 @@ TEST(Commit, KeepsTheSameStepSavedTwiceOnce) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3));
 }
 
-/// Ways in which a folder of the same step may be no checkpoint.
+/// Reasons why a folder of the same step may be no checkpoint.
 struct Damage {
   const char* name;
   void (*inflict)(const fs::path& step_folder);
@@ -316,7 +316,7 @@ TEST(Commit, KeepsTextsBesideTheStatesWhateverFails) {
                                threw && !fs::exists(run / "checkpoints/step-00000010"));
                      if (!has_step_folders(good(), run / "checkpoints")) return;
                      const Checkpoint checkpoint = load_checkpoint(run.string());
-                     EXPECT_TRUE(is_of(checkpoint, 1));  // also: the texts are no states
+                     EXPECT_TRUE(is_of(checkpoint, 1));  // also checks that the texts do not count as states
                      EXPECT_THAT(checkpoint.text_files(), ElementsAre("config.yml", "empty.txt"));
                      EXPECT_EQ(checkpoint.text("config.yml"), "seed: 1\n");
                      EXPECT_EQ(checkpoint.text("empty.txt"), "");

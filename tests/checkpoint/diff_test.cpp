@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of checkpoints: how two differ, and that none is saved which is not finite.
+// Values of checkpoints: the differences of two, and the refusal to save values that are not finite.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -38,11 +38,11 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Two checkpoints that differ in known ways, and what is said of them.
+// Two checkpoints that differ in known ways, and the report on them.
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Checkpoints in folders of their own, without fsync: the real disk is not what is tested.
+/// Checkpoints in separate folders, without fsync: this does not test the real disk.
 class Diff : public ::testing::Test {
  protected:
   Checkpoint save(const CheckpointStates& states, const CheckpointMeta& meta = {}, const CheckpointTexts& texts = {}) {
@@ -142,7 +142,7 @@ TEST_F(Diff, CountsStepsOfTheFloatingType) {
                                                 : 0x1p-52;
     EXPECT_EQ(diff_tensors(floats({1, 7}, type), floats({1 + 3 * step, 7}, type)).largest_ulps, 3U);
     EXPECT_EQ(diff_tensors(floats({-1}, type), floats({-1 - step}, type)).largest_ulps, 1U);
-    // 2 is a power's end: the steps below it are half as long.
+    // 2 is a power of two: the steps below it are half as long.
     EXPECT_EQ(diff_tensors(floats({2}, type), floats({2 - step}, type)).largest_ulps, 1U);
     EXPECT_THAT(diff_tensors(floats({1}, type), floats({1 + step}, type)).largest_absolute, DoubleEq(step));
   }
@@ -230,7 +230,7 @@ TEST_F(Diff, IsEqualExactlyWhereTheDigestsAre) {
   variants[2]["trainer"]["best"] = 0.5;
   variants[3]["trainer"].erase("best");
   variants[4]["ema"] = {{"w", at::ones({1})}};
-  variants[5]["ema"] = {};  // a state without entries is none
+  variants[5]["ema"] = {};  // a state without entries does not count
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const CheckpointDiff found = diff(base, variants[i]);
     EXPECT_EQ(found.equal(), found.digest_a == found.digest_b) << i;
@@ -260,7 +260,7 @@ TEST_F(Diff, CutsLongValuesToWhereTheyDiffer) {
   const std::string text = to_text(diff_entries({{"config", text_a}}, {{"config", text_b}}));
   EXPECT_THAT(text, AllOf(HasSubstr("...xxxxxxxxxxseed: 1\\ny"), HasSubstr("...xxxxxxxxxxseed: 2\\ny")));
   EXPECT_LT(text.size(), 500U);
-  // Never through the middle of a character.
+  // It is never cut inside a character.
   std::string han;
   for (int i = 0; i < 100; ++i) han += "验";
   for (int shift = 0; shift < 3; ++shift) {
@@ -291,14 +291,14 @@ TEST_F(Diff, IsOneJsonObjectForAProgram) {
               "non_finite": 1, "largest_absolute": 1, "largest_relative": 0.5, "largest_ulps": 8388608})"));
 }
 
-// A checkpoint with values that are not finite is not saved, and what is there is neither pruned nor taken for good.
+// A checkpoint with values that are not finite is not saved; existing ones are neither pruned nor taken for good.
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 FileSystem& disk() { return FileSystem::system(); }
 
-/// A model with a mask, as an attention has one, and Adam's moments for what is learnt.
+/// A model with an attention's mask, and Adam's moments for its trained parameters.
 CheckpointStates good_states(std::int64_t seed = 1) {
   CheckpointStates states;
   states["model"] = {{"fc.weight", at::ones({8, 8}) * static_cast<double>(seed)},
@@ -326,7 +326,7 @@ std::map<std::string, StatePart> parts_of(const CheckpointStates& states) {
   return parts;
 }
 
-/// As a version before this one did.
+/// Commits without the check, as older versions did.
 void commit_anything(const fs::path& folder, std::int64_t step, const CheckpointStates& states) {
   ShardedContent content{.parts = parts_of(states), .texts = {}, .finite = {.required = false}};
   commit_sharded_checkpoint(disk(), *no_peers(), folder, {.step = step}, content);
@@ -348,7 +348,7 @@ TEST(NotFinite, IsFoundInEveryFloatingType) {
       for (const float value : {kNan, -kNan, kInf, -kInf, std::numeric_limits<float>::max()}) {
         at::Tensor many = at::zeros({10001}, type);
         if (std::isfinite(value)) {
-          many[place].fill_(type == at::kHalf ? 65504.F : 3e38F);  // large, and a number
+          many[place].fill_(type == at::kHalf ? 65504.F : 3e38F);  // large, but finite
         } else {
           many[place].fill_(value);
         }
@@ -456,7 +456,7 @@ TEST(NotFinite, IsNeverTheReasonToPruneTheLastGoodOne) {
   prune_checkpoints(disk(), run.path(), {.keep_last = 1});
   EXPECT_THAT(disk().list(run.path()), ElementsAre("step-00000002", "step-00000005"));
   CheckpointWriter writer(disk(), {.folder = run.path(), .retention = {.keep_last = 1}});
-  writer.save(parts_of(good_states()), {.meta = {.step = 3}});  // a run that has gone on from step 2
+  writer.save(parts_of(good_states()), {.meta = {.step = 3}});  // a run that continued from step 2
   EXPECT_THAT(disk().list(run.path()), ElementsAre("step-00000003", "step-00000005"));
 }
 

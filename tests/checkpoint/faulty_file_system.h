@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fails at the n-th verb: once, as a full disk does, or for good, as a machine that lost its power does;
-// and what such a disk has forgotten afterwards.
+// A disk that fails at the n-th verb: once, like a full disk, or for good, like a machine without power. It then
+// forgets what such a disk would forget.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,24 +22,24 @@ class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { kOnce, kForGood };
 
-  /// Verbs that change the disk are counted from 0; the one numbered `fail_at` fails.
+  /// Counts the verbs that change the disk from 0; number `fail_at` fails.
   FaultyFileSystem(std::int64_t fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
 
   [[nodiscard]] std::int64_t verbs() const { return verbs_; }
-  /// The first that failed ("fsync"); empty: none.
+  /// The first verb that failed ("fsync"); empty: none.
   [[nodiscard]] const std::string& failed_verb() const { return failed_verb_; }
-  /// From now on each verb of this name fails.
+  /// Makes each verb of this name fail from now on.
   void fail_every(const std::string& verb) { fail_every_ = verb; }
 
-  /// What a power cut does: files that were not synced since their last change lose their content.
+  /// Acts as a power cut: files that were not synced since their last change lose their content.
   void drop_unsynced() {
     for (const auto& [path, synced] : synced_) {
       if (!synced && std::filesystem::exists(path)) std::filesystem::resize_file(path, 0);
     }
   }
 
-  /// What a power cut may do besides: new files, new folders and renames whose folder was not synced never happened.
-  /// Removals all did, which is the worst order that a disk may choose.
+  /// Acts as a worse power cut: new files, new folders and renames in folders that were not synced never happened. All
+  /// removals did, the worst order that a disk may choose.
   void forget_unsynced_names() {
     while (!changes_.empty()) {
       const Change last = changes_.back();
@@ -93,13 +93,13 @@ class FaultyFileSystem final : public FileSystem {
   }
 
  private:
-  /// A name that came into being: made (`from` is empty) or moved there, over what was `replaced`.
+  /// A new name: created (`from` is empty) or moved there, over what was `replaced`.
   struct Change {
     std::filesystem::path from;
     std::filesystem::path to;
     std::optional<std::string> replaced;
 
-    /// Where `path` is after `source` has become `target`.
+    /// The place of `path` after `source` has become `target`.
     static std::filesystem::path moved(const std::filesystem::path& path, const std::filesystem::path& source,
                                        const std::filesystem::path& target) {
       const std::string text = path.string();
@@ -122,7 +122,7 @@ class FaultyFileSystem final : public FileSystem {
       file_->append(data, size);
     }
     void sync() override {
-      owner_.count("fsync", path_);  // the real one would only cost time
+      owner_.count("fsync", path_);  // a real one would only take time
       owner_.synced_[path_.string()] = true;
     }
 
@@ -132,7 +132,7 @@ class FaultyFileSystem final : public FileSystem {
     std::unique_ptr<WritableFile> file_;
   };
 
-  /// A removal that is cut off has taken some of a folder already.
+  /// An interrupted removal: a part of the folder is gone.
   static void remove_a_part(const std::filesystem::path& folder) {
     const auto names = real().exists(folder / ".") ? real().list(folder) : std::vector<std::string>();
     if (!names.empty()) real().remove(folder / names.back());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by URL, from a server in this process that breaks off, changes its mind and falls silent.
+// Files by URL, from a server in this process that breaks off, changes its answer and falls silent.
 #include "lockstep/checkpoint/fetch.h"
 
 #include <fcntl.h>
@@ -58,7 +58,7 @@ std::string sha256(const std::string& text) {
   return hash.hex();
 }
 
-/// Says that all of `body` comes, and closes after `count` bytes of it.
+/// Announces all of `body`, and closes after `count` bytes of it.
 HttpAnswer cut_answer(const std::string& headers, const std::string& body, std::size_t count) {
   HttpAnswer answer = http_answer("200 OK", headers, body);
   answer.bytes.resize(answer.bytes.size() - (body.size() - count));
@@ -75,7 +75,7 @@ FetchOptions options_of(const fs::path& cache) {
   return {.cache = cache, .first_wait = std::chrono::milliseconds(0), .stall_limit = std::chrono::seconds(5)};
 }
 
-/// Names of all files below `folder` but locks.
+/// The names of all files below `folder` except locks.
 std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -381,7 +381,7 @@ TEST(Fetch, SaysTimeoutOfASilentServerAndIoErrorOfNone) {
   EXPECT_THAT(fault_of<IoError>([&] { (void)fetch(gone, options); }), HasSubstr("check the network"));
 }
 
-/// A server from which one byte comes in every 20 ms: of a body, or of headers that never end.
+/// A server that sends one byte every 20 ms: of a body, or of endless headers.
 class TricklingServer {
  public:
   explicit TricklingServer(std::string head) : head_(std::move(head)), thread_([this] { run(); }) {}

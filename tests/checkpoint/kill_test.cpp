@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A writer is killed at random moments, again and again; whatever it had committed is whole. The writer is this program
-// executed again, since a fork after libtorch has threads can deadlock.
+// Kills a writer at random moments, again and again: all that it committed is whole. The writer is this program,
+// executed again: a fork after libtorch has threads can deadlock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,13 +36,13 @@ FileSystem& files() { return FileSystem::system(); }
 
 std::string text_of(std::int64_t step) { return "step: " + std::to_string(step); }
 
-/// Says a step that is durable on stdout; 0: the first commit is about to begin.
+/// Prints a durable step on stdout; 0: the first commit is about to begin.
 void say(std::int64_t step) {
   std::printf("%lld\n", static_cast<long long>(step));
   std::fflush(stdout);
 }
 
-/// The step that a writer goes on from. The one before may have died before it could name its last one.
+/// The step that a writer continues from. The previous writer may have died before it could name its last step.
 std::int64_t begin(const fs::path& folder) {
   const auto newest = find_newest_valid(files(), folder);
   if (newest) name_checkpoint(files(), folder, "best", *newest);
@@ -74,7 +74,7 @@ ShardedContent content_of(std::int64_t step, int rank, int world) {
   return content;
 }
 
-/// In a thread, while the state that was copied becomes another.
+/// Commits in a thread while the copied state changes.
 int write_beside(const fs::path& folder) {
   std::int64_t step = begin(folder);
   AsyncSaver saver;
@@ -92,7 +92,7 @@ int write_beside(const fs::path& folder) {
   }
 }
 
-/// Two ranks, each with its part, which meet in the store of the test.
+/// Two ranks, each with its part, meet in the test's store.
 int write_together(const fs::path& folder, int rank, const StoreAddress& address) {
   const auto store = connect_store(address, std::chrono::seconds(20));
   const auto peers = store_peers(*store, {.rank = rank, .world_size = 2});
@@ -105,7 +105,7 @@ int write_together(const fs::path& folder, int rank, const StoreAddress& address
   }
 }
 
-/// A writer and the pipe on which it speaks.
+/// A writer and the pipe of its output.
 class Writer {
  public:
   explicit Writer(std::vector<std::string> words) {
@@ -128,7 +128,7 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Blocks until the writer has said something; false when it died instead.
+  /// Blocks until the writer has printed something; false if it died instead.
   bool wait_for_output() {
     char byte = 0;
     const bool alive = ::read(reader_.get(), &byte, 1) == 1;
@@ -146,7 +146,7 @@ class Writer {
       said_.append(buffer, static_cast<std::size_t>(got));
   }
 
-  /// The last step that it said, after its end.
+  /// The last step that it printed, after its end.
   [[nodiscard]] std::int64_t last_step() const {
     const auto end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) return 0;
@@ -160,7 +160,7 @@ class Writer {
   std::string said_;
 };
 
-/// What is there after a kill, of which `said` had been committed; at the next start nothing half written is left.
+/// Checks the folder after a kill: step `said` was committed, and the next start leaves nothing half written.
 void check_survivors(const fs::path& run, std::int64_t said) {
   const fs::path folder = run / "checkpoints";
   remove_checkpoint_leftovers(files(), folder);
@@ -198,14 +198,14 @@ void kill_again_and_again(const Start& start) {
   std::int64_t said = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // Now and then a fresh folder: the first save is one like any other.
+    // Now and then a fresh folder: the first save must survive, too.
     if (!run || random() % 4 == 0) {
       run.emplace();
       said = 0;
     }
     auto writers = start(*run / "checkpoints");
     ASSERT_TRUE(writers.front()->wait_for_output());
-    // The moment is the point of the test: somewhere in the next commits.
+    // A random moment in the next commits.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
     if (writers.size() == 2 && random() % 2 == 0) {
       std::swap(writers[0], writers[1]);
@@ -237,7 +237,7 @@ TEST(KilledWriter, AsynchronousSavesNeverLoseWhatWasCommitted) {
 }
 
 TEST(KilledWriter, TwoRanksNeverLoseWhatTheyCommitted) {
-  std::unique_ptr<StoreServer> server;  // a new one each time: no word of the dead is left in it
+  std::unique_ptr<StoreServer> server;  // a new one each time, without messages of the dead
   kill_again_and_again([&server](const fs::path& folder) {
     const std::string token = make_token();
     server = std::make_unique<StoreServer>(StoreServer::Options{.token = token});

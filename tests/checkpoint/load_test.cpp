@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading: the names of folders, what a user may name, and damage of every kind to it.
+// Loading: names of folders, all that a user may name, and every kind of damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,11 +24,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// What a user may name, and damage of every kind to what they named.
+// All that a user may name, and every kind of damage to it.
 
 FileSystem& files() { return FileSystem::system(); }
 
-/// Without fsync: the real disk is not what is tested.
+/// Without fsync: this does not test the real disk.
 FileSystem& quick() {
   static test::FaultyFileSystem instance(-1, test::FaultyFileSystem::Fault::kOnce);
   return instance;
@@ -247,7 +247,7 @@ std::string sealed_refusal(const std::string& body) {
   return manifest ? "taken" : manifest.error();
 }
 
-/// Of a sealed manifest in which `key` has this value.
+/// The refusal of a sealed manifest in which `key` has this value.
 std::string refusal_of_value(const std::string& key, const std::string& value) {
   std::map<std::string, std::string> fields = {{"step", "1"},
                                                {"replicas", "1"},
@@ -284,7 +284,7 @@ TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
   EXPECT_THAT(refusal_of_value("instruction_set", '"' + std::string(300, 'A') + '"'), HasSubstr("has 300 bytes"));
 }
 
-// Each of them names as many others: to look for all of all would take hours.
+// Each part names as many others: a search for all of all would take hours.
 TEST(Manifest, OfManyPartsIsReadAtOnce) {
   std::string files;
   for (int part = 1; part <= 50'000; ++part) {
@@ -306,7 +306,7 @@ TEST_F(Load, DoesNotWriteAManifestThatItWouldNotRead) {
 TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
   const auto verdict = [&](const std::string& name, const std::string& text) {
     const test::TempDir run;
-    // Sealed as a whole one is, by whoever wants to do harm.
+    // Sealed like a whole one, by an attacker.
     const fs::path step = commit_checkpoint(quick(), run.path(), {.step = 1}, test::states_of(1), {{name, "{}"}});
     checkpoint::ContentHash hash;
     hash.add(text.data(), text.size());
@@ -382,7 +382,8 @@ TEST(Digest, DependsOnTheStateAndNothingElse) {
   EXPECT_EQ(checkpoint_digest(load_checkpoint(step.string())), one);
 }
 
-// A file read by two threads: the bytes, their hash and its failures are those of one that reads from front to back.
+// A file read by two threads: the bytes, their hash and the failures are the same as with one thread from front to
+// back.
 
 std::string content(std::size_t size) {
   std::string text(size, '\0');
@@ -390,7 +391,7 @@ std::string content(std::size_t size) {
   return text;
 }
 
-/// A file in memory, one of whose bytes may not be read.
+/// A file in memory with one unreadable byte.
 class MemoryFile final : public ReadableFile {
  public:
   explicit MemoryFile(std::string text, std::uint64_t bad = ~std::uint64_t{0}) : text_(std::move(text)), bad_(bad) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol on real disks that are full or read-only. They are mounted in a namespace of this process.
+// The commit protocol on real disks that are full or read-only, mounted in a namespace of this process.
 #include <ATen/ops/zeros.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ fs::path commit(const fs::path& folder, std::int64_t step, std::int64_t seed) {
   return commit_checkpoint(files(), folder, {.step = step}, test::states_of(seed), {{"config.yml", "seed: 1\n"}});
 }
 
-/// What an IoError says with its hint; "" where `action` throws none.
+/// The IoError of `action` with its hint; "" if it throws none.
 std::string io_error_of(const std::function<void()>& action) {
   try {
     action();
@@ -43,7 +43,7 @@ std::string io_error_of(const std::function<void()>& action) {
   return "";
 }
 
-/// Takes all of a disk but for `free` pieces, until it is destroyed.
+/// Fills a disk except for `free` pieces, until it is destroyed.
 class Filler {
  public:
   explicit Filler(fs::path path) : path_(std::move(path)) {}
@@ -82,7 +82,7 @@ class EntryFiller final : public Filler {
 
 using MakeFiller = std::function<std::unique_ptr<Filler>(const fs::path&, int free)>;
 
-/// With nothing free, one piece, two, ... until a commit succeeds. Returns how many failed.
+/// Tries with nothing free, one piece, two, ... until a commit succeeds. Returns the number of failures.
 int commit_into_ever_more_room(const MakeFiller& make_filler) {
   for (int free = 0; free < 40; ++free) {
     SCOPED_TRACE("free: " + std::to_string(free));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles and zip files made by hand, for those that no honest program writes.
+// Pickles and zip files made by hand: no honest program writes them.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ inline std::string pickled_name(const std::string& module, const std::string& na
 }
 inline std::string pickle_of(const std::string& body) { return "\x80\x02" + body + "."; }
 
-/// What a tensor's pickle says, which may be nonsense.
+/// The fields of a tensor's pickle, which may be nonsense.
 struct PickledTensor {
   std::string storage_class = "FloatStorage";
   std::string key = "0";

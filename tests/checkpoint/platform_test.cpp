@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint says of the machine, and how a replay gets the same kernels.
+// A checkpoint's record of the machine, and the choice of the same kernels in a replay.
 #include "lockstep/checkpoint/platform.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// Sets a variable until its end.
+/// Sets a variable for its lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

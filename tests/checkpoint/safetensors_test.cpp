@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors: what comes back, and hostile headers.
+// safetensors: round trips, and hostile headers.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/complex.h>
 #include <ATen/ops/empty.h>
@@ -130,7 +130,7 @@ TEST(Safetensors, NamesTheEntryThatCannotBeSaved) {
   EXPECT_THAT(refusal(at::ones({1}), "__metadata__"), HasSubstr("'__metadata__' is taken"));
 }
 
-/// A file of foreign making: the JSON as it is, then the data.
+/// A foreign file: the JSON as it is, then the data.
 std::string reading(const std::string& json, const std::string& data) {
   const test::TempDir folder;
   std::string length(8, '\0');
@@ -175,7 +175,7 @@ namespace safetensors_test {
 
 using ::testing::HasSubstr;
 
-// Hostile headers: whatever the bytes, an answer in words and no access outside them.
+// Hostile headers: for any bytes, an answer in words and no access outside them.
 
 std::string with_length(std::uint64_t length, const std::string& rest) {
   std::string file(8, '\0');
@@ -183,7 +183,7 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
   return file + rest;
 }
 
-/// What the parser says of `json` followed by `data_bytes` bytes; "fine" where it takes it.
+/// The parser's verdict on `json` followed by `data_bytes` bytes; "fine" if it accepts it.
 std::string verdict(const std::string& json, std::size_t data_bytes = 0) {
   const auto header = parse_safetensors_header(with_length(json.size(), json + std::string(data_bytes, '\0')));
   return header ? "fine" : header.error();

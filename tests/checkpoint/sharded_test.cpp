@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways of saving: by several ranks together, with one call a save, and while the state changes.
+// Ways of saving: by several ranks together, with one call per save, and while the state changes.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -35,7 +35,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Checkpoints that several ranks write together: threads here, with a disk of their own each that may fail.
+// Checkpoints that several ranks write together: here threads, each with its own disk that may fail.
 
 FileSystem& good() { return FileSystem::system(); }
 
@@ -51,7 +51,7 @@ struct Outcome {
   std::string error;
 };
 
-/// One save by `world` threads. `disks`: one a rank; fewer: the system's.
+/// One save by `world` threads. `disks`: one per rank; ranks without one use the system's.
 std::vector<Outcome> save_together(const fs::path& folder, std::int64_t step, int world,
                                    const std::vector<FileSystem*>& disks = {}) {
   const auto store = make_local_store();
@@ -141,7 +141,7 @@ TEST(Sharded, APartThatIsMissingMakesTheCheckpointTorn) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3)) << "the one before is taken";
 }
 
-/// A checkpoint of two parts whose hashes are right, and what the first says of where its piece belongs.
+/// A checkpoint of two parts with right hashes; `slice`: the place that the first claims for its piece.
 fs::path step_with_slice(const fs::path& folder, const std::string& slice) {
   const fs::path step = folder / "step-00000001";
   good().make_folder(step);
@@ -215,7 +215,7 @@ TEST(Sharded, WhatFailsItsCheckAfterWritingOrBeforeTheNameIsNotThere) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 1));
 }
 
-// One call a save: committed, then named, then pruned.
+// One call per save: it commits, then names, then prunes.
 
 StateParts parts_of(std::int64_t seed) {
   StateParts parts;
@@ -255,7 +255,7 @@ TEST(CheckpointWriter, GivesTheNewestAFurtherName) {
   EXPECT_EQ(find_named_checkpoint(FileSystem::system(), run.path(), "best_stg1"), run / "step-00000001");
 }
 
-/// What a run wrote is its disk's business, never its data's: a caller that saves elsewhere waits for IoError.
+/// A vanished checkpoint is a fault of the disk, not of the data: a caller that then saves elsewhere expects IoError.
 TEST(CheckpointWriter, CallsACheckpointThatVanishedADiskError) {
   const TempDir run;
   CheckpointWriter writer(FileSystem::system(), {.folder = run / "checkpoints"});
@@ -304,7 +304,7 @@ namespace async_saver_test {
 using test::same_state;
 using test::states_of;
 
-// A save goes on while the state changes: what is written is the state as it was.
+// A save continues while the state changes: it writes the state as it was.
 
 StateParts parts_of(std::int64_t seed) {
   StateParts parts;
@@ -314,7 +314,7 @@ StateParts parts_of(std::int64_t seed) {
 
 at::Tensor& weight_of(StateParts& parts) { return std::get<at::Tensor>(parts["model"].entries["conv.weight"]); }
 
-/// A save that waits until it is let go on.
+/// Holds a save until it is released.
 struct Gate {
   std::promise<void> opened;
   std::shared_future<void> open = opened.get_future().share();
@@ -402,7 +402,7 @@ TEST(AsyncSaver, TheNextSaveThrowsTheErrorOfTheOneBefore) {
   EXPECT_THROW(saver.save(parts_of(2), [](const StateParts&) {}), IoError);
 }
 
-// The error that ended the run stands on the console already.
+// The error that ended the run is on the console already.
 TEST(AsyncSaver, LeavesAnErrorThatOnlyFollowsAnotherAsAWarning) {
   const auto left_by = [](auto error) {
     ::testing::internal::CaptureStderr();
@@ -417,7 +417,7 @@ TEST(AsyncSaver, LeavesAnErrorThatOnlyFollowsAnotherAsAWarning) {
 
 TEST(AsyncSaver, CopiesLargeStatesBitForBit) {
   StateParts parts;
-  // Above and below what two threads share, no multiple of anything, and one that begins between two cache lines.
+  // Sizes above and below the limit for two threads, multiples of nothing, and a start between two cache lines.
   for (const std::int64_t size : {1, 63, 1'000'003, 5'000'011}) {
     parts["model"].entries[std::to_string(size)] = at::arange(size, at::kFloat);
     parts["model"].entries[std::to_string(size) + ".moved"] = at::arange(size + 1, at::kFloat).narrow(0, 1, size);

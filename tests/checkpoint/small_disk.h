@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real small disk (tmpfs) in a mount namespace of this process alone: nobody else sees it, and it is gone with the
-// process whatever happens.
+// A real small disk (tmpfs) in a mount namespace of this process: no other process sees it, and it always ends with the
+// process.
 #pragma once
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ inline bool write_proc(const char* path, const std::string& text) {
   return done;
 }
 
-/// Without privileges: root in a user namespace of our own.
+/// Without privileges: becomes root in a new user namespace.
 inline bool unshare_as_user() {
   const std::string uid = fmt::format("0 {} 1", ::getuid());
   const std::string gid = fmt::format("0 {} 1", ::getgid());
@@ -39,12 +39,12 @@ inline bool unshare_as_user() {
 
 }  // namespace detail
 
-/// Call it once, before there are threads. "" where disks can be mounted from now on, else why they cannot.
+/// Call it once, before there are threads. Returns "" if disks can be mounted from now on, else the reason.
 inline std::string enter_mount_namespace() {
   if (::unshare(CLONE_NEWNS) != 0 && !detail::unshare_as_user()) {
     return fmt::format("this machine permits no mount namespace: {}", std::strerror(errno));
   }
-  // Without this the mounts would travel to the namespace that we came from.
+  // Otherwise the mounts would also appear in the old namespace.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return fmt::format("mounts cannot be made private: {}", std::strerror(errno));
   }
@@ -56,7 +56,7 @@ inline std::string enter_mount_namespace() {
   return "";
 }
 
-/// Mounted while it lives.
+/// A disk, mounted for the lifetime of the object.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& options = "size=2m,nr_inodes=64") { mount("tmpfs", 0, options); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small states whose every value depends on `seed`, and how to compare them.
+// Small states whose values all depend on `seed`, and their comparison.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -49,7 +49,7 @@ inline bool same_state(const StateDict& a, const StateDict& b) {
   return true;
 }
 
-/// Whether `checkpoint` is the one of states_of(seed), in every entry.
+/// True if every entry of `checkpoint` is that of states_of(seed).
 inline bool is_of(const Checkpoint& checkpoint, std::int64_t seed) {
   const CheckpointStates expected = states_of(seed);
   return checkpoint.names().size() == expected.size() && same_state(checkpoint.state("model"), expected.at("model")) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's files, and the pickles and zip files that they are made of.
+// PyTorch's files, and the pickles and zip files in them.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -30,7 +30,7 @@ using test::pickle_of;
 using test::pickled_tensor;
 using ::testing::HasSubstr;
 
-// Files that PyTorch wrote (golden/make_torch_files.py), files that it must be able to read, and files that attack.
+// Files written by PyTorch (golden/make_torch_files.py), files that it must read, and hostile files.
 
 TorchValue read(const std::filesystem::path& path) { return read_torch_file(FileSystem::system(), path); }
 
@@ -49,7 +49,7 @@ void write(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// The error of reading a torch file of this pickle and these storages.
+/// The error of reading a torch file with this pickle and these storages.
 std::string refusal(const std::string& pickle, const test::Members& storages = {}) {
   const test::TempDir folder;
   test::Members members = {{"x/data.pkl", pickle}};
@@ -422,7 +422,7 @@ std::string deflated(const std::string& content) {
   return packed;
 }
 
-/// A zip file of one member that is said to unpack to `bytes` with the CRC of `content`.
+/// A zip file with one member that claims `bytes` bytes unpacked, with the CRC of `content`.
 std::string deflated_zip(const std::string& content, std::uint64_t bytes) {
   const std::string packed = deflated(content);
   std::string file = zip_of({{"a", packed}});
@@ -476,7 +476,7 @@ TEST(Zip, RefusesMembersThatShareBytes) {
   const std::size_t second = file.find(little_endian(kZipEntry, 4), directory_of(file) + 4);
   file = changed(file, second + 42, little_endian(0, 4));
   EXPECT_THAT(refusal(file), HasSubstr("the header of 'b' and the directory disagree"));
-  // The first member is said to reach into the second.
+  // The first member claims to reach into the second.
   file = zip_of({{"a", "hello"}, {"b", std::string(200, 'x')}});
   const std::size_t entry = directory_of(file);
   for (const std::size_t at : {entry + 20, std::size_t{18}}) {
@@ -541,7 +541,7 @@ TEST(Zip, ABombIsRefusedBeforeItGrows) {
   ASSERT_FALSE(small);
   EXPECT_THAT(small.error(), HasSubstr("more than the limit of 1000000"));
 
-  const std::string liar = deflated_zip(content, 1000);  // says that it is small
+  const std::string liar = deflated_zip(content, 1000);  // claims to be small
   const auto lying = parse_zip(liar);
   ASSERT_TRUE(lying) << lying.error();
   EXPECT_THAT(check_member(liar, (*lying)[0]), HasSubstr("unpacks to more than the 1000 bytes"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of others: their names for weights, their files, and those of a server.
+// Foreign checkpoints: their names for weights, their files, and those of a server.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -186,7 +186,7 @@ TEST(MatchWeights, NothingThatFitsIsAnErrorWithTheNearestNames) {
   EXPECT_THAT(fault({{"z", at::ones({2})}}), HasSubstr("the model begins with 'features.0.weight', the file with 'z'"));
 }
 
-// Checkpoints from the files of other programs and the other way, what inspect and verify say of such files.
+// Conversion between checkpoints and the files of other programs, and the reports of inspect and verify on such files.
 
 FileSystem& files() { return FileSystem::system(); }
 
@@ -316,7 +316,7 @@ TEST(VerifyFile, NamesTheMemberThatIsTorn) {
   EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
 }
 
-/// What verify and inspect say of a file with these bytes; they agree on whether it is taken.
+/// The verdict of verify and inspect on a file with these bytes; both must accept it, or both refuse it.
 std::string verdict(const std::string& bytes, const std::string& name = "x.pth") {
   const test::TempDir folder;
   write(folder / name, bytes);
@@ -364,7 +364,7 @@ TEST(VerifyFile, RefusesAKeyThatIsNoUtf8) {
   }
 }
 
-// 300 MB of zeros in 300 kB, four times.
+// Four members, each with 300 MB of zeros in 300 kB.
 TEST(VerifyFile, DoesNotUnpackWhatIsFarLargerThanTheFile) {
   const test::TempDir folder;
   write(folder / "bomb.py", R"(
@@ -415,7 +415,7 @@ TEST(Describe, AFilesStatesAreTablesWithNorms) {
   EXPECT_THAT(flat, HasSubstr("complex64 [3]"));
 }
 
-// A checkpoint from a server in this process, which shows a step folder's files.
+// A checkpoint from a server in this process that shows a step folder's files.
 
 class FetchCheckpoint : public ::testing::Test {
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives compute, on every backend and in every world.
+// The results of the collectives, on every backend and in every world.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -27,7 +27,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::RanksOptions;
 using ::lockstep::testing::run_ranks;
 
-/// The model's result. Rank 0 computes the large ones for all: the broadcast has its own test.
+/// The model's result. Rank 0 computes large ones for all ranks; broadcast has its own test.
 at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, ReduceOp op) {
   at::Tensor expected = at::empty({count}, dtype);
   const bool share = count > 1000;
@@ -40,8 +40,8 @@ at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, R
   return expected;
 }
 
-/// The large size runs every op in one dtype and one op in the others, few of these in large worlds: all would take
-/// minutes.
+/// The large size runs every op in one dtype and one op in the others, and only some of these in large worlds: all
+/// would take minutes.
 std::vector<ReduceOp> ops_to_run(const Job& job, at::ScalarType dtype, std::int64_t count) {
   if (count <= 1000) return ops_for(dtype);
   if (job.world_size() > 3 && dtype != at::kFloat && dtype != at::kBFloat16) return {};
@@ -53,22 +53,22 @@ void sweep_all_reduce(Job& job) {
   for (const auto dtype : kDtypes) {
     for (const std::int64_t count : {0, 1, 3, 1000, (1 << 20) + 1}) {
       for (const ReduceOp op : ops_to_run(job, dtype, count)) {
-        const at::Tensor mine = random_values(dtype, count, job.rank());
+        const at::Tensor own = random_values(dtype, count, job.rank());
         const at::Tensor expected = expected_result(job, dtype, count, op);
         const at::Tensor bucket = job.group().allocate_bucket(count, dtype);
         EXPECT_EQ(bucket.count_nonzero().item<std::int64_t>(), 0);
-        bucket.copy_(mine);
-        Work first = job.group().all_reduce(mine, {.op = op});
+        bucket.copy_(own);
+        Work first = job.group().all_reduce(own, {.op = op});
         job.group().all_reduce(bucket, {.op = op}).wait();
         first.wait();
-        ASSERT_TRUE(same_bits(mine, expected)) << dtype << " of " << count << " op " << static_cast<int>(op);
+        ASSERT_TRUE(same_bits(own, expected)) << dtype << " of " << count << " op " << static_cast<int>(op);
         ASSERT_TRUE(same_bits(bucket, expected)) << "in a bucket: " << dtype << " of " << count;
       }
     }
   }
 }
 
-/// This rank's partial sums of what its replicas hold, a row each.
+/// This rank's partial sums of its replicas' values, one per row.
 at::Tensor partial_sums(Job& job, const std::vector<at::Tensor>& inputs) {
   const auto replicas = static_cast<int>(inputs.size());
   const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), replicas);
@@ -101,9 +101,9 @@ void sweep_inexact(Job& job) {
   const int replicas = job.world_size() + 2;
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), replicas);
-    const at::Tensor mine = at::full({1, 5000}, block.size(), dtype);
-    job.group().all_reduce(mine, {.op = ReduceOp::kMean, .replicas = replicas, .exact = false}).wait();
-    ASSERT_TRUE(at::allclose(mine, at::ones_like(mine))) << dtype;
+    const at::Tensor own = at::full({1, 5000}, block.size(), dtype);
+    job.group().all_reduce(own, {.op = ReduceOp::kMean, .replicas = replicas, .exact = false}).wait();
+    ASSERT_TRUE(at::allclose(own, at::ones_like(own))) << dtype;
   }
 }
 
@@ -138,7 +138,7 @@ void check_strided(Job& job) {
   EXPECT_EQ(channels_last.max().item<double>(), 0);
 }
 
-/// Many operations in flight, waited for from last to first, between which the results must not mix.
+/// Many operations in flight, awaited from last to first: their results must not mix.
 void check_overlap(Job& job) {
   std::vector<at::Tensor> tensors;
   std::vector<Work> works;
@@ -304,8 +304,8 @@ using ::lockstep::testing::run_ranks;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The collectives beside all_reduce, broadcast and all_gather, messages, objects and groups of some ranks: on every
-// backend, with sizes that take one chunk, several and none.
+// The collectives other than all_reduce, broadcast and all_gather; messages, objects and groups of some ranks. All on
+// every backend, with sizes of one chunk, several and none.
 
 const std::vector<std::int64_t> kSizes = {0, 1, 3, 1000, 300'001};
 
@@ -326,12 +326,12 @@ void sweep_reduce(Job& job) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kShort}) {
     for (const std::int64_t count : kSizes) {
       const at::Tensor expected = model(inputs_of_all(job, dtype, count), ReduceOp::kSum);
-      const at::Tensor mine = random_values(dtype, count, job.rank());
+      const at::Tensor own = random_values(dtype, count, job.rank());
       for (const bool bucket : {false, true}) {
         const int root = (job.world_size() - 1) % 3;
-        const at::Tensor tensor = bucket ? in_bucket(job, mine) : mine.clone();
+        const at::Tensor tensor = bucket ? in_bucket(job, own) : own.clone();
         job.group().reduce(tensor, root).wait();
-        ASSERT_TRUE(same_bits(tensor, job.rank() == root ? expected : mine)) << dtype << " of " << count;
+        ASSERT_TRUE(same_bits(tensor, job.rank() == root ? expected : own)) << dtype << " of " << count;
       }
     }
   }
@@ -363,7 +363,7 @@ void sweep_reduce_scatter(Job& job) {
   }
 }
 
-/// Row r of rank s holds values that only (s, r) has.
+/// The values in row r of rank s are unique to (s, r).
 at::Tensor rows_for_all(const Job& job, std::int64_t count, int sender) {
   std::vector<at::Tensor> rows;
   for (int to = 0; to < job.world_size(); ++to) rows.push_back(random_values(at::kFloat, count, sender * 16 + to));
@@ -417,14 +417,14 @@ void sweep_gather_and_scatter(Job& job) {
     }
     std::vector<at::Tensor> inputs;
     if (job.rank() == root) inputs = rows_for_all(job, count, root).unbind(0);
-    const at::Tensor mine = at::empty({count, 1}).transpose(0, 1);
-    job.group().scatter(inputs, mine, root).wait();
-    ASSERT_TRUE(same_bits(mine.reshape({-1}), random_values(at::kFloat, count, root * 16 + job.rank())));
+    const at::Tensor own = at::empty({count, 1}).transpose(0, 1);
+    job.group().scatter(inputs, own, root).wait();
+    ASSERT_TRUE(same_bits(own.reshape({-1}), random_values(at::kFloat, count, root * 16 + job.rank())));
   }
 }
 
-/// Every rank sends to every other one, all at once, in another order than it receives, some messages larger than any
-/// buffer: nobody waits for anybody in a circle.
+/// Every rank sends to every other one at once, in another order than it receives, with some messages larger than any
+/// buffer: no circle of waits arises.
 void check_messages(Job& job) {
   std::vector<Work> works;
   std::vector<at::Tensor> received;
@@ -456,15 +456,15 @@ void check_messages(Job& job) {
 
 void check_objects(Job& job) {
   using Table = std::map<std::string, std::vector<double>>;
-  const auto of = [](int rank) { return Table{{"rank", {double(rank)}}, {"values", {0.1 * rank, 1e300, -0.0}}}; };
-  const std::vector<Table> all = all_gather_object(job.group(), of(job.rank()));
-  for (int rank = 0; rank < job.world_size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], of(rank));
+  const auto table_of = [](int rank) { return Table{{"rank", {double(rank)}}, {"values", {0.1 * rank, 1e300, -0.0}}}; };
+  const std::vector<Table> all = all_gather_object(job.group(), table_of(job.rank()));
+  for (int rank = 0; rank < job.world_size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], table_of(rank));
   const int root = job.world_size() - 1;
-  EXPECT_EQ(broadcast_object(job.group(), of(job.rank()), root), of(root));
+  EXPECT_EQ(broadcast_object(job.group(), table_of(job.rank()), root), table_of(root));
   EXPECT_EQ(broadcast_object(job.group(), std::string(100'000 * static_cast<std::size_t>(job.rank()), 'x'), 0), "");
 }
 
-/// Two halves reduce at the same time as the whole does, each in an order of its own.
+/// Two halves reduce at the same time as the whole, each in its own order.
 void check_groups(Job& job) {
   const auto half = job.group().split(job.rank() % 2, -job.rank());
   const int members = (job.world_size() + (job.rank() % 2 == 0 ? 1 : 0)) / 2;

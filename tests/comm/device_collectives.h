@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every collective of tensors on several GPUs has to do: for real ones, and for make-believe ones.
+// Checks of every collective of tensors on several GPUs, for real and for make-believe GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -39,9 +39,9 @@ inline void check_reductions(Job& job) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
     for (const std::int64_t count : {0, 1, 1000, (1 << 18) + 1}) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-        const at::Tensor mine = on_gpu(job, numbers(dtype, count, job.rank()));
-        job.group().all_reduce(mine, {.op = op}).wait();
-        ASSERT_TRUE(mine.cpu().equal(reduced(dtype, count, world, op))) << dtype << " of " << count;
+        const at::Tensor values = on_gpu(job, numbers(dtype, count, job.rank()));
+        job.group().all_reduce(values, {.op = op}).wait();
+        ASSERT_TRUE(values.cpu().equal(reduced(dtype, count, world, op))) << dtype << " of " << count;
       }
     }
   }
@@ -55,15 +55,15 @@ inline void check_reductions(Job& job) {
   }
 }
 
-/// Equal parts go by NCCL's own collectives, others one by one: `count` has the one or the other.
+/// Equal parts use NCCL's own collectives, others are sent one by one: `count` decides.
 inline void check_parts(Job& job, std::int64_t count, at::ScalarType dtype) {
   const int world = job.world_size();
   const ElementRange own = shard_of(count, world, job.rank());
-  const at::Tensor mine = on_gpu(job, numbers(dtype, count, job.rank()));
+  const at::Tensor values = on_gpu(job, numbers(dtype, count, job.rank()));
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax}) {
     if (op == ReduceOp::kMean && !at::isFloatingType(dtype)) continue;
-    const at::Tensor output = at::empty({own.size()}, mine.options());
-    job.group().reduce_scatter(mine, output, {.op = op}).wait();
+    const at::Tensor output = at::empty({own.size()}, values.options());
+    job.group().reduce_scatter(values, output, {.op = op}).wait();
     ASSERT_TRUE(output.cpu().equal(reduced(dtype, count, world, op).slice(0, own.begin, own.end)))
         << dtype << " of " << count << " by " << static_cast<int>(op);
   }
@@ -89,12 +89,12 @@ inline void check_uneven_parts(Job& job) {
 
 inline void check_moves(Job& job) {
   const int world = job.world_size();
-  const at::Tensor mine = on_gpu(job, numbers(at::kFloat, 1000, job.rank()));
-  const at::Tensor copy = mine.clone();
+  const at::Tensor values = on_gpu(job, numbers(at::kFloat, 1000, job.rank()));
+  const at::Tensor copy = values.clone();
   job.group().broadcast(copy, world - 1).wait();
   EXPECT_TRUE(copy.cpu().equal(numbers(at::kFloat, 1000, world - 1)));
   std::vector<at::Tensor> all;
-  job.group().all_gather(mine, all).wait();
+  job.group().all_gather(values, all).wait();
   ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) {
     EXPECT_TRUE(all[static_cast<std::size_t>(rank)].cpu().equal(numbers(at::kFloat, 1000, rank)));
@@ -103,24 +103,24 @@ inline void check_moves(Job& job) {
   const at::Tensor exchanged = at::empty_like(rows);
   job.group().all_to_all(rows, exchanged).wait();
   for (int rank = 0; rank < world; ++rank) EXPECT_EQ(exchanged[rank].max().item<int>(), rank);
-  const at::Tensor message = at::empty_like(mine);
-  Work sent = job.group().send(mine, (job.rank() + 1) % world);
+  const at::Tensor message = at::empty_like(values);
+  Work sent = job.group().send(values, (job.rank() + 1) % world);
   job.group().recv(message, (job.rank() + world - 1) % world).wait();
   sent.wait();
   EXPECT_TRUE(message.cpu().equal(numbers(at::kFloat, 1000, (job.rank() + world - 1) % world)));
 }
 
-/// Those of one root, of uneven parts, and what goes through host memory.
+/// Collectives with a root, with uneven parts, and through host memory.
 inline void check_other_moves(Job& job) {
   const int world = job.world_size();
-  const at::Tensor mine = on_gpu(job, at::full({3}, job.rank()));
+  const at::Tensor values = on_gpu(job, at::full({3}, job.rank()));
   std::vector<at::Tensor> found;
-  job.group().gather(mine, found, 0).wait();
+  job.group().gather(values, found, 0).wait();
   ASSERT_EQ(found.size(), job.rank() == 0 ? static_cast<std::size_t>(world) : 0U);
   for (std::size_t rank = 0; rank < found.size(); ++rank) EXPECT_EQ(found[rank].max().item<int>(), rank);
   std::vector<at::Tensor> given;
   for (int rank = 0; rank < world && job.rank() == 0; ++rank) given.push_back(on_gpu(job, at::full({3}, rank)));
-  const at::Tensor part = at::empty_like(mine);
+  const at::Tensor part = at::empty_like(values);
   job.group().scatter(given, part, 0).wait();
   EXPECT_EQ(part.max().item<int>(), job.rank());
   const at::Tensor bits = on_gpu(job, at::full({3}, 1 << job.rank(), at::kInt));

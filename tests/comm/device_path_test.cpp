@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device a rank takes, and the way of its tensors.
+// A rank's device, and the way of its tensors.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -27,14 +27,14 @@ namespace device_path_test {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// The way of device tensors with a make-believe device, whose memory is the host's and whose work ends when the test
-// says so. Two ranks are threads on one mapping of shared memory.
+// The way of device tensors with a make-believe device: its memory is the host's, and the test ends its work. Two ranks
+// are threads on one mapping of shared memory.
 
-/// What the test sees of the make-believe device.
+/// The test's view of the make-believe device.
 struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
-  std::atomic<bool> faulty{false};    ///< it is lost: every question ends in an error
+  std::atomic<bool> faulty{false};    ///< it is lost: every query ends in an error
   std::atomic<bool> connects{false};  ///< a call waits for peers until it is aborted
   std::atomic<bool> full{false};      ///< a call ends in an error
   std::atomic<int> holds{0};
@@ -156,7 +156,7 @@ TEST(DevicePath, AHostThatReadsAResultThatAnAbortCutShortFindsTheFailure) {
   device.done = false;
   const auto group = group_on(device);
   const at::Tensor sum = at::full({3}, 2.0F);
-  group->all_reduce(sum).wait();  // holds the stream, not the host, which is past it from here on
+  group->all_reduce(sum).wait();  // holds the stream; the host goes on
   EXPECT_NO_THROW(check_group(*group));
   std::string found_at_abort;
   device.on_abort = [&] {
@@ -219,7 +219,7 @@ struct Rank {
     return path->submit(all_reduce_of(tensor), tensor, tensor);
   }
 
-  /// What the rank's next collectives fail with; looks again until they do.
+  /// The error of the rank's next collectives; tries until they fail.
   template <class Error>
   std::string failure() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -234,7 +234,7 @@ struct Rank {
     return "no failure";
   }
 
-  /// The watch gets to it a moment after the error is known.
+  /// The watch aborts a moment after the error is known.
   bool is_aborted() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!device.aborted && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -250,7 +250,7 @@ TEST(DevicePath, RanksThatCallDifferentCollectivesBothGetAnErrorThatNamesBoth) {
   const auto segment = Segment::create(2);
   Rank first(segment, 0, milliseconds(60'000));
   Rank second(segment, 1, milliseconds(60'000));
-  first.device.done = false;  // as GPUs would, they wait for each other for ever
+  first.device.done = false;  // like GPUs, they wait for each other forever
   second.device.done = false;
   (void)first.all_reduce(12);
   (void)second.all_reduce(13);
@@ -260,7 +260,7 @@ TEST(DevicePath, RanksThatCallDifferentCollectivesBothGetAnErrorThatNamesBoth) {
   EXPECT_TRUE(second.is_aborted());
 }
 
-/// What `rank` gets that calls all_reduce() and waits.
+/// The error for `rank` when it calls all_reduce() and waits.
 std::string error_of_call(Rank& rank, std::int64_t elements) {
   try {
     rank.all_reduce(elements).wait();

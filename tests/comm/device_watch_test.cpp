@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts on device collectives, looked at by hand at times of our choice.
+// Verdicts on device collectives: the test calls look() at chosen times.
 #include "comm/core/device_watch.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ struct FakeEvent final : DeviceEvent {
     return done;
   }
   bool done = false;
-  std::string fault;  ///< of the device, which is lost then
+  std::string fault;  ///< of the device, which is then lost
 };
 
 struct FakeMeeting final : Operation {
@@ -50,7 +50,7 @@ class DeviceWatchTest : public ::testing::Test {
         .on_long_wait = [this](const Collective& each, bool ends) { waits.emplace_back(each.call.sequence, ends); }};
   }
 
-  /// An all_reduce that is enqueued at second 0 and has 30 seconds.
+  /// Enqueues an all_reduce at second 0 with a limit of 30 seconds.
   std::shared_ptr<FakeEvent> enqueue(std::shared_ptr<FakeMeeting> meeting = nullptr) {
     auto event = std::make_shared<FakeEvent>();
     Collective collective;
@@ -79,7 +79,7 @@ class DeviceWatchTest : public ::testing::Test {
   int asked = 0;
   int asked_before_death = -1;
   int failures = 0;
-  std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective, and whether it ended
+  std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective; true if it ended
   bool stored_first = false;                          ///< at the time of the failure's hook
   DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
 };
@@ -95,7 +95,7 @@ TEST_F(DeviceWatchTest, ForgetsWhatIsDoneAndKeepsWhatIsNot) {
   EXPECT_EQ(watch.failure(), nullptr);
 }
 
-/// The launcher reads there whom a rank of another host waits for.
+/// From these notes the launcher knows which rank another host's rank waits for.
 TEST_F(DeviceWatchTest, ALongWaitIsNotedOnceAndSoIsItsEnd) {
   using ::testing::ElementsAre;
   using ::testing::Pair;
@@ -201,7 +201,7 @@ TEST_F(DeviceWatchTest, TheFailureIsKnownBeforeAnythingIsEnded) {
 TEST_F(DeviceWatchTest, AnErrorOfTheTransportBetweenTwoLooksIsFoundThoughTheOperationIsDoneByThen) {
   const auto event = enqueue();
   EXPECT_NO_THROW(watch.check(at(1)));
-  event->done = true;  // ended by the transport, unfinished
+  event->done = true;  // the transport ended it, unfinished
   problem = "unhandled cuda error";
   EXPECT_THROW(watch.check(at(2)), ResourceError);
   EXPECT_THROW(watch.check(at(3)), ResourceError) << "and for ever after";

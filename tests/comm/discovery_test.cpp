@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank finds the others: by the environment, by an address, in torchrun's store.
+// The ways in which a rank finds the others: the environment, an address, torchrun's store.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <gmock/gmock.h>
@@ -59,11 +59,13 @@ TEST(Discovery, JoinsTheLaunchersStore) {
                                     {"GROUP_RANK", "1"},
                                     {"LOCKSTEP_STORE", "10.0.0.1:4000"},
                                     {"LOCKSTEP_STORE_TOKEN", "t"},
+                                    {"LOCKSTEP_STORE_PREFIX", "rounds/7/2/"},
                                     {"TORCHELASTIC_RESTART_COUNT", "2"}});
   EXPECT_EQ(plan.store, StoreKind::kAgent);
   EXPECT_EQ(plan.host, "10.0.0.1");
   EXPECT_EQ(plan.port, 4000);
   EXPECT_EQ(plan.token, "t");
+  EXPECT_EQ(plan.prefix, "rounds/7/2/");
   EXPECT_EQ(plan.info.rank, 3);
   EXPECT_EQ(plan.info.local_rank, 1);
   EXPECT_EQ(plan.info.node_rank, 1);
@@ -102,7 +104,7 @@ TEST(Discovery, ServesOnTheLoopbackWhereTheLauncherSaysThatAllRanksAreHere) {
   torchrun["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(discover_world(torchrun).host, "box");
   torchrun.erase("LOCAL_WORLD_SIZE");
-  EXPECT_EQ(discover_world(torchrun).host, "box") << "nobody has said so";
+  EXPECT_EQ(discover_world(torchrun).host, "box") << "no variable says so";
   const Environment slurm = {{"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "4"},
                              {"SLURM_LOCALID", "2"},        {"SLURM_STEP_TASKS_PER_NODE", "4"},
                              {"SLURM_STEP_NODELIST", "n1"}, {"SLURM_JOB_ID", "123"},
@@ -125,7 +127,7 @@ TEST(Discovery, RefusesValuesThatCannotBe) {
   EXPECT_THAT(usage_error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 2, outside of the world of 2"));
   EXPECT_THAT(usage_error({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 'x'"));
   EXPECT_THAT(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("'-1'"));
-  // 2^32 + 2 ranks were 2 in a number of 32 bits.
+  // 2^32 + 2 ranks became 2 in a number of 32 bits.
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "4294967298"}}),
               HasSubstr("WORLD_SIZE is '4294967298', which is not a whole number from 0 to 1000000"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2.5"}}), HasSubstr("WORLD_SIZE is '2.5'"));
@@ -160,7 +162,7 @@ TEST(Discovery, TakesSlurmOnlyInsideAStepOfSeveralTasks) {
   EXPECT_EQ(discover_world(slurm).info.world_size, 1);
 }
 
-// As `scontrol show hostnames` of Slurm 22.05 has them, which knows no name behind the last bracket.
+// As in `scontrol show hostnames` of Slurm 22.05, which allows no name after the last bracket.
 TEST(Slurm, ListsOfHostsAreExpanded) {
   const std::vector<std::pair<std::string, std::string>> lists = {
       {"login", "login"},
@@ -436,7 +438,7 @@ TEST_F(AddressFile, IsReadAsItWasWritten) {
   EXPECT_EQ(read->token, "abc");
 }
 
-// Whoever reads the token while the file is being written is in the job.
+// A process that could read the token while the file is being written could join the job.
 TEST_F(AddressFile, IsAtNoMomentOpenToOthers) {
   std::atomic<bool> is_done = false;
   std::atomic<int> seen_open = 0;
@@ -468,7 +470,7 @@ TEST_F(AddressFile, OfAnotherIsNoWordOfRankZero) {
   EXPECT_EQ(read_address(file_).error(), "it is a symbolic link");
   std::filesystem::remove(file_);
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
-  EXPECT_EQ(read_address(file_).error(), "it is not a regular file") << "and nobody waits for its writer";
+  EXPECT_EQ(read_address(file_).error(), "it is not a regular file") << "and no wait for its writer";
   std::filesystem::remove(file_);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   publish_address(file_, address_);
@@ -484,7 +486,7 @@ TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// torchrun's own store as ours, with every libtorch: a TCPStore in this process stands for torchrun's.
+// torchrun's own store used like ours, with every libtorch. A TCPStore in this process plays torchrun's.
 
 class TorchStore : public ::testing::Test {
  protected:
@@ -519,7 +521,7 @@ TEST_F(TorchStore, IsAStoreLikeOurs) {
 TEST_F(TorchStore, KeepsItsKeysUnderTheAttempt) {
   const auto first = connect_torch_store(plan_, seconds(60));
   first->set("host", "a");
-  // torch's set() does not wait for an answer; one on the same connection says that the server has taken it.
+  // torch's set() does not wait for an answer; an answer on the same connection shows that the server has it.
   ASSERT_EQ(first->get("host", seconds(60)), "a");
   EXPECT_TRUE(server_->check({"attempt_0/host"}));
   plan_.prefix = "attempt_1";
@@ -536,7 +538,7 @@ TEST_F(TorchStore, SaysWhichKeyDidNotComeInTime) {
   }
 }
 
-// PyTorch 1.13's own wait leaves its answer in the connection when the key comes after all.
+// The wait of PyTorch 1.13 itself leaves its answer in the connection if the key comes after all.
 TEST_F(TorchStore, AWaitThatTimedOutSpoilsNoLaterQuestion) {
   const auto store = connect_torch_store(plan_, seconds(60));
   EXPECT_THROW((void)store->get("late", milliseconds(20)), TimeoutError);

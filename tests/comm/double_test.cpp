@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several make-believe GPUs and a make-believe NCCL, under comm's own way of device tensors.
+// Several make-believe GPUs and a make-believe NCCL, under comm's own path for device tensors.
 #include "support/host_waits.h"
 // then what needs torch
 #include <c10/core/Event.h>
@@ -68,14 +68,14 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveOfEveryDtype) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam()));
 }
 
-/// What ranks on one real GPU are tested with (support/ranks_on_one_gpu.h), over the runtime of make-believe ones.
+/// The tests of ranks on one real GPU (support/ranks_on_one_gpu.h), over the runtime of make-believe ones.
 TEST_P(DoubleWorlds, ComputeEveryCollectiveThroughTheDoubleForRealGpus) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam(), {{"LOCKSTEP_NCCL", LOCKSTEP_NCCL_DOUBLE_ON_CUDA}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));
 
-/// The hosts' part goes over the wire. LOCKSTEP_HOST_ID has the ranks believe that they are on two hosts.
+/// The part between hosts goes over the wire. LOCKSTEP_HOST_ID makes the ranks believe that they are on two hosts.
 TEST(Double, TwoHostsComputeEveryCollectiveOfEveryDtype) {
   RanksOptions options = ranks_on_gpus(3);
   options.host_sizes = {2, 1};
@@ -100,7 +100,7 @@ TEST(Double, EightGpusSum) {
       ranks_on_gpus(8));
 }
 
-/// Of six replicas each rank has three: two partial sums, in rows, which are combined first.
+/// Each rank has three of six replicas: two partial sums, in rows, which are combined first.
 TEST(Double, RowsOfSeveralReplicasAreReducedWithThoseOfOthers) {
   run_ranks(
       current_test(),
@@ -128,8 +128,8 @@ TEST(Double, OneThreadAtATimeIsInTheCommunicator) {
       ranks_on_gpus(2));
 }
 
-/// While one thread calls all the time, another aborts. A call that does not block comes back before the abort: two
-/// threads in the communicator would end the process.
+/// One thread calls all the time while another aborts. A nonblocking call returns before the abort: two threads in the
+/// communicator would end the process.
 TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
   run_ranks(
       current_test(),
@@ -153,7 +153,7 @@ TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
       ranks_on_gpus(2));
 }
 
-/// The caller may forget its tensors. The copies of strided ones belong to nobody else.
+/// The caller may drop its tensors; copies of strided ones have no other owner.
 TEST(Double, TensorsOfACollectiveAreKeptUntilItIsOver) {
   run_ranks(
       current_test(),
@@ -170,7 +170,7 @@ TEST(Double, TensorsOfACollectiveAreKeptUntilItIsOver) {
       ranks_on_gpus(2, {{"LOCKSTEP_DOUBLE_DELAY_US", "50000"}}));
 }
 
-/// By NCCL, and what NCCL cannot do: through host memory.
+/// Through NCCL, and through host memory for what NCCL cannot do.
 TEST(Double, ResultsAreThereForTheStreamThatCalled) {
   run_ranks(
       current_test(),
@@ -268,7 +268,7 @@ TEST_F(DoubleItself, NumbersThatTheHostReadsTooEarlyAreNotThereYet) {
   ::unsetenv("LOCKSTEP_DOUBLE_DELAY_US");
 }
 
-/// Two communicators of this process, as two ranks have.
+/// Two communicators in this process, like those of two ranks.
 class Pair {
  public:
   Pair() : nccl_(nccl::open({.named = LOCKSTEP_NCCL_DOUBLE}).functions) {
@@ -282,7 +282,7 @@ class Pair {
     }
     for (const nccl::Comm comm : comms_) settle(comm);
   }
-  /// Sums on a stream of the rank's own; returns the stream.
+  /// Sums on the rank's own stream, and returns it.
   c10::Stream sum(std::size_t rank, const at::Tensor& values) {
     const c10::Stream stream = another_stream();
     put_behind(stream, current_stream());
@@ -364,7 +364,7 @@ TEST(DoubleFailure, AnErrorOfNcclsOnOneRankIsNamedOnAllAtOnce) {
   expect_the_others_to_name_rank_1(ended);
 }
 
-/// The rank itself may wait for its GPU until the launcher ends it.
+/// The rank itself may wait for its GPU until the launcher kills it.
 TEST(DoubleFailure, AnAbortThatHangsKeepsNoOtherRankWaiting) {
   RankProcesses ranks(
       current_test(), reduce_for_ever,
@@ -385,7 +385,7 @@ TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
   }
 }
 
-/// As where too much waits in the queues of a GPU that waits for a peer: the thread comes back when all is aborted.
+/// As with full queues of a GPU that waits for a peer: the thread returns when all is aborted.
 TEST(DoubleFailure, ACallThatBlocksEndsAtTheTimeLimit) {
   const EndedRanks ended =
       loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});
@@ -411,7 +411,7 @@ TEST(DoubleFailure, AThreadThatWaitsForAFullQueueComesBack) {
   }
 }
 
-/// How the ranks ended of which number 1 has a fault while the GPUs connect, and after which time.
+/// Runs ranks; rank 1 has a fault while the GPUs connect. Returns their ends and the time.
 EndedRanks connect_with(const std::string& fault) {
   return loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=init,fault=" + fault}});
 }

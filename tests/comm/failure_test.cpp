@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the other ranks see when one dies, stops, throws, leaves or calls something else; and that nothing is left
-// behind.
+// The errors of the other ranks when one dies, stops, throws, leaves or calls something else; nothing is left behind.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,7 +26,7 @@ using testing::RankEnd;
 using testing::RankProcesses;
 using ::testing::StartsWith;
 
-/// Reduces in a loop until something ends it. Says when the loop runs.
+/// Reduces in a loop until something ends it. Prints a line when the loop runs.
 void reduce_for_ever(Job& job) {
   at::Tensor tensor = job.group().allocate_bucket(1 << 18, at::kFloat);
   for (int step = 0;; ++step) {
@@ -121,7 +120,7 @@ TEST_P(Failure, OfARankThatThrowsReachesTheOthersWithItsWords) {
   }
 }
 
-/// It lives on, so that no connection breaks.
+/// The rank stays alive, so that no connection breaks.
 TEST_P(Failure, OfARankThatAbortsEndsASumInAnyOrderAtOnce) {
   RankProcesses ranks(
       current_test(),

@@ -27,7 +27,7 @@ Job job_alone(const std::vector<const char*>& words) { return init(static_cast<i
 
 at::Tensor on_gpu(const at::Tensor& tensor) { return tensor.to(c10::Device(c10::kCUDA, 0)); }
 
-/// Every collective once, with results that are known in a world of one.
+/// Every collective once, with the known results of a world of one.
 void check_collectives_alone(ProcessGroup& group) {
   const at::Tensor values = on_gpu(at::arange(1000, at::kFloat));
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
@@ -200,7 +200,7 @@ TEST_P(RanksOnOneGpu, ThreeComputeEveryCollective) {
   run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(3, GetParam()));
 }
 
-/// The watch looks each millisecond while this thread calls: both are in the communicator, one at a time.
+/// The watch looks each millisecond while this thread calls: both use the communicator, one at a time.
 TEST_P(RanksOnOneGpu, ManyCollectivesInFlightKeepTheirOrderAndResults) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   run_ranks(
@@ -218,8 +218,7 @@ TEST_P(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
   EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
 }
 
-/// Its threads that feed the sockets stop with it, so the other one has met it and waits for the GPU. Only the launcher
-/// can name it.
+/// Its socket threads stop with it; the other rank has met it and waits for the GPU. Only the launcher can name it.
 TEST_P(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, GetParam(), "3"));

@@ -45,14 +45,13 @@ using testing::run_ranks;
 using testing::run_shell;
 using testing::this_program;
 
-// Ranks of several hosts are connected when they first have something to say to each other; until then only the hosts'
-// first ranks are.
+// Ranks of different hosts connect at their first message; until then only the hosts' first ranks are connected.
 
 class Distant : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { SKIP_WITHOUT_UCX(GetParam()); }
 
-  /// `hosts`: how many ranks each has; else ranks 0 and 1 are on one, ranks 2 and 3 on another.
+  /// `hosts`: the ranks of each; by default ranks 0 and 1 are on one, ranks 2 and 3 on another.
   static testing::RanksOptions options(const std::string& timeout, const std::vector<int>& hosts = {2, 2}) {
     auto variables = testing::backend_variables(GetParam());
     variables["LOCKSTEP_TIMEOUT"] = timeout;
@@ -62,7 +61,7 @@ class Distant : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(On, Distant, ::testing::Values("shm+tcp", "shm+ucx"), testing::name_of_backend);
 
-/// This process's sockets that are connected over TCP.
+/// This process's connected TCP sockets.
 std::set<std::string> sockets() {
   std::set<std::string> established;
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
@@ -102,7 +101,7 @@ void count_connections(Job& job) {
   for (const int first : {0, 2}) {
     EXPECT_EQ(counts[static_cast<std::size_t>(first)].item<float>(),
               counts[static_cast<std::size_t>(first) + 1].item<float>() + 1)
-        << "the first rank of a host is connected with that of the other host, and the second with nobody";
+        << "the first rank of a host is connected with that of the other host, and the second with none";
   }
   EXPECT_EQ(values[0].item<float>(), 10.0F);
   EXPECT_EQ(part[0].item<float>(), 40.0F);
@@ -126,7 +125,7 @@ void count_connections(Job& job) {
     if (repeat == 0) connected = sockets();
     EXPECT_EQ(sockets(), connected) << "once";
   }
-  group.barrier().wait();  // nobody leaves while another counts
+  group.barrier().wait();  // no rank leaves while another counts
 }
 
 TEST_P(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
@@ -166,7 +165,7 @@ TEST_P(Distant, BroadcastsReachEveryRankFromEveryOther) {
   testing::run_ranks(current_test(), broadcast_from_each, options("60", {1, 3, 2}));
 }
 
-// The connection that the first of these calls needs cannot be made: the other host's ranks do not ask for it.
+// The first of these calls needs a connection that cannot be made: the other host's ranks do not ask for it.
 void scatter_on_one_host(Job& job) {
   auto values = at::full({4}, 1.0);
   try {
@@ -214,7 +213,7 @@ void die_instead_of_sending(Job& job) {
 
 TEST_P(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
   auto by_hand = options("200");
-  by_hand.by_hand = true;  // no launcher tells the ranks who died
+  by_hand.by_hand = true;  // without a launcher, the ranks do not learn who died
   RankProcesses ranks(current_test(), die_instead_of_sending, by_hand);
   const auto ends = ranks.wait();  // within the deadline, far below the timeout
   EXPECT_EQ(ends[3].code, 128 + SIGKILL);
@@ -225,7 +224,7 @@ TEST_P(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
   }
 }
 
-// Rank 3 lives on, and its launcher says that it died.
+// Rank 3 stays alive, but its launcher says that it died.
 void learn_of_a_death(Job& job) {
   job.barrier();
   if (job.rank() == 0) {
@@ -351,7 +350,7 @@ TEST(Launch, WithAnotherWireOnOneRankNamesBoth) {
   EXPECT_THAT(output.text, HasSubstr("give every rank the same --wire"));
 }
 
-/// Two ranks that are told of each other on the command line only.
+/// Two ranks that know each other only from the command line.
 void join_by_address(const std::string& url, const std::string& first_more) {
   if (env::get("LOCKSTEP_TEST_BODY") == current_test()) {
     const std::string rank = env::get("LOCKSTEP_TEST_RANK").value_or("");
@@ -421,7 +420,7 @@ TEST(Launch, UnderTorchrunJoinsItsStore) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// As torchrun's agent: it keeps a TCPStore, and the ranks find it by these variables.
+// Plays torchrun's agent: it keeps a TCPStore, and the ranks find it by these variables.
 TEST(Launch, ThroughTorchrunsStoreTwoHostsConnectOverTcp) {
   if (env::get("LOCKSTEP_TEST_BODY") == current_test()) run_ranks(current_test(), check_sum, {});
   c10d::TCPStoreOptions options;
@@ -479,7 +478,7 @@ TEST(Launch, AcrossNetworkNamespacesChoosesTcp) {
     EXPECT_EQ(ucx.code, 0) << ucx.text;
     EXPECT_THAT(ucx.text, HasSubstr("sum is right on rank 1 of 2 over ucx: the ranks cannot share memory"));
   }
-  // Ranks that only claim to share a host find out, agree on tcp and say why.
+  // Ranks that only claim to share a host notice it, agree on tcp and say why.
   EXPECT_EQ(claimed.code, 0) << claimed.text;
   EXPECT_THAT(claimed.text, HasSubstr("sum is right on rank 0 of 2 over tcp: shared memory cannot be used"));
   EXPECT_THAT(claimed.text, HasSubstr("tcp connects the ranks of one host"));
@@ -497,7 +496,7 @@ using ::lockstep::testing::run_shell;
 using ::lockstep::testing::this_program;
 using ::testing::HasSubstr;
 
-// Two hosts with two ranks each, as network namespaces with a wire between them that is slow, late or lossy.
+// Two hosts with two ranks each: network namespaces with a slow, late or lossy wire between them.
 
 constexpr std::int64_t kCount = 500'000;  // 2 MB
 
@@ -506,14 +505,14 @@ void reduce(Job& job) {
   for (int rank = 0; rank < job.world_size(); ++rank) inputs.push_back(random_values(at::kFloat, kCount, rank));
   const at::Tensor expected = model(inputs, ReduceOp::kMean);
   for (int repeat = 0; repeat < 3; ++repeat) {
-    const at::Tensor mine = inputs[static_cast<std::size_t>(job.rank())].clone();
-    job.group().all_reduce(mine, {.op = ReduceOp::kMean}).wait();
-    ASSERT_TRUE(same_bits(mine, expected)) << "on rank " << job.rank();
+    const at::Tensor own = inputs[static_cast<std::size_t>(job.rank())].clone();
+    job.group().all_reduce(own, {.op = ReduceOp::kMean}).wait();
+    ASSERT_TRUE(same_bits(own, expected)) << "on rank " << job.rank();
   }
   job.print_all("the bits are right over {}", job.backend());
 }
 
-/// The namespaces of one test, gone at its end.
+/// The namespaces of one test, removed at its end.
 class TwoHosts {
  public:
   TwoHosts() : id_(std::to_string(getpid())) {
@@ -542,7 +541,7 @@ class TwoHosts {
         "LOCKSTEP_TOKEN=two-hosts-of-a-test "
         "LOCKSTEP_TIMEOUT=60 OMP_NUM_THREADS=1 {1} {2} --gtest_filter={0}",
         current_test(), more, this_program());
-    // The wire's own input is a pipe that closes when the ranks have ended.
+    // The wire's input is a pipe that closes when the ranks have ended.
     return run_shell(fmt::format(
         "coproc wire {{ /usr/bin/python3 {0}/tests/support/link.py lwa{1} 10.78.0.1 lwb{1} 10.78.0.2 {2}; }}; "
         "read -r state <&${{wire[0]}} && {3} || exit 9; ranks=(); codes=0; "

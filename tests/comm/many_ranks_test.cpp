@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many more ranks than processors, and programs of collectives that are drawn.
+// Many more ranks than processors, and random programs of collectives.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -42,13 +42,13 @@ double since_boot() { return microseconds(Clock::now().time_since_epoch()); }
 double processor_time() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
-  const auto of = [](const timeval& time) {
+  const auto seconds = [](const timeval& time) {
     return 1e6 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec);
   };
-  return of(used.ru_utime) + of(used.ru_stime);
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// KiB of memory, with shared pages divided among those who have them.
+// KiB of memory, with shared pages divided among their users.
 long proportional_memory() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string word; file >> word;) {
@@ -58,11 +58,11 @@ long proportional_memory() {
   return 0;
 }
 
-// What a rank says of itself on its last line.
+// A rank's figures, on its last line.
 struct Figures {
   double formed = 0;        // microseconds since boot at which its group was formed
   double wall_us = 0;       // of an all-reduce of 4 KiB
-  double processor_us = 0;  // the same, of the processor
+  double processor_us = 0;  // the same in processor time
   long kib = 0;
 
   [[nodiscard]] std::string line() const {
@@ -104,7 +104,7 @@ void reduce_and_tell(Job& job) {
 
 struct Shape {
   int hosts = 8;
-  int ranks = 8;  // of each host
+  int ranks = 8;  // on each host
 };
 
 Shape shape() {
@@ -148,16 +148,16 @@ TEST(ManyRanks, FormAGroupAndSumExactly) {
   note(shape, all, start);
 }
 
-// More hosts than tell each other everything at once: 12 and 9, neither a power of two.
+// Too many hosts to exchange everything in one round: 12 and 9, neither a power of two.
 void reduce_all_dtypes(Job& job) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kInt}) {
     for (const std::int64_t count : {1, 1000, 50'000}) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
         std::vector<at::Tensor> inputs;
         for (int rank = 0; rank < job.world_size(); ++rank) inputs.push_back(comm::random_values(dtype, count, rank));
-        const at::Tensor mine = inputs[static_cast<std::size_t>(job.rank())].clone();
-        job.group().all_reduce(mine, {.op = op}).wait();
-        ASSERT_TRUE(comm::same_bits(mine, comm::model(inputs, op))) << dtype << ", " << count << " elements";
+        const at::Tensor own = inputs[static_cast<std::size_t>(job.rank())].clone();
+        job.group().all_reduce(own, {.op = op}).wait();
+        ASSERT_TRUE(comm::same_bits(own, comm::model(inputs, op))) << dtype << ", " << count << " elements";
       }
     }
   }
@@ -198,8 +198,8 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
 // Random programs of collectives: kind, operation, dtype, size, place, group, order of waiting and each rank's delays
-// are drawn; every result is compared with a serial model. LOCKSTEP_PROGRAMS says how many
-// (scripts/trials/trial collective_programs runs many), LOCKSTEP_PROGRAMS_SEED where to begin.
+// are drawn; every result is compared with a serial model. LOCKSTEP_PROGRAMS is their number (scripts/trials/trial
+// collective_programs runs many), LOCKSTEP_PROGRAMS_SEED the first seed.
 
 /// Draws the same on every rank.
 class Draw {
@@ -217,7 +217,7 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-/// A collective under way, and what is to be seen once it is done.
+/// A collective in flight, and its expected results.
 struct Pending {
   Work work;
   std::vector<at::Tensor> got;
@@ -237,7 +237,7 @@ class Program {
         groups_(groups),
         members_(members) {}
 
-  /// What differs from the model; empty where nothing does.
+  /// Returns the difference from the model; empty if there is none.
   std::string run() {
     const std::int64_t count = 2 + draw_.below(6);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -254,7 +254,7 @@ class Program {
     return random_values(dtype, count, static_cast<int>(seed_ % 1000) * 97 + operation * 16 + rank);
   }
 
-  /// Plain, strided, or in a bucket: a matter of each rank alone.
+  /// Plain, strided, or in a bucket: each rank chooses for itself.
   at::Tensor place(ProcessGroup& group, const at::Tensor& value) {
     const std::int64_t kind = delays_.below(3);
     if (kind == 0) return group.allocate_bucket(value.numel(), value.scalar_type()).copy_(value);
@@ -263,7 +263,7 @@ class Program {
   }
 
   void start(int operation) {
-    // Everybody draws the same, whether it is a member or not.
+    // All ranks draw the same, members or not.
     const std::size_t which = static_cast<std::size_t>(draw_.below(static_cast<std::int64_t>(groups_.size())));
     const auto dtype = draw_.one_of(kDtypes);
     const std::int64_t count = draw_.one_of<std::int64_t>({0, 1, 7, 1000, 9000, 150'001});
@@ -278,8 +278,8 @@ class Program {
     for (int r = 0; r < world; ++r) {
       inputs.push_back(values(dtype, count, operation, members_[which][static_cast<std::size_t>(r)]));
     }
-    const at::Tensor mine = inputs[static_cast<std::size_t>(group->rank())];
-    const at::Tensor tensor = place(*group, mine);
+    const at::Tensor own = inputs[static_cast<std::size_t>(group->rank())];
+    const at::Tensor tensor = place(*group, own);
     const ElementRange part = shard_of(count, world, group->rank());
     Pending pending;
     pending.what =
@@ -307,7 +307,7 @@ class Program {
       case 4:
         pending.work = group->reduce(tensor, root, {.op = op});
         pending.got = {tensor};
-        pending.expected = {group->rank() == root ? model(inputs, op) : mine};
+        pending.expected = {group->rank() == root ? model(inputs, op) : own};
         break;
       case 5:
         pending.work = group->gather(tensor, pending.got, root);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table against lines as NCCL prints them, with hosts, pids and addresses of our own.
+// The table against lines of NCCL's own output, with made-up hosts, pids and addresses.
 #include "comm/core/device_advice.h"
 
 #include <gmock/gmock.h>

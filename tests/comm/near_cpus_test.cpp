@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which CPUs a rank keeps to for its GPU, and that all of its threads do.
+// The CPUs that a rank keeps to for its GPU, with all of its threads.
 #include "comm/wiring/near_cpus.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
-/// Gives back the CPUs of all threads.
+/// Restores the CPUs of all threads.
 class Unbound {
  public:
   Unbound() { (void)::sched_getaffinity(0, sizeof cpus_, &cpus_); }
@@ -65,7 +65,7 @@ class Unbound {
   cpu_set_t cpus_{};
 };
 
-/// A thread that there is already, too.
+/// Also a thread that exists already.
 TEST(NearCpus, AllThreadsAreBound) {
   const Unbound unbound;
   const cpu_set_t& before = unbound.cpus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a rank waits for others, and who is named when one does not come.
+// The time that a rank waits for others, and the rank that is blamed if one does not come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -77,7 +77,7 @@ TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatDies) {
   const pid_t dies = ::fork();
   if (dies == 0) {
     const MeetingWatch watch(place(2), connect());
-    ::_exit(0);  // without a word, as a rank that is killed
+    ::_exit(0);  // without a word, like a killed rank
   }
   const auto store = connect();
   const MeetingWatch watch(place(1), store);
@@ -122,7 +122,7 @@ TEST_F(MeetingWatchTest, LetsRanksLeaveThatAreConnected) {
   EXPECT_FALSE(watch.failure());
 }
 
-// Who is named after a failure over sockets, where every rank that gives up breaks the others' connections too.
+// The rank that is blamed after a failure over sockets: every rank that gives up breaks the others' connections, too.
 
 World world_of(int size, std::vector<int> speakers = {}) {
   World world{.rank = 0, .size = size};
@@ -172,7 +172,7 @@ TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
 }
 
-/// What rank 0 of two says after `why` has ended its connection with rank 1.
+/// The error of rank 0 of two after `why` ended its connection with rank 1.
 std::string failure_of_two(bool other_answers, const std::string& why) {
   const auto store = make_local_store();
   const World world{.rank = 0, .size = 2, .hosts = {"here", "there"}, .store = store, .prefix = "group/"};

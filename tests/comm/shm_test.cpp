@@ -22,7 +22,7 @@ namespace shm_test {
 
 using ::testing::HasSubstr;
 
-// The handshake over the ranks' socket, with ranks as threads, among strangers of the same user.
+// The handshake over the ranks' socket, with ranks as threads, among other processes of the same user.
 
 constexpr auto kLong = std::chrono::seconds(60);
 
@@ -39,7 +39,7 @@ class ShmConnect : public ::testing::Test {
     return std::async(std::launch::async, [world = rank(number)] { return connect_shm(world, kLong); });
   }
 
-  // Connected, and silent but for `words`.
+  // A stranger that connects and sends only `words`.
   UniqueFd stranger(const std::string& words = "") const {
     const std::string told = store_->get("group/shm/address", kLong);
     socklen_t size = 0;
@@ -87,8 +87,8 @@ TEST_F(ShmConnect, AnAddressThatIsTornIsAnErrorOfEveryRank) {
   EXPECT_THAT(store_->get("group/shm/vote/1", kLong), HasSubstr("has 500 bytes"));
 }
 
-// The shared-memory protocol with ranks as threads on one mapping. A thread sanitizer sees no race between processes,
-// but it sees these: the code is the one that processes run, waits and wake-ups included.
+// The shared-memory protocol with ranks as threads on one mapping. Thread sanitizer sees races only between threads;
+// the code is the same that processes run, with its waits and wake-ups.
 
 class ThreadRanks {
  public:

@@ -52,12 +52,12 @@ class TwoRanks : public ::testing::TestWithParam<Wire> {
 
 void talk(Transport& transport, int rounds) {
   const int own = transport.world().rank;
-  std::mt19937 sizes(7);  // the same on both
+  std::mt19937 sizes(7);  // the same on both ranks
   for (int round = 0; round < rounds; ++round) {
-    const std::size_t mine = 1 + sizes() % (round % 5 == 4 ? 3'000'000 : 5000);
+    const std::size_t first = 1 + sizes() % (round % 5 == 4 ? 3'000'000 : 5000);
     const std::size_t theirs = 1 + sizes() % 5000;
-    const std::size_t out = own == 0 ? mine : theirs;
-    const std::size_t in = own == 0 ? theirs : mine;
+    const std::size_t out = own == 0 ? first : theirs;
+    const std::size_t in = own == 0 ? theirs : first;
     auto said = bytes_of(out, static_cast<unsigned>(round * 2 + own));
     std::vector<std::byte> heard(in);
     std::size_t last = 0;

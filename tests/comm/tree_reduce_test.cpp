@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in tree order, and who sends what to whom.
+// Sums in tree order, and the messages between ranks.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -114,7 +114,7 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
   }
 }
 
-// libtorch's operations in tree order against our kernel, on the CPU, where both can run.
+// libtorch's operations in tree order against our kernel, on the CPU, which can run both.
 
 std::vector<PartialSum> one_part_per_replica(int replicas, c10::ScalarType dtype) {
   std::vector<PartialSum> parts;
@@ -164,7 +164,7 @@ TEST(TensorTree, RefusesBitwiseOperations) {
   EXPECT_THROW(tensor_tree_sum(parts, parts.front().value, {.op = ReduceOp::kBitAnd}), UsageError);
 }
 
-// What each of `size` ranks has after all rounds, where it begins with its own number.
+// The numbers that each of `size` ranks has after all rounds, if it begins with its own.
 std::vector<std::vector<int>> gathered(int size) {
   std::vector<std::vector<int>> has(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) has[static_cast<std::size_t>(rank)] = {rank};
@@ -172,14 +172,14 @@ std::vector<std::vector<int>> gathered(int size) {
   for (std::size_t round = 0; round < count; ++round) {
     const auto before = has;
     for (int rank = 0; rank < size; ++rank) {
-      const GatherRound mine = gather_rounds(rank, size)[round];
-      const GatherRound theirs = gather_rounds(mine.from, size)[round];
+      const GatherRound own = gather_rounds(rank, size)[round];
+      const GatherRound theirs = gather_rounds(own.from, size)[round];
       EXPECT_EQ(theirs.to, rank) << "whom it hears from sends to it";
-      EXPECT_EQ(theirs.count, mine.count);
-      EXPECT_EQ(mine.known, static_cast<int>(before[static_cast<std::size_t>(rank)].size()));
-      const auto& source = before[static_cast<std::size_t>(mine.from)];
+      EXPECT_EQ(theirs.count, own.count);
+      EXPECT_EQ(own.known, static_cast<int>(before[static_cast<std::size_t>(rank)].size()));
+      const auto& source = before[static_cast<std::size_t>(own.from)];
       auto& target = has[static_cast<std::size_t>(rank)];
-      target.insert(target.end(), source.begin(), source.begin() + mine.count);
+      target.insert(target.end(), source.begin(), source.begin() + own.count);
     }
   }
   return has;
@@ -345,7 +345,7 @@ TEST(Replicas, PartialSumsOfAGrowingBlockStayFew) {
   EXPECT_EQ(most, 6U);
 }
 
-/// What the ranks of a world publish for `inputs`, one per replica: summed as they finish, one after another.
+/// The sums that the ranks of a world publish for `inputs`, one per replica, added in the order in which they finish.
 std::vector<PartialSum> publish(const std::vector<at::Tensor>& inputs, int world) {
   const auto replicas = static_cast<int>(inputs.size());
   std::vector<PartialSum> all;
@@ -387,8 +387,8 @@ TEST(Replicas, PartialSumsAtOnceHaveTheBitsOfThoseOneByOne) {
   std::vector<at::Tensor> rows;
   for (int rank = 0; rank < 3; ++rank) {
     const ReplicaSpan block = replicas_of_rank(rank, 3, 11);
-    const std::vector<at::Tensor> mine(inputs.begin() + block.begin, inputs.begin() + block.end);
-    rows.push_back(partial_sums(mine, block, 11));
+    const std::vector<at::Tensor> own(inputs.begin() + block.begin, inputs.begin() + block.end);
+    rows.push_back(partial_sums(own, block, 11));
   }
   const std::vector<PartialSum> published = publish(inputs, 3);
   const at::Tensor all = at::cat(rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What concerns UCX alone; the tests of collectives, hosts and failures run over it too.
+// Tests of UCX alone; the tests of collectives, hosts and failures run over it, too.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class Ucx : public ::testing::Test {
   }
 };
 
-/// The library whose function handles a signal; empty: the system's own way, or a function of this program.
+/// The library whose function handles a signal; empty: the system's default, or a function of this program.
 std::string handler_of(int signal) {
   struct sigaction action {};
   sigaction(signal, nullptr, &action);
@@ -78,7 +78,7 @@ TEST_F(Ucx, PrintsNothingWhereARankDiesInTheMiddleOfAMessage) {
   EXPECT_THAT(ends[0].log, Not(HasSubstr("UCX  ")));
 }
 
-/// Sums of all sizes: sent at once, and in parts that the receiver asks for.
+/// Sums of all sizes: some sent at once, some in parts that the receiver asks for.
 void tell_digest(Job& job) {
   std::size_t digest = 0;
   for (const std::int64_t count : {1, 3000, 70'001, 2'000'003}) {
@@ -131,7 +131,7 @@ TEST_F(Ucx, GoesOnWhereARankWasStoppedInTheMiddle) {
   for (const auto& end : ranks.wait()) EXPECT_EQ(end.code, 0) << end.log;
 }
 
-/// Where the sockets of the network lead that a program inherits which this one starts.
+/// The ports of network sockets that a child of this program would inherit.
 std::vector<int> inherited_ports() {
   std::vector<int> ports;
   for (int fd = 3; fd < 1024; ++fd) {
@@ -155,7 +155,7 @@ TEST_F(Ucx, LeavesNoConnectionToProgramsThatARankStarts) {
       two());
 }
 
-/// Ends this process's connections, but not that with the store.
+/// Shuts this process's connections, except the one with the store.
 void shut_connections() {
   const std::string store = env::get("LOCKSTEP_STORE").value_or("");
   const int port = std::stoi(store.substr(store.rfind(':') + 1));
@@ -182,7 +182,7 @@ TEST_F(Ucx, SaysWhyAConnectionWasLostWhoseRankLives) {
   EXPECT_THAT(ends[0].log + ends[1].log, ContainsRegex("was lost, but its process is alive: [A-Z][a-z]+"));
 }
 
-/// The user's own choice of devices goes before ours.
+/// The user's own choice of devices takes precedence over ours.
 TEST_F(Ucx, NamesTheDevicesWhereNoneIsReachable) {
   auto options = two();
   options.env["UCX_NET_DEVICES"] = "none-such";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes what the page's tests look at.
+// Makes runs for the tests of the page.
 //   fake_run folder FOLDER RANKS POINTS LR   a run folder: log.jsonl with POINTS steps, the rings of RANKS ranks
 //   fake_run rank                            a rank under `lockstep run` that stays in the section "forward"
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ void write_step(Writer& writer, std::int64_t step) {
   writer.leave("optimizer");
 }
 
-// The writer takes the present time: the events are spread over two seconds afterwards.
+// The writer uses the present time: this spreads the events over two seconds.
 void spread(Ring& ring) {
   const auto events = std::min<std::uint64_t>(ring.next.load(), lockstep::flight::kEvents);
   const std::int64_t end = lockstep::flight::now_ns();

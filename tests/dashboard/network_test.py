@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drops pictures on demo.html and on the live page in a browser, and compares the answers with `lockstep predict`.
 
-A network of each recipe is trained for some seconds. Skips (exit code 77) with the reason where Node.js, Chromium or the
-packages of npm are missing.
+Trains a network of each recipe for some seconds. Skips (exit code 77) with the reason if Node.js, Chromium or the packages of
+npm are missing.
 Example: tests/dashboard/network_test.py --bin build/test/bin --modules build/test/web/node_modules
 """
 import argparse
@@ -22,7 +22,7 @@ LEAST = 0.05  # a score; after some seconds of training no box has 0.5
 
 
 class Trial:
-    """Runs commands in a folder of its own."""
+    """Runs commands in its own folder."""
 
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
@@ -123,7 +123,7 @@ def detection(trial):
 
 
 def published_detection(trial):
-    """DEIM of size N as published but for the pictures' size: all of its boxes have small scores by then."""
+    """DEIM of size N as published, except for the pictures' size: after so few steps all boxes have small scores."""
     settings = ["data.train=scenes:400:1:few", "data.test=scenes:4:2:few", "image_size=256", "total_batch_size=4", "max_steps=30", "epochs=1",
                 "stop_epoch=0", "augment.policy=[0,0,0]", "schedule.warmup_steps=5", "optimizer.lr=0.001", "ema.decay=0.9", "ema.warmups=4"]
     trial.train("detection:deim_n", *(word for setting in settings for word in ("--set", setting)))
@@ -135,7 +135,7 @@ def published_detection(trial):
 
 
 def expect_same_boxes(said, right):
-    """Boxes of equal scores may change places, and predict gives at most MOST."""
+    """Boxes with equal scores may change places, and predict gives at most MOST boxes."""
     same_count = len(said["boxes"]) == len(right["boxes"]) or len(said["boxes"]) > MOST == len(right["boxes"])
     expect(same_count, f"{said} has as many boxes as {right}")
     left = list(zip(said["boxes"], said["labels"], said["scores"]))

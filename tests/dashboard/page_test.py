@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the page of lockstep dashboard with a browser: browser/page_test.mjs does, and this prepares runs for it.
+"""Tests the page of lockstep dashboard in a browser: this file prepares runs, browser/page_test.mjs looks at the page.
 
-Skips (exit code 77) with the reason where Node.js, Chromium or the packages of npm are missing.
+Skips (exit code 77) with the reason if Node.js, Chromium or the packages of npm are missing.
 Example: tests/dashboard/page_test.py --bin build/test/bin --modules build/test/web/node_modules --fake-run fake_run
 """
 import argparse
@@ -42,7 +42,7 @@ def end(program):
 
 
 def look(arguments, name, url, facts, must=True):
-    """One part of page_test.mjs; returns whether it has passed."""
+    """Runs one part of page_test.mjs; returns True if it passed."""
     print(f"-- {name}", flush=True)
     facts = {"url": url, "modules": str(arguments.modules.resolve()), "chromium": arguments.chromium,
              "pictures": arguments.pictures, **facts}
@@ -99,7 +99,7 @@ def main():
 
 
 def write_detector(folder):
-    """The log of a run whose loss has many parts, whose metric is 0, and whose last epoch was not evaluated."""
+    """Writes the log of a run with many parts of the loss, a metric of 0 and a last epoch without evaluation."""
     folder.mkdir()
     parts = {f"part_{number}": 0.1 for number in range(40)}
     lines = [{"event": "step", "step": step, "epoch": 1 + step // 10, "loss": 4 / step, "lr": 0.001, "images_per_s": 9, "losses": parts}
@@ -111,7 +111,7 @@ def write_detector(folder):
 
 
 def try_three_times(name, passes):
-    """The page has the lowest priority: where others take all processors, one try of three is enough."""
+    """The page has the lowest priority: if other programs use all processors, one success in three tries is enough."""
     if not any(passes(count) for count in range(3)):
         sys.exit(f"error: {name} has failed three times")
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read of a run: its log, the points of its curves, its timeline.
+// Reading a run: its log, the points of its curves, its timeline.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ class LineReaderTest : public testing::Test {
 using Lines = std::vector<std::string>;
 
 TEST_F(LineReaderTest, WaitsForTheRestOfALine) {
-  EXPECT_EQ(read().read, 0U);  // the file is not there yet
+  EXPECT_EQ(read().read, 0U);  // the file does not exist yet
   append("one\ntw");
   read();
   EXPECT_EQ(lines_, Lines({"one"}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server without a browser: who is served, with what, and what it costs.
+// The server without a browser: who is served, with what, and at what cost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -55,8 +55,8 @@ class Server : public testing::Test {
 
   static std::string with(const std::string& token = "right") { return "Authorization: Bearer " + token + "\r\n"; }
   [[nodiscard]] test::HttpReply ask(const std::string& path, const std::string& headers,
-                                    const char* how = "GET") const {
-    return test::ask(dashboard_->port(), how, path, headers);
+                                    const char* method = "GET") const {
+    return test::ask(dashboard_->port(), method, path, headers);
   }
   [[nodiscard]] test::HttpReply get(const std::string& path) const { return ask(path, with()); }
 
@@ -69,8 +69,8 @@ TEST_F(Server, ComparesTheDigestsOfTwoRuns) {
   EXPECT_EQ(digests("/api/run/0/state")["digests"], nlohmann::json({{"steps", 4}, {"first", 1}, {"last", 4}}));
   nlohmann::json expected = {{"equal", false}, {"steps", 4}, {"step", 3}, {"differs", "weights"}};
   EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
-  write_chain(folder_.path() / "run", 8, 5);    // grown, with other steps than before
-  write_chain(folder_.path() / "other", 7, 5);  // cut, and grown again
+  write_chain(folder_.path() / "run", 8, 5);    // longer, with other steps than before
+  write_chain(folder_.path() / "other", 7, 5);  // cut, and longer again
   expected = {{"equal", true}, {"steps", 7}, {"step", nullptr}, {"differs", nullptr}};
   EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
   EXPECT_EQ(digests("/api/run/0/digests?with=0"), nullptr);
@@ -98,7 +98,7 @@ TEST_F(Server, ServesNothingOfARunWithoutTheToken) {
     for (const std::string& headers : {std::string(), with("wrong"), with("righ"), with("right2"), with(""),
                                        std::string("Authorization: Basic right\r\n"),
                                        "Cookie: lockstep_" + std::to_string(dashboard_->port()) + "=right\r\n"}) {
-      const auto reply = ask(path, headers);  // a stream that is served would not end
+      const auto reply = ask(path, headers);  // a served stream would not end
       EXPECT_EQ(reply.status, 403) << path << headers;
       EXPECT_THAT(reply.body, Not(HasSubstr("loss"))) << path;
     }
@@ -181,7 +181,7 @@ TEST_F(Server, LeavesTheRunFolderForNoFile) {
   EXPECT_EQ(ask("/api/run/0/verify?name=../../..", with(), "POST").status, 404);
 }
 
-// A run folder that another user made must not show what this one may read.
+// A run folder made by another user must not show files that only this user may read.
 TEST_F(Server, FollowsNoLinkOutOfTheRunFolder) {
   const auto run = folder_.path() / "run";
   const auto text_of_log = [&](int attempt, int rank) {

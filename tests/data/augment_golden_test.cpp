@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace augment_golden_test {
 
-// Augmentations with given parameters against torchvision (golden/make_augmented.py): most give its bits, rotations and
+// Augmentations with given parameters against torchvision (golden/make_augmented.py): most have its bits; rotations and
 // blurs are near.
 
 std::filesystem::path golden(const std::string& name) {
@@ -91,8 +91,8 @@ TEST(Augmentations, GiveTorchvisionsBits) {
   EXPECT_GT(compared, 30);
 }
 
-// OpenCV interpolates between 1/32 of a pixel, Pillow exactly; at the border of a turned picture Pillow mixes nothing
-// in.
+// OpenCV interpolates in steps of 1/32 of a pixel, Pillow exactly; at the border of a turned picture Pillow does not
+// blend.
 TEST(Augmentations, ThatInterpolateAreNearTorchvisions) {
   const std::map<std::string, double> most{{"rotate", 1.5}, {"affine", 1.5}, {"blur", 0.5}};
   for (const auto& expected : entries()) {
@@ -234,7 +234,7 @@ TEST(PixelKernel, TurnsRowsAround) {
   });
 }
 
-/// As the standard of PNG has it.
+/// By the PNG standard.
 int nearest_of(int left, int up, int corner) {
   const int estimate = left + up - corner;
   const int to_left = std::abs(estimate - left);

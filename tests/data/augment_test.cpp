@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What augmentations do to boxes, points, masks and maps, and which numbers they draw.
+// The effect of augmentations on boxes, points, masks and maps, and the numbers they draw.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -44,7 +44,7 @@ Image rectangle(ImageSize size, const Box& box) {
   return mask;
 }
 
-/// The box around what a mask covers.
+/// The box around a mask.
 Box bounds(const Image& mask) {
   Box box{1e9F, 1e9F, 0, 0};
   for (std::int64_t i = 0; i < mask.size.width * mask.size.height; ++i) {
@@ -282,7 +282,7 @@ TEST(Mosaic, PutsFourPicturesIntoQuarters) {
   }
 }
 
-/// The same, of which every picture but the last is torn.
+/// The same, with every picture except the last torn.
 class TornPictures final : public ImageSource {
  public:
   [[nodiscard]] std::int64_t size() const override { return whole_.size(); }
@@ -428,7 +428,7 @@ namespace augmentations_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The chain that is chosen by name.
+// The chain chosen by name.
 
 std::string fault_of(std::string_view text) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding, of whole pictures and of parts, against Pillow.
+// Decoding of whole pictures and of parts, against Pillow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spng.h>
@@ -25,7 +25,7 @@ namespace decode_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Decoding against Pillow (golden/make_images.py), and against files that are cut, empty or no images.
+// Pictures decoded as Pillow does (golden/make_images.py); files that are cut, empty or not images.
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -111,7 +111,7 @@ TEST(Decode, LeavesDamagedPngsToTheJudge) {
 
 TEST(Decode, RefusesAPngWhoseHeaderClaimsMoreThanItsBytesCanHold) {
   std::string bytes = bytes_of("rgb.png");
-  bytes[18] = bytes[22] = '\x18';  // 6,144 pixels and more each way
+  bytes[18] = bytes[22] = '\x18';  // 6,144 pixels and more in each direction
   const auto crc = static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()) + 12, 17));
   for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
   const Result<Image> image = decode_image(bytes, ColorMode::kRgb);
@@ -119,7 +119,7 @@ TEST(Decode, RefusesAPngWhoseHeaderClaimsMoreThanItsBytesCanHold) {
   EXPECT_NE(image.error().find("its header claims 61"), std::string::npos) << image.error();
 }
 
-/// The limit that a test sets ends with it.
+/// Restores the limit at the end of a test.
 struct PixelLimit {
   explicit PixelLimit(std::int64_t pixels) { set_max_pixels(pixels); }
   ~PixelLimit() { set_max_pixels(kDefaultMaxPixels); }
@@ -165,7 +165,7 @@ TEST(Decode, GivesAPictureOutOfProportionToItsFileAQuarterOfTheLimit) {
 TEST(Decode, RefusesAPngCutAtAnyLength) {
   const std::string whole = bytes_of("rgb.png");
   ASSERT_TRUE(decode_image(whole, ColorMode::kRgb).ok());
-  const std::size_t checksum = 4;  // of the end chunk, which has no content: nobody misses it
+  const std::size_t checksum = 4;  // of the end chunk, which has no content: not needed
   for (std::size_t length = 1; length + checksum < whole.size(); ++length) {
     const Result<Image> image = decode_image(std::string_view(whole).substr(0, length), ColorMode::kRgb);
     ASSERT_FALSE(image.ok()) << "cut at " << length << " of " << whole.size() << " bytes";
@@ -187,7 +187,7 @@ TEST(Decode, SurvivesAFlippedByteAnywhere) {
     for (std::size_t at = 0; at < whole.size(); ++at) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
-      (void)decode_image(damaged, ColorMode::kGray);  // a value or a Failure; the sanitizers watch
+      (void)decode_image(damaged, ColorMode::kGray);  // a value or a Failure, under the sanitizers
     }
   }
 }
@@ -218,7 +218,7 @@ TEST(Decode, ResizesToTheWantedSize) {
 
 namespace jpeg_region_test {
 
-// Parts of a JPEG against the same parts of the whole picture, for each way of subsampling (golden/make_jpegs.py).
+// Parts of a JPEG against the same parts of the whole picture, for each kind of subsampling (golden/make_jpegs.py).
 
 std::string bytes_of(const std::string& name) {
   return FileSystem::system().read(std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name);
@@ -250,16 +250,17 @@ double mean_difference(const Image& a, const Image& b) {
   return sum / static_cast<double>(a.pixels.size());
 }
 
-/// Means over squares of `by` x `by` pixels; the last may be smaller.
-Image averaged(const Image& image, std::int64_t by) {
-  Image result{{(image.size.width + by - 1) / by, (image.size.height + by - 1) / by}, image.channels, {}};
+/// Means over squares of `factor` x `factor` pixels; the last may be smaller.
+Image averaged(const Image& image, std::int64_t factor) {
+  Image result{
+      {(image.size.width + factor - 1) / factor, (image.size.height + factor - 1) / factor}, image.channels, {}};
   for (std::int64_t y = 0; y < result.size.height; ++y) {
     for (std::int64_t i = 0; i < result.size.width * image.channels; ++i) {
       std::int64_t sum = 0;
       std::int64_t count = 0;
-      for (std::int64_t v = y * by; v < std::min((y + 1) * by, image.size.height); ++v) {
+      for (std::int64_t v = y * factor; v < std::min((y + 1) * factor, image.size.height); ++v) {
         const std::int64_t x = i / image.channels;
-        for (std::int64_t u = x * by; u < std::min((x + 1) * by, image.size.width); ++u, ++count) {
+        for (std::int64_t u = x * factor; u < std::min((x + 1) * factor, image.size.width); ++u, ++count) {
           sum += image.pixels[(v * image.size.width + u) * image.channels + i % image.channels];
         }
       }
@@ -290,18 +291,18 @@ TEST_P(JpegPart, ComesOutSmallerWhereThatLeavesEnough) {
   const std::string bytes = bytes_of(GetParam());
   const Result<Image> whole = data::decode_jpeg(bytes, ColorMode::kRgb);
   ASSERT_TRUE(whole.ok());
-  for (const std::int64_t by : {2, 4, 8}) {
-    const Region region{11, 6, {8 * by, 8 * by}};
+  for (const std::int64_t factor : {2, 4, 8}) {
+    const Region region{11, 6, {8 * factor, 8 * factor}};
     const auto part = data::decode_jpeg_region(bytes, ColorMode::kRgb, region, {8, 8});
     ASSERT_TRUE(part.ok()) << part.error();
-    const auto scale = static_cast<float>(by);
+    const auto scale = static_cast<float>(factor);
     EXPECT_FLOAT_EQ(part->where.x1, 11 / scale - std::floor(11 / scale));
     EXPECT_FLOAT_EQ(part->where.y1, 6 / scale - std::floor(6 / scale));
     EXPECT_FLOAT_EQ(part->where.width(), 8);
-    const Image small = averaged(*whole, by);
-    const Region same{11 / by, 6 / by, part->image.size};
+    const Image small = averaged(*whole, factor);
+    const Region same{11 / factor, 6 / factor, part->image.size};
     EXPECT_LT(mean_difference(part->image, cut(small, same)), 6.0)
-        << by;  // chroma is averaged in another order; a pixel off gives 20
+        << factor;  // chroma is averaged in another order; a pixel off gives 20
   }
 }
 

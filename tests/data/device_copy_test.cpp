@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that the workers copy to a GPU, each on a stream of its own.
+// Batches that the workers copy to a GPU, each on its own stream.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 
@@ -26,7 +26,7 @@ TEST(DeviceCopy, BringsTheBatchesOfAProcessorsLoader) {
     for (auto& batch : loader.epoch(1)) {
       ASSERT_TRUE(batch.data.is_cuda());
       ASSERT_TRUE(batch.target.is_cuda());
-      // The GPU computes while the next copies are under way.
+      // The GPU computes during the next copies.
       const at::Tensor wrong = batch.data.amax({1, 2, 3}).sub(batch.target).abs().sum();
       sum = sum.defined() ? sum.add(wrong) : wrong;
       for (const std::int64_t index : batch.indices) seen += index;

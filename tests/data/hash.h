@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FNV-1a, as the golden scripts compute it.
+// FNV-1a, as in the golden scripts.
 #pragma once
 
 #include <cstddef>

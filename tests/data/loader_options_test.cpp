@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loader takes besides a map-style set in its own order.
+// Inputs of a loader other than a map-style set in its own order.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -136,7 +136,7 @@ TEST(DataLoader, TakesAnyClassWithSizeAndGet) {
   EXPECT_THAT(values_of(loader, 0), ElementsAre(0, 1, 4, 9));
 }
 
-// Asks the context for its tensors, as a transform does; sample 2 has no room in the batch's row.
+// Asks the context for its tensors, like a transform; sample 2 has no room in the batch's row.
 Sample placed(std::int64_t i, SampleContext& context) {
   Sample sample{context.empty_data({2}), context.empty_target({}), {}};
   sample.data.fill_(static_cast<double>(i));
@@ -339,9 +339,9 @@ TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
       ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
 }
 
-// Shards that are read from their start, files and commands: each sample once over all loaders, at any worker count.
+// Shards, files and commands that are read from their start: each sample once over all loaders, at any worker count.
 
-/// Five shards of three pictures; picture n is n bright.
+/// Five shards of three pictures; picture n has brightness n.
 std::vector<std::string> write_shards(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   for (int shard = 0; shard < 5; ++shard) {
@@ -456,7 +456,7 @@ TEST(StreamDataset, RefusesMoreReplicasThanShards) {
 namespace lockstep::data {
 namespace loader_options_test {
 
-/// A stream that fails at one step and would go on if it were asked again.
+/// A stream that fails at one step and would continue if asked again.
 class FailingFeed final : public Feed {
  public:
   explicit FailingFeed(std::int64_t fails_at) : fails_at_(fails_at) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loop over the loader sees: order, shards, errors, and how it goes on after a kill.
+// A loop over the loader: order, shards, errors, and resuming after a kill.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -236,7 +236,7 @@ TEST(DataLoader, TellsTheTraceSinkWhileTheLoopWaits) {
   EXPECT_EQ(counter.ended, 3);
 }
 
-// The loader when things go wrong or end early: errors travel to their batch, nothing hangs, no thread is left.
+// The loader with faults and early ends: errors travel to their batch, nothing hangs, no thread is left.
 
 Sample number(std::int64_t i) { return {at::full({1}, i, at::kLong), {}}; }
 
@@ -378,8 +378,8 @@ namespace loader_resume_test {
 using ::testing::HasSubstr;
 using Seen = std::map<std::int64_t, int>;
 
-// A loop that is killed at any batch and goes on, with other workers and other numbers of shards: which samples are
-// seen, and how often.
+// A loop that is killed at any batch and resumes with other workers and other numbers of shards: the samples it sees,
+// and how often.
 
 constexpr std::int64_t kSize = 53;
 constexpr std::int64_t kEpoch = 3;
@@ -392,7 +392,7 @@ DataLoaderOptions options(std::int64_t shards, std::int64_t shard, std::int64_t 
   return {.batch_size = 4, .workers = workers, .shuffle = true, .seed = 8, .shard = {shard, shards}, .elastic = true};
 }
 
-/// Every shard takes at most `steps` batches from where `from` says; counts what they see.
+/// Every shard takes at most `steps` batches, from the position `from`; `seen` counts their samples.
 LoaderState run(std::int64_t shards, std::optional<LoaderState> from, std::int64_t steps, Seen& seen) {
   LoaderState reached;
   for (std::int64_t shard = 0; shard < shards; ++shard) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of a set: as pixels, in a folder, through a chain of steps, and as people are shown them.
+// Pictures of a set: as pixels, in a folder, through a chain of steps, and on a sheet for people.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// Pixels in their three states: encoded, decoded, and a view on memory of somebody else.
+// Pixels in their three states: encoded, decoded, and a view on foreign memory.
 
 EncodedImage golden(const std::string& name) {
   const auto path = std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -105,7 +105,7 @@ TEST(Pixels, NameTheFileThatCannotBeRead) {
   }
 }
 
-// Which files count, and what each becomes.
+// The files that count, and the sample of each.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
@@ -182,9 +182,9 @@ class Ramps final : public ImageSource {
 };
 
 struct Darken {
-  std::uint8_t by = 1;
+  std::uint8_t divisor = 1;
   void operator()(AnnotatedImage& image) const {
-    for (std::uint8_t& value : image.pixels.decoded().pixels) value = static_cast<std::uint8_t>(value / by);
+    for (std::uint8_t& value : image.pixels.decoded().pixels) value = static_cast<std::uint8_t>(value / divisor);
   }
 };
 
@@ -287,7 +287,7 @@ TEST(ToTensor, TakesTheTargetThatItIsTold) {
   EXPECT_THROW((void)ToTensor{.target = ClassTarget{}}(image, context), DataError);
 }
 
-// What a person is shown of a set: the grid with marks, and the counts.
+// The display of a set: the grid with marks, and the counts.
 
 data::Ink pixel(const Image& image, std::int64_t x, std::int64_t y) {
   const auto at = static_cast<std::size_t>((y * image.size.width + x) * 3);
@@ -332,7 +332,7 @@ TEST(ContactSheet, WritesClassNamesWhereThereIsAFont) {
   EXPECT_NE(named.pixels, other.pixels);
 }
 
-/// Words on a picture cover what a person wants to see.
+/// Words on a picture would cover it.
 TEST(ContactSheet, NamesClassesInALegendAndNotOnThePicture) {
   if (data::Pen(12).width("RBC") == 0) GTEST_SKIP() << "fonts-dejavu-core is not installed";
   AnnotatedImage marked = gray(0);

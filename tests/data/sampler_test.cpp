@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Indices = std::vector<std::int64_t>;
 
-// The samplers against PyTorch's indices (golden/make_sampler.py) and at their edges.
+// The sampler against PyTorch's indices (golden/make_sampler.py) and at its edges.
 
 TEST(DistributedSampler, GivesPyTorchsIndicesIn200Settings) {
   std::ifstream file(LOCKSTEP_TEST_SOURCE_DIR "/tests/data/golden/sampler.json");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures that are files: which ones, with which labels and texts, and what their names say.
+// Pictures in files: the choice of files, their labels and texts, and the meaning of their names.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(CsvList, NamesTheLineOfWhatDoesNotFit) {
   EXPECT_THAT(data::parse_csv_list("path,label\n,1\n").error(), HasSubstr("line 2: the path is empty"));
 }
 
-/// The labels of a column; or why it is refused.
+/// The labels of a column, or the reason why it is refused.
 std::vector<std::int64_t> labels_of(const std::vector<std::string>& column) {
   std::string text = "path, label\n";
   for (const std::string& label : column) text += "a.png," + label + "\n";
@@ -152,7 +152,7 @@ TEST(CsvList, WhatIsNoClassIsRefusedWithItsLine) {
   EXPECT_THAT(error("1", "nan"), AllOf(HasSubstr("line 3: 'nan'"), HasSubstr("such as '1' in line 2")));
   EXPECT_THAT(error("", "1"), HasSubstr("line 2: ''"));
   EXPECT_THAT(error("cat", ""), HasSubstr("line 3: ''"));
-  EXPECT_THAT(error("cat", "10"), HasSubstr("line 2: 'cat'")) << "10 would stand before 2";
+  EXPECT_THAT(error("cat", "10"), HasSubstr("line 2: 'cat'")) << "10 would come before 2";
 }
 
 TEST(CsvList, AColumnOfNumbersWithAGapIsNoCaption) {
@@ -268,7 +268,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Texts beside pictures: names with spaces, and encodings that people's tools write.
+// Texts beside pictures: names with spaces, and the encodings of common tools.
 
 // U+72D7, a dog, and "caf\u00e9".
 const std::string kDog = "\xe7\x8b\x97";
@@ -281,7 +281,7 @@ void put(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
 }
 
-/// ASCII as Windows' "Unicode" has it: with a mark, low byte first.
+/// ASCII in Windows' "Unicode": with a mark, low byte first.
 std::string in_utf16(const std::string& ascii) {
   std::string bytes = "\xff\xfe";
   for (const char letter : ascii) bytes += std::string{letter, '\0'};
@@ -293,7 +293,7 @@ std::string box_of(const std::string& name) {
          "</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>";
 }
 
-/// Pictures whose names differ in what is behind a space.
+/// Pictures whose names differ only after a space.
 class SpacedNames : public ::testing::Test {
  protected:
   SpacedNames() {
@@ -407,7 +407,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What a name says: endings in any case of letters, and names that begin with a dot, which programs leave behind.
+// Names: endings in upper and lower case, and names that begin with a dot, the leftovers of other programs.
 
 const std::string kPicture = encode_png(view_of(Image{{2, 1}, 1, {0, 1}}));
 const std::string kXml =

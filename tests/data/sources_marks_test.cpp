@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO, Pascal VOC and folders of masks: what is marked where, and every way to be wrong with its place.
+// COCO, Pascal VOC and folders of masks: the marks and their places, and every error with its place.
 #include <fmt/format.h>
 
 #include <array>
@@ -49,7 +49,8 @@ Image drawn(const std::vector<double>& polygon, ImageSize size) {
   return mask;
 }
 
-// By hand from COCO's rule: five steps a pixel, columns at their middle, rows from the first at or below the border.
+// Computed by hand from COCO's rule: five steps per pixel, columns at their middle, rows from the first at or below the
+// border.
 TEST(Polygon, CoversThePixelsThatCocoGivesIt) {
   EXPECT_THAT(drawn({1, 1, 3, 1, 3, 3, 1, 3}, {4, 4}).pixels,
               ElementsAre(0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0));
@@ -117,7 +118,7 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": [16], "size": [3, 4]}})",
        "a mask of 4 x 3 pixels for a picture of 4 x 4"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": "\u007f", "size": [4, 4]}})",
-       "letter 0 of a mask's counts is none of theirs"}};
+       "letter 0 of a mask's counts is invalid"}};
   for (const auto& [annotation, why] : cases) {
     EXPECT_EQ(data::parse_coco(with(annotation), {.masks = true}).error(), "annotations[1]: " + why);
     const auto lenient = data::parse_coco(with(annotation), {.masks = true, .strict = false});
@@ -155,7 +156,7 @@ TEST(Coco, TakesNumbersAndFlagsInEverySpelling) {
   EXPECT_EQ(object_with("\"category_id\": 1", "\"category_id\": 1.0").label, 0);
   EXPECT_EQ(object_with("\"image_id\": 7", "\"image_id\": 7.0").area, 1.5F);
   EXPECT_EQ(object_with("\"id\": 3", "\"id\": \"3-a\"").area, 1.5F) << "an annotation may be called by a text";
-  EXPECT_EQ(object_with("\"area\": 1.5", "\"area\": null").area, 2.0F) << "the box's, where nothing is said";
+  EXPECT_EQ(object_with("\"area\": 1.5", "\"area\": null").area, 2.0F) << "the box's, if none is given";
   EXPECT_EQ(coco_with("\"width\": 4", "\"width\": 4.0")->images.at(0).size.width, 4);
 }
 
@@ -264,7 +265,7 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
 }
 
-/// As labelling tools leave it: no lists, other names of the folders, and paths of the machine that it was made on.
+/// As written by labelling tools: no lists, other folder names, and paths of the tool's machine.
 void write_plain_voc(const std::filesystem::path& root) {
   for (const char* name : {"one.png", "two.JPG", "3.jpeg"}) put(root / "images" / name, "unused");
   const std::string elsewhere =

@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Packed files: what goes in comes out, without copies, and every changed byte is noticed.
+// Packed files: round trips without copies, and an error for every changed byte.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
@@ -213,7 +213,7 @@ TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
   }
 }
 
-/// Pictures of which the first is ready only once other threads have taken the next five.
+/// Pictures whose first is ready only after other threads have taken the next five.
 class LateFirst : public ImageSource {
  public:
   explicit LateFirst(ImageFiles files) : files_(std::move(files)) {}
@@ -260,7 +260,7 @@ TEST_F(Packed, ABadPictureEndsItOrIsListed) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 pictures"));
 }
 
-// IDX files: every type, gzipped or not, and headers that lie.
+// IDX files: every type, gzipped or not, and wrong headers.
 
 std::string idx(char type, const std::vector<std::uint32_t>& shape, const std::string& content) {
   std::string bytes = {'\0', '\0', type, static_cast<char>(shape.size())};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar shards, and data that a stranger wrote.
+// Tar shards, and hostile data.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Tar shards: names and headers as other programs write them, samples as WebDataset groups them, and commands.
+// Tar shards: names and headers of other programs, samples in WebDataset's groups, and commands.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 const std::string kEnd(1024, '\0');
@@ -141,7 +141,7 @@ TEST(Tar, NamesTheByteOfWhatIsWrong) {
   flipped[3] ^= 1;
   EXPECT_EQ(error(flipped), "byte 0: no tar header: its checksum is wrong");
   EXPECT_EQ(error(data::tar_member("a.jpg", "") + good), "byte 512: sample 'a' has two files '.jpg'");
-  EXPECT_EQ(error(header('S', "a", 0) + kEnd), "byte 0: a sparse file, which nobody here reads");
+  EXPECT_EQ(error(header('S', "a", 0) + kEnd), "byte 0: a sparse file, which is not supported");
   EXPECT_EQ(error(header('x', "a", 4) + padded("9 ab") + kEnd), "byte 0: a pax record of the wrong length");
   EXPECT_EQ(error(header('L', "a", 2'000'000)), "byte 0: a name of 2000000 bytes");
 }
@@ -222,7 +222,7 @@ TEST_F(Shards, ACommandThatFailsIsAnErrorWithItsStatus) {
 }
 
 TEST_F(Shards, ACommandTakesSignalsWhateverItsThreadBlocks) {
-  const SignalGuard all_are_blocked;  // as in a worker of a loader
+  const SignalGuard all_are_blocked;  // as in a loader's worker
   const std::string say = "pipe:grep -q 'SigBlk:.0*$' /proc/self/status && kill -TERM $$; sleep 5; exit 3";
   TarStream stream(say, {.allow_commands = true});
   EXPECT_THAT(fault_of<DataError>([&] { (void)stream.next(); }), HasSubstr("signal 15"));
@@ -380,7 +380,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Data that a stranger wrote: names that lead out of the folder, special files, numbers no picture has.
+// Hostile data: names that lead out of the folder, special files, numbers that no picture has.
 
 const fs::path kTests = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data";
 const fs::path kSeeds = test::fuzz_seeds();
@@ -437,7 +437,7 @@ class HostileNames : public ::testing::Test {
     put(root_ / "secret.xml", "<annotation></annotation>");
   }
 
-  /// What opening says; "open" where it does not complain.
+  /// The error of opening it; "open" if there is none.
   std::string opened(const fs::path& path, SourceKind kind, bool allow_outside = false) const {
     try {
       const auto source = open_source({.path = (root_ / path).string(), .kind = kind, .allow_outside = allow_outside});

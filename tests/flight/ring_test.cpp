@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight ring: what is kept, who writes it, and the call that is not like the others.
+// The flight ring: its events, its writers, and the call that differs from the others.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -195,7 +195,7 @@ TEST_F(RingTest, ThreadsLoseNoEventAndAReaderSeesNoneHalfWritten) {
   EXPECT_GE(found.events.size(), kEvents - threads.size()) << "a thread that was overtaken by a whole ring loses one";
 }
 
-// The limit is generous, for machines that are busy; what is printed is the figure.
+// The limit is generous, for busy machines; the printed figure is what counts.
 TEST_F(RingTest, AnEventCostsSomeTensOfNanoseconds) {
   std::int64_t best = 1'000'000;
   constexpr int kMany = 10'000;
@@ -269,7 +269,7 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
   const auto file = folder.path() / "flight.ring";
   const auto pipe = folder.path() / "memfd:lockstep-flight";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  // A link to a link whose text has the name of the launcher's memory; a name in /proc that is none of its.
+  // A link to a link with the name of the launcher's memory, and names in /proc that are not of that memory.
   std::filesystem::create_symlink("memfd:lockstep-flight", folder.path() / "middle");
   for (const std::string& target :
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
@@ -323,7 +323,7 @@ void compute_for(std::chrono::milliseconds time) {
   while (std::chrono::steady_clock::now() < end) continue;
 }
 
-/// A rank that sleeps in its first section, and shares its core with another thread in the second.
+/// A rank that sleeps in its first section and shares its core with another thread in the second.
 [[noreturn]] void record(const std::filesystem::path& file) {
   stay_on_this_core();
   start_recorder({.file = file});
@@ -362,7 +362,7 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
   EXPECT_LT(crowded, found.events[3].time_ns - found.events[2].time_ns + kMs);
 }
 
-// It calls `name` as operation 12, which fails.
+// A rank that calls `name` as operation 12, which fails.
 RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
   RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
   for (const EventType type : {EventType::kCollectiveBegin, EventType::kCollectiveFailed}) {

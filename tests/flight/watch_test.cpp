@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is late: limits of sections, and the verdict.
+// The late rank: limits of sections, and the verdict.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// Since second 100 in `section`, which has taken up to 7 s before.
+// In `section` since second 100; it took up to 7 s before.
 RankFacts rank_in(const std::string& section, int number = 1) {
   return {.rank = number,
           .host = "host",
@@ -36,7 +36,7 @@ RankFacts first_time_in(const std::string& section) {
   return rank;
 }
 
-// Since second 100 in an all-reduce.
+// In an all-reduce since second 100.
 RankFacts waiting(int number) {
   RankFacts rank = rank_in("backward", number);
   rank.ring->lanes = {{.name = "all_reduce", .started = 9, .finished = 8, .started_ns = 100 * kSecond}};
@@ -190,7 +190,7 @@ RankFacts rank(int number, char state = 'S') {
           .process = {.state = state}};
 }
 
-// It has begun that collective at 10 s.
+// It began that collective at 10 s.
 RankFacts waiting(int number, std::uint64_t sequence = 9) {
   RankFacts facts = rank(number);
   facts.ring->lanes = {{.name = "all_reduce",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's functions over their seeds, and over each seed cut short and changed: what scripts/trials/fuzz does at
-// length.
+// The fuzzer's functions on their seeds, and on each seed cut short and changed: a short form of scripts/trials/fuzz.
 #include "fuzz/targets.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +42,7 @@ constexpr Target kTargets[] = {
 #include "targets.inc"  // from fuzz/targets.txt
 };
 
-/// The files of `folder`, not those of its folders: TARGET/hostile has what attacked once.
+/// The files in `folder` itself: its folder TARGET/hostile has former attacks.
 std::vector<std::string> seeds_in(const fs::path& folder) {
   std::vector<fs::path> files;
   if (fs::exists(folder)) {
@@ -71,7 +70,7 @@ std::vector<std::string> all_seeds_of(const std::string& target) {
 }
 
 /// The seed as it is, cut short, and with 1 to 8 bytes changed. A small one is cut at every place and changed often; a
-/// large one takes longer to read.
+/// large one less, as it takes longer to read.
 void run_over(const std::string& seed, const Target& target) {
   constexpr std::size_t kSmall = 1024;
   const std::size_t cuts = seed.size() <= kSmall ? seed.size() : 40;
@@ -152,13 +151,13 @@ TEST(FuzzSeedsArchive, HasRightFilesOfCheckpoints) {
   }
 }
 
-// All others are attacks on the reader of YAML; the numbers are one on whoever takes them.
+// All others attack the reader of YAML; the numbers attack their users.
 TEST(FuzzSeedsArchive, HasSettingsAndNumbersThatAreYaml) {
   const auto is_yaml = [](const std::string& seed) { return yaml_problem(seed).empty(); };
   EXPECT_EQ(std::ranges::count_if(right_seeds_of("yaml"), is_yaml), 2);
 }
 
-// Seeds with few changes get far; what is all random gets nowhere.
+// Seeds with few changes get far; random bytes do not.
 TEST(WireFrames, OfTwentyThousandAtRandomNoneIsWrittenBesideItsRoom) {
   const std::vector<std::string> seeds = all_seeds_of("wire_frames");
   std::mt19937 random(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server, and whom it keeps where it has no more places.
+// The server, and the connections it keeps when it is full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 using testing::Not;
 using Time = std::chrono::steady_clock;
 
-// The server among strangers, on loopback.
+// The server on loopback, among unknown clients.
 
 constexpr std::chrono::seconds kAtOnce{1};
 
@@ -67,13 +67,13 @@ TEST(HttpServer, ServesNoRanges) {
   EXPECT_THAT(reply.head, Not(HasSubstr("Content-Range")));
 }
 
-// It may be read for a while; the connection then ends, however much is sent.
+// The server may read it for a while; then it ends the connection, however much is sent.
 void expect_end_of(const Server& server, const std::string& begin, const std::string& more) {
   const UniqueFd fd = test::connect_to(server.port());
   ASSERT_TRUE(test::send_all(fd, begin));
   std::size_t sent = 0;
   while (sent < (64 << 20) && test::send_all(fd, more)) sent += more.size();
-  EXPECT_LT(sent, 16U << 20);  // what the kernel's buffers take is among it
+  EXPECT_LT(sent, 16U << 20);  // includes the bytes in the kernel's buffers
   EXPECT_EQ(get(server, "/still").status, 200);
 }
 
@@ -165,7 +165,7 @@ TEST(Guests, TheNewestTakesThePlaceOfTheOldestStranger) {
   EXPECT_THAT(guests.add(7, kStart), IsEmpty());
   EXPECT_THAT(guests.add(5, kStart), IsEmpty());
   EXPECT_THAT(guests.add(6, kStart), ElementsAre(7));
-  EXPECT_THAT(guests.add(8, kStart), ElementsAre(5)) << "7 has been told already";
+  EXPECT_THAT(guests.add(8, kStart), ElementsAre(5)) << "7 is asked already";
 }
 
 TEST(Guests, WhoHasProvedWhoHeIsKeepsHisPlace) {

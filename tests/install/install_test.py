@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Installs Lockstep into a fresh folder and builds projects that use it, each as its user would.
+"""Installs Lockstep into a fresh folder and builds projects that use it, each in a user's way.
 
-Exit code: 0 all well, 1 not, 77 skipped: a tool is missing, which it names."""
+Exit code: 0 all well, 1 not, 77 skipped: it names the missing tool."""
 import argparse
 import os
 import pathlib
@@ -122,7 +122,8 @@ def subdirectory_whole(case):
 
 
 def exported(case):
-    """The shared libraries export what the headers of include and internal declare, and nothing of others' libraries."""
+    """The shared libraries export only names that the headers of include and internal declare, and nothing of other
+    libraries."""
     case.install()
     words = set()
     for header in [*(SOURCE / "include").rglob("*.h"), *(SOURCE / "internal").rglob("*.h")]:
@@ -133,7 +134,7 @@ def exported(case):
     wrong = []
     for library in case.installed_libraries().glob("liblockstep*.so"):
         names = run("nm", "-DC", "--defined-only", library).stdout.splitlines()
-        if library.name == "liblockstep-cuda.so":  # beside inline functions of libtorch's, which processes have once
+        if library.name == "liblockstep-cuda.so":  # besides inline functions of libtorch, which a process has once
             functions = [line.split(" ", 2)[2] for line in names if " T " in line]
             assert functions == ["lockstep_cuda_parts"], f"{library} exports {functions}"
             continue
@@ -196,7 +197,7 @@ def make_library(path: pathlib.Path) -> None:
 
 
 def gpu_of_python(case):
-    """Python's torch and its headers are enough for GPUs; where headers are missing, a warning says so."""
+    """Python's torch and its headers are enough for GPUs; if headers are missing, a warning says so."""
     site = case.folder / "site"
     write_version(site / "torch/include/torch/version.h", 2, 4)
     (site / "torch/include/torch/csrc/api/include").mkdir(parents=True)
@@ -219,7 +220,7 @@ def gpu_of_python(case):
 
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
-    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # which `pip install torch` does not bring
+    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # `pip install torch` does not bring it
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=OFF" in cache, cache
     assert "will not: crt/host_defines.h is not found" in re.sub(r"\s+", " ", said), said
@@ -253,7 +254,7 @@ def refused(case):
 
 
 def new_project(case, kind):
-    """lockstep new: the project builds, its tests pass, and a change of one line runs within 15 s."""
+    """lockstep new: the project builds, its tests pass, and a changed line runs within 15 s."""
     case.install()
     environment = dict(os.environ, CMAKE_PREFIX_PATH=str(case.prefix), PATH=f"{case.prefix}/bin:{os.environ['PATH']}")
     project = case.folder / "shapes"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the build makes for the shell: man pages that groff reads without a warning, and completion for bash and zsh.
+"""The build's files for the shell: man pages that groff reads without a warning, and completion for bash and zsh.
 
-Exit code: 0 all well, 1 not, 77 skipped: a tool is missing, which it names."""
+Exit code: 0 all well, 1 not, 77 skipped: it names the missing tool."""
 import argparse
 import json
 import os
@@ -16,7 +16,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# What stands on the line, word by word as readline cuts it, and what must (or with "!" must not) be offered.
+# The words on the line, as readline cuts them, and those that must (or with "!" must not) be offered.
 CASES = [
     ("tr", "train"),
     ("", "run train generate tune"),
@@ -68,7 +68,7 @@ def made(build, name):
 
 
 def man_pages(build):
-    """Each verb has a page, groff reads all without a warning, and what --help says is on them."""
+    """Each verb has a page with the text of --help, and groff reads all without a warning."""
     if shutil.which("groff") is None:
         print("groff is not installed")
         sys.exit(77)
@@ -116,7 +116,7 @@ def bash_offers(script, folder):
 
 
 class Zsh:
-    """An interactive zsh that is typed at."""
+    """An interactive zsh in a terminal."""
 
     def __init__(self, functions, folder):
         environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
@@ -128,7 +128,7 @@ class Zsh:
                   "setopt no_list_beep; unsetopt auto_menu; print READY-$((1 + 1))\n", until="READY-2")
 
     def type(self, text, until):
-        """What the terminal shows from then on, up to `until`."""
+        """The terminal's output after this input, up to `until`."""
         os.write(self.terminal, text.encode())
         shown, end = "", time.monotonic() + 20
         while until not in shown and time.monotonic() < end:
@@ -156,7 +156,7 @@ def zsh_completes(functions, folder):
 
 
 def completion(build):
-    """bash offers what CASES say; zsh completes some of it, where there is a zsh."""
+    """bash offers the words in CASES; zsh, if installed, completes some of them."""
     with tempfile.TemporaryDirectory(prefix="lockstep-shell-") as name:
         folder = pathlib.Path(name)
         (folder / "folder").mkdir()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which libtorch CMake takes where several are there, and what it says of one that does not fit: made-up folders.
+"""The libtorch that CMake takes among several, and the errors for one that does not fit: made-up folders.
 
 Exit code: 0 all well, 1 not."""
 import argparse
@@ -21,7 +21,7 @@ lockstep_find_torch(${{WANTED}})
 get_target_property(libraries Lockstep::torch INTERFACE_LINK_LIBRARIES)
 message(STATUS "FOUND ${{LOCKSTEP_TORCH_VERSION}} ${{LOCKSTEP_TORCH}} LINKS ${{libraries}}")
 """
-# A package that is found by find_package(Torch) and is no folder of its own.
+# A package for find_package(Torch) that is not in a folder of its own.
 SYSTEM = """set(TORCH_INCLUDE_DIRS {include})
 set(TORCH_LIBRARIES system_torch)
 """
@@ -39,7 +39,7 @@ def write_version(header: pathlib.Path, version: str) -> None:
 
 
 def make_torch(folder: pathlib.Path, version: str, flags: str = "") -> pathlib.Path:
-    """What Python's package and an archive of pytorch.org have in common."""
+    """The files that Python's package and an archive of pytorch.org share."""
     write_version(folder / "include/torch/headeronly/version.h", version)
     write(folder / "include/torch/csrc/api/include/torch/version.h", "#include <torch/headeronly/version.h>\n")
     for name in ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda"):
@@ -55,7 +55,7 @@ def make_python_torch(environment: pathlib.Path, version: str, python: str = "py
 
 
 class Case:
-    """A project beside an environment, an archive and the system's libtorch, each with a version of its own."""
+    """A project beside an environment, an archive and the system's libtorch, each with its own version."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder.resolve()
@@ -119,7 +119,7 @@ def environment(case: Case) -> None:
 
 
 def kept(case: Case) -> None:
-    """A build folder stays with its libtorch when the environment is no longer active, until it is told otherwise."""
+    """A build folder keeps its libtorch when the environment is no longer active, until an option says otherwise."""
     case.finds("2.14.1", VIRTUAL_ENV=case.venv)
     case.finds("2.14.1", fresh=False)
     case.finds("2.14.1", fresh=False, VIRTUAL_ENV=case.conda)
@@ -130,7 +130,7 @@ def kept(case: Case) -> None:
 
 
 def installed(case: Case) -> None:
-    """An installed Lockstep passes over an environment whose libtorch it was not built with."""
+    """An installed Lockstep skips an environment with another libtorch than it was built with."""
     said = case.finds("2.11.0", "-DWANTED=2.11.1", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)
     assert f"libtorch 2.14.1 of the active environment ({case.in_venv}) is passed over" in said
     case.finds("2.14.1", "-DWANTED=2.14.0", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agents and the coordinator say to each other, and what follows: a node that lies or is lost, a restart.
+// The messages between agents and the coordinator, and their effects: a node that lies or is lost, a restart.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <future>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "launch/nodes/blame.h"
 #include "launch/nodes/coordinator.h"
 #include "launch/nodes/group.h"
-#include "launch/nodes/key_watcher.h"
+#include "launch/nodes/long_work.h"
 #include "launch/nodes/messages.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/awake_clock.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
@@ -42,7 +46,7 @@ TEST(Coordinator, ThatCannotGoOnTellsItsAgentWhy) {
   EXPECT_THROW(coordinator.rethrow_failure(), std::bad_alloc);
 }
 
-// Who knows the id of an agent can say that it left, or was lost.
+// A process that knows an agent's id could report that it left or was lost.
 TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   const std::string token = make_token();
   const StoreServer server({.token = token});
@@ -65,17 +69,73 @@ TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   EXPECT_EQ(order->members[1].id, "secret-b") << "it finds itself";
 }
 
-// Node 0's launcher was started again: its store has no order for this node.
-TEST(KeyWatcher, TakesNoOtherStoreForTheOneThatItKnew) {
+Order first_order_of_a_new_coordinator() {
   const std::string token = make_token();
   const StoreServer server({.token = token});
   const StoreAddress address{.port = server.port(), .token = token};
-  connect_store(address, seconds(10))->append(order_queue("secret-a"), "an order");
-  EXPECT_NO_THROW(KeyWatcher(address, "key", order_queue("secret-a") + "1"));
-  EXPECT_THROW(KeyWatcher(address, "key", order_queue("secret-b") + "1"), PeerError);
+  const Coordinator coordinator({.address = address, .serving_id = "a", .free_port = [] { return std::uint16_t{1}; }});
+  const auto store = connect_store(address, seconds(10));
+  const NodeInfo node{.id = "a", .host = "h"};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kJoined, .node = node}));
+  return parse_order(store->get(order_queue("a") + "1", seconds(10))).value_or(Order{});
 }
 
-// A group of nodes with one in it that holds the token and means it ill.
+// Node 0's launcher was started again, and an agent that was stopped starts ranks by an order of the old one.
+TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
+  const Order old = first_order_of_a_new_coordinator();
+  const Order present = first_order_of_a_new_coordinator();
+  EXPECT_EQ(old.round, present.round);
+  EXPECT_NE(old.keys, "");
+  EXPECT_NE(old.keys, present.keys);
+}
+
+// A job over spot instances may have thousands of rounds.
+TEST(Coordinator, LeavesNothingOfTheRoundBeforeInTheStore) {
+  const std::string token = make_token();
+  StoreServer server({.token = token});
+  const StoreAddress address{.port = server.port(), .token = token};
+  const Coordinator coordinator({.address = address,
+                                 .options = {.max_restarts = 1},
+                                 .serving_id = "a",
+                                 .free_port = [] { return std::uint16_t{1}; },
+                                 .remove_all = [&](const std::string& prefix) { server.remove_all(prefix); }});
+  const auto store = connect_store(address, seconds(10));
+  const NodeInfo node{.id = "a", .host = "h"};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kJoined, .node = node}));
+  const auto first = parse_order(store->get(order_queue("a") + "1", seconds(10)));
+  store->set(first.value().keys + "key", "of a rank");
+  const NodeEnd failed{.round = 0, .code = 1, .cause = FailureRecord{.type = "IoError", .rank = 0}};
+  store->append(kEventQueue, to_text(Event{.kind = Event::Kind::kEnded, .node = {.id = "a"}, .end = failed}));
+  const auto next = parse_order(store->get(order_queue("a") + "3", seconds(10)));
+  EXPECT_EQ(next.value().round, 1);
+  EXPECT_NE(next.value().keys, first.value().keys);
+  const auto end = AwakeClock::instance().now() + seconds(10);
+  for (const std::string& key : {first.value().keys + "key", order_queue("a") + "1"}) {
+    while (store->try_get(key) && AwakeClock::instance().now() < end) std::this_thread::yield();
+    EXPECT_EQ(store->try_get(key), std::nullopt) << key;
+  }
+  EXPECT_NE(store->try_get(order_queue("a") + "3"), std::nullopt);
+}
+
+// Node 0's machine is gone while an agent begins to ask whether others are at work: it has to stop its ranks.
+TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
+  const UniqueFd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(deaf.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(deaf.get(), 8), 0);
+  ASSERT_EQ(::getsockname(deaf.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    LongWorkLink link({.port = ntohs(address.sin_port), .token = make_token()}, "key");
+    link.publish();
+    EXPECT_FALSE(link.ask(SystemClock::instance().now()));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(1));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(8)) << "it ends";
+}
+
+// A group of nodes, one of which has the token and is hostile.
 
 class GroupWithALiar : public ::testing::Test {
  protected:
@@ -101,7 +161,7 @@ class GroupWithALiar : public ::testing::Test {
     return decision;
   }
 
-  // What the group says once node b has failed with a failure of this rank.
+  // The group's verdict after node b has failed with a failure of this rank.
   std::string verdict_on(int rank) {
     end("b", rank);
     EXPECT_EQ(next().kind, Kind::kStop);
@@ -135,7 +195,7 @@ class GroupThatLosesANode : public GroupWithALiar {
     apply(state_, event, now_, options_);
   }
 
-  // As an agent that has lost the store, and finds it again.
+  // Joins like an agent that lost the store and found it again.
   void join_again(const std::string& host) {
     Event event{.kind = Event::Kind::kJoined};
     event.node = {.id = host + "-again", .host = host, .wish = 1, .min_nodes = 2, .max_nodes = 2, .last_round = 0};
@@ -183,7 +243,7 @@ TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) 
   EXPECT_EQ(conclusion().cause.value().host, "host-b");
 }
 
-// Its agent was frozen before it could say how the rank ended; the rank itself had.
+// Its agent was frozen before it could report the rank's end; the rank itself had reported it.
 TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   options_.max_restarts = 3;
   state_.claim = FailureRecord{.type = "DataError", .message = "torn", .rank = 1, .host = "host-b"};
@@ -236,7 +296,7 @@ TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_FALSE(parse_event("silent\n")) << "of no node";
 }
 
-// An exit code has eight bits, and 128 + 128 are none.
+// An exit code has eight bits, in which 128 + 128 would be 0.
 TEST(Messages, NoCodeAndNoSignalWrapsRoundToASuccess) {
   for (const char* code : {"256", "512", "-1", "100000"}) {
     const auto event = parse_event(fmt::format(
@@ -329,11 +389,11 @@ TEST(FirstCause, IsTheLostNodeWhereNobodyClaims) { EXPECT_TRUE(is_the_node(std::
 TEST(FirstCause, IsTheLostNodeAndNotTheRankThatWaitedForIt) {
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kTimeout, 0, kSecond)));
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kPeer, 0, kSecond)));
-  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it was told so";
+  EXPECT_TRUE(is_the_node(claim_of(FailureKind::kLost, 2, kSecond))) << "it had heard so";
 }
 
 TEST(FirstCause, IsTheLostNodeWhereARankElsewhereFailedWhileItWasSilent) {
-  // Its own library's "connection reset".
+  // "connection reset" from the rank's own library.
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kDied, 0, 94 * kSecond)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of nodes under a clock of the test's own.
+// A group of nodes with the test's own clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class GroupTest : public ::testing::Test {
     options_.max_nodes = most;
   }
 
-  /// Nodes that join from now on have so many ranks.
+  /// Nodes that join from now on have `processes` ranks.
   void have_ranks(int processes) { processes_ = processes; }
 
   void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
@@ -54,14 +54,14 @@ class GroupTest : public ::testing::Test {
     apply(state_, event, now_, options_);
   }
 
-  void end(const std::string& name, NodeEnd how) {
-    how.round = state_.round;
-    Event event{.kind = Event::Kind::kEnded, .end = std::move(how)};
+  void end(const std::string& name, NodeEnd outcome) {
+    outcome.round = state_.round;
+    Event event{.kind = Event::Kind::kEnded, .end = std::move(outcome)};
     event.node.id = name;
     apply(state_, event, now_, options_);
   }
 
-  // All that is left ends because a peer is gone.
+  // The nodes end because a peer is gone.
   void end_as_consequence(const std::vector<std::string>& names) {
     for (const auto& name : names) {
       end(name, {.is_consequence = true,
@@ -77,7 +77,7 @@ class GroupTest : public ::testing::Test {
     return -1;
   }
 
-  // What a node that waits was told is kept aside.
+  // Keeps the answers to waiting nodes in held_.
   Decision next() {
     for (;;) {
       Decision decision = decide(now_, state_, options_);
@@ -87,14 +87,14 @@ class GroupTest : public ::testing::Test {
     }
   }
 
-  // As ranks do that were asked to save, or that have no work.
+  // The nodes end like ranks that were asked to save, or that have no work.
   void end_by_request(const std::vector<std::string>& names) {
     for (const auto& name : names) {
       end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
     }
   }
 
-  // As the guard's error has it on every rank.
+  // The nodes end with the guard's error, as every rank reports it.
   void end_as_corrupt(const std::vector<std::string>& names, int erred) {
     for (const auto& name : names) {
       FailureRecord cause = failure(rank_of(name), "CorruptionError");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of nodes as a pure function of time and events: nobody sleeps here.
+// The group of nodes as a pure function of time and events: no test sleeps.
 #include "launch/nodes/group.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ TEST_F(GroupTest, GivesUpWithTheNodesThatDidNotJoin) {
   EXPECT_EQ(decision.kind, Kind::kRefuse);
   EXPECT_EQ(decision.cause->type, "TimeoutError");
   EXPECT_EQ(decision.cause->message, "nodes 1, 2 of 3 did not join within 10:00");
-  EXPECT_EQ(next().kind, Kind::kWait) << "nobody is left to be told";
+  EXPECT_EQ(next().kind, Kind::kWait) << "no node is left to answer";
 }
 
 TEST_F(GroupTest, RefusesANodeRankThatIsTakenAndANodeWithAnotherSize) {
@@ -296,7 +296,7 @@ TEST_F(GroupTest, EndsWellWhereTheProgramEndsWhileANodeIsTakenIn) {
   const Decision last = next();
   EXPECT_EQ(last.kind, Kind::kEnd);
   EXPECT_EQ(last.code, 0);
-  EXPECT_THAT(last.ids, ElementsAre("a", "b")) << "who waited is told, too";
+  EXPECT_THAT(last.ids, ElementsAre("a", "b")) << "a waiting node gets the answer, too";
 }
 
 TEST_F(GroupTest, KeepsASpareNodeUntilAPlaceIsFree) {
@@ -372,7 +372,7 @@ TEST_F(GroupTest, StartsAgainWithFewerNodesWhereTheRunHasTooFewReplicas) {
   end_by_request({"a", "b", "c", "d"});
   const Decision again = next();
   EXPECT_EQ(again.kind, Kind::kAgain);
-  EXPECT_FALSE(again.cause) << "nobody failed";
+  EXPECT_FALSE(again.cause) << "no node failed";
   EXPECT_FALSE(again.is_restart);
   EXPECT_EQ(again.reason, "the run has 2 replicas for 4 ranks: nodes that have no work wait as spares");
   EXPECT_THAT(next().ids, ElementsAre("a", "b"));

@@ -248,22 +248,22 @@ TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   EXPECT_TRUE(json::parse(FileSystem::system().read(folder / "verdict.json")).contains("text"));
   write_verdict({.cause = FailureRecord{}}, {}, folder / "missing");
   std::filesystem::remove(folder / "verdict.json");
-  write_verdict({.reason = "the launcher was told to stop (SIGTERM)", .is_graceful = true}, {}, folder.path());
+  write_verdict({.reason = "the launcher was asked to stop (SIGTERM)", .is_graceful = true}, {}, folder.path());
   EXPECT_EQ(json::parse(FileSystem::system().read(folder / "verdict.json"))["cause"], "told");
 }
 
-// When the launcher says that ranks without Lockstep neither write nor compute: no test sleeps.
+// The launcher's note that ranks without Lockstep neither write nor compute: no test sleeps.
 
-/// Ranks as they are seen from outside, looked at once a second as the launcher does.
+/// Ranks seen from outside: the watch looks once a second, like the launcher's.
 struct Ranks {
   SilenceWatch watch;
   TimePoint now{seconds(1000)};
   std::uint64_t output = 0;
   double cpu_s = 0;
-  int said_at = -1;  ///< seconds since the beginning
+  int said_at = -1;  ///< seconds since the start
   int said = 0;
 
-  /// `each_second` changes what the ranks have done.
+  /// `each_second` changes the ranks' output and time.
   void go_on(
       int count, const std::function<void()>& each_second = [] {}) {
     for (int i = 0; i < count; ++i) {
@@ -328,7 +328,7 @@ TEST(Silence, AProcessThatEndsIsNews) {
   Ranks ranks;
   ranks.cpu_s = 100;
   ranks.go_on(50);
-  ranks.cpu_s = 40;  // its time is gone with it
+  ranks.cpu_s = 40;  // its time vanished with it
   ranks.go_on(50);
   EXPECT_EQ(ranks.said, 0);
 }
@@ -356,7 +356,7 @@ TEST(Silence, TheLineNamesRanksHostSecondsAndWhatToType) {
             "shows where it is");
 }
 
-/// What the launcher's own watch says of two ranks, looked at once a second for so long.
+/// The words of the launcher's own watch on two ranks, after looking once a second for `time`.
 std::string said_of(const std::vector<WatchedRank>& ranks, seconds time, std::uint64_t output_each_second = 0) {
   HangWatch watch([](const char*) { return nullptr; });
   ::testing::internal::CaptureStderr();

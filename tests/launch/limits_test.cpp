@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher where the system has too little, and ranks that the kernel killed for memory.
+// The launcher under limits of the system, and ranks that the kernel killed for memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ class Limits : public ::testing::Test {
             .environment = {{"MARK", mark_}, {"TMPDIR", folder_.path().string()}, {"LOCKSTEP_LOG", ""}}};
   }
 
-  // True where the launcher itself can be loaded under the limit.
+  // True if the launcher itself can be loaded under the limit.
   [[nodiscard]] bool can_load(const std::string& setting) const {
     auto options = under(setting, "true");
     options.command.resize(5);
@@ -79,11 +79,11 @@ class Limits : public ::testing::Test {
     return test::eventually([&] { return test::processes_with("MARK=" + mark_).empty(); }, std::chrono::seconds(10));
   }
 
-  // Two ranks that end by themselves, and two that are told to.
+  // Runs two ranks that end by themselves, and two that are asked to.
   void expect_an_end(const std::string& setting, const std::string& before = "") const {
     SCOPED_TRACE(setting);
     // 2, 127, 137 and 139: a rank whose shell could not start a program, that could not be loaded, or that the kernel
-    // ended for want of memory. 75 and 76: the thread that serves the store had none for a request, or for any.
+    // killed for memory. 75 and 76: the store's thread had no memory for a request, or for any.
     const auto is_documented = AnyOf(0, 2, 69, 75, 76, 127, 137, 139);
     const auto ended = test::run_process(under(setting, "exit 0", before), kHang);
     EXPECT_FALSE(ended.timed_out) << ended.err;
@@ -126,7 +126,7 @@ TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
   }
 }
 
-// What would hang or be ended before its main.
+// Otherwise the program would hang or be killed before its main.
 TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   if (test::kAnySanitizer) GTEST_SKIP() << "a sanitizer needs terabytes of addresses itself";
   const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
@@ -140,15 +140,15 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   }
 }
 
-// The kernel does not hold root to a limit of processes: there, another user runs the launcher.
+// The kernel does not limit root's processes: as root, the test runs the launcher as another user.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;
-  const std::string user = std::to_string(100'000 + ::getpid());  // nobody else's
+  const std::string user = std::to_string(100'000 + ::getpid());  // no other user's
   const std::string before =
       is_root ? "setpriv --reuid " + user + " --regid " + user + " --clear-groups --inh-caps=-all" : "";
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
   for (int more = 1; more <= 9; ++more) {
-    // Others' threads count where the user is ours; so the limit is a little above what is there now.
+    // For our own user, other programs' threads count: the limit is a little above their present number.
     const std::string there =
         is_root ? "0" : "$(find /proc -maxdepth 3 -path '/proc/[0-9]*/task/*' -user $(id -u) 2>/dev/null | wc -l)";
     expect_an_end("ulimit -u $((" + there + " + " + std::to_string(more) + "))", before);
@@ -166,7 +166,7 @@ TEST_F(Limits, ALimitThatIsLoweredUnderTheLauncherDoesNotMakeItDeaf) {
   EXPECT_TRUE(all_gone());
 }
 
-// Its output goes into a pipe that is full and that nobody reads.
+// Its output goes into a full pipe without a reader.
 TEST_F(Limits, APagerThatDoesNotReadDoesNotMakeItDeaf) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

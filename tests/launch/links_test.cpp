@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `lockstep doctor` measures between hosts: who meets whom, and both sides of a link, on the loopback.
+// The measurements of `lockstep doctor` between hosts: the pairs, and both sides of a link, on the loopback.
 #include "launch/doctor/links.h"
 
 #include <arpa/inet.h>
@@ -62,7 +62,7 @@ class MeasuredLinks : public ::testing::TestWithParam<bool> {
                            .timeout = seconds(60)});
   }
 
-  /// Somebody who connects with host 0 and says `words`.
+  /// A stranger that connects to host 0 and sends `words`.
   [[nodiscard]] UniqueFd stranger(const std::string& words) const {
     std::istringstream place(store_->get("links/at/0", seconds(1)));
     std::string address;
@@ -143,7 +143,7 @@ TEST_P(MeasuredLinks, NobodyThereIsAnErrorWithTheSystemsWords) {
   (void)host(0);
   try {
     (void)measure(host(1), 1, std::chrono::milliseconds(300));
-    FAIL() << "somebody listened";
+    FAIL() << "a host listened";
   } catch (const IoError& problem) {
     EXPECT_EQ(problem.message(), "cannot connect: Connection refused");
   }

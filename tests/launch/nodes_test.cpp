@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run` on several nodes, which here are several agents on the loopback of one machine.
+// `lockstep run` on several nodes: here, several agents on one machine's loopback.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ using ::testing::StartsWith;
 
 class TwoNodes : public Run {
  protected:
-  // All nodes of a test have one secret.
+  // All nodes of a test share one secret.
   test::ProcessOptions command(const std::vector<std::string>& arguments) const {
     auto options = Run::command(arguments);
     options.environment.emplace_back("LOCKSTEP_TOKEN", token_);
@@ -112,11 +112,11 @@ TEST_F(TwoNodes, ANodeWhoseAgentIsKilledIsNamedAtOnce) {
   EXPECT_THAT(of_first.err, HasSubstr("lockstep: node 1 ("));
   EXPECT_THAT(of_first.err, HasSubstr("ranks 1 to 2) is lost: its launcher was killed, or its machine went down"));
   EXPECT_THAT(of_first.err, Not(HasSubstr("rank 0")));
-  EXPECT_LT(passed.count(), 10.0) << "nobody waits for a node that is gone";
+  EXPECT_LT(passed.count(), 10.0) << "no node waits for one that is gone";
   EXPECT_TRUE(all_gone());
 }
 
-// Rank 0 of another library notices first, and fails with an exit code of its own.
+// Rank 0, with another library, notices first and fails with its own exit code.
 TEST_F(TwoNodes, ANodeThatIsKilledIsNamedAndNotTheRankThatNoticed) {
   auto first = node(
       0,
@@ -164,7 +164,7 @@ TEST_F(TwoNodes, OfAJobThatIsSuspendedAndGoesOnNoneIsLost) {
   Process second(of_rank(1));
   ASSERT_TRUE(ready(2));
   suspend(std::chrono::seconds(5));
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // what they take for a loss, they would say by now
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // by now they would have reported a loss
   std::ofstream(folder_.path() / "go") << "";
   const auto of_first = first.wait();
   const auto of_second = second.wait();
@@ -247,7 +247,7 @@ TEST_F(TwoNodes, MeetByATokenFile) {
   EXPECT_THAT(open_to_all.err, HasSubstr("chmod 600"));
 }
 
-// torchrun's commands, and the network that their user trusts.
+// torchrun's commands, and a network that the user trusts.
 TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   const auto words = [&](const std::string& rank, const std::string& network) {
     auto options = Run::command({"--nproc_per_node=1", "--nnodes=2", "--node_rank=" + rank, "--master_addr=127.0.0.1",
@@ -270,7 +270,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network beside a secret"));
 }
 
-// The stranger's way into a job of several nodes was its name, which the list of processes shows.
+// A stranger could join a job of several nodes by its name, which the process list shows.
 TEST_F(TwoNodes, AreNotOpenToWhoKnowsTheJobsName) {
   auto options = command({"--nnodes", "2", "--node-rank", "0", "--rdzv-id", "job-7", "--master-port",
                           std::to_string(port_), "sh", "-c", "true"});
@@ -359,7 +359,7 @@ TEST_F(TwoNodes, StartAgainWithinTheBudget) {
   EXPECT_THAT(of_first.err, HasSubstr("rank 1 on "));
 }
 
-// Port 29500 is taken by this test, or by whoever has it.
+// Port 29500 is taken, by this test or by another program.
 TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
   std::unique_ptr<StoreServer> other;
   try {
@@ -373,7 +373,7 @@ TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
   EXPECT_THAT(alone.err, AllOf(HasSubstr("port 29500 is taken"), HasSubstr("--rdzv-endpoint 127.0.0.1:29500")));
 }
 
-// One that waits for the file "go" in its second life, so that the test sees who is in it.
+// A job whose second life waits for the file "go", so that the test can see its members.
 class SomeNodes : public TwoNodes {
  protected:
   static std::string script() {
@@ -392,7 +392,7 @@ class SomeNodes : public TwoNodes {
     return std::make_unique<Process>(options);
   }
 
-  // The ranks 0 to `count` - 1 run in this life.
+  // True if the ranks 0 to `count` - 1 run in this life.
   bool in_life(int life, int count) const {
     return test::eventually([&] {
       for (int rank = 0; rank < count; ++rank) {
@@ -404,7 +404,7 @@ class SomeNodes : public TwoNodes {
 
   void end_life(int life) const { std::ofstream(folder_ / ("go-" + std::to_string(life))) << "go"; }
 
-  // The agent that is started first serves.
+  // True if the first agent serves the store.
   bool serves() const {
     return test::eventually([&] {
       try {

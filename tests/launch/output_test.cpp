@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks write: lines, folders of logs, and the failure that is reported first.
+// The output of ranks: lines, log folders, and the failure that is reported first.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@
 namespace lockstep::launch {
 namespace output_test {
 
-// A console whose two streams land in one text, as on a terminal.
+// A console whose two streams end up in one text, as on a terminal.
 class Screen {
  public:
   explicit Screen(const MuxOptions& options) : mux(options, [this](int, std::string_view bytes) { text += bytes; }) {}
@@ -45,7 +45,7 @@ TEST(LineMux, LinesAreWholeWhateverThePieces) {
   EXPECT_EQ(screen.take(), "");
 }
 
-// Each piece is written by a call of its own.
+// Each piece is written by one call.
 TEST(LineMux, TheLinesOfOneReadingAreOnePiece) {
   std::vector<std::string> pieces;
   LineMux mux({.style = ConsoleStyle::kPrefix}, [&](int, std::string_view bytes) { pieces.emplace_back(bytes); });
@@ -226,7 +226,7 @@ TEST(Failure, AMismatchIsTheCauseWhicheverRankEndedFirst) {
   EXPECT_EQ(end.cause->rank, 1);
 }
 
-// A node joins, the ranks are told to save, and one fails at that moment.
+// A node joins, the ranks are asked to save, and one fails at that moment.
 TEST(Failure, ThatWouldComeAgainIsNoEndByRequest) {
   const test::TempDir folder;
   const LogFolder logs(folder.path());
@@ -305,7 +305,7 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
-// It was slow to leave after its error, and nobody else killed it.
+// It was slow to leave after its error; only the launcher killed it.
 TEST(Failure, TheLaunchersOwnKillIsNoHeadline) {
   const WorkerEnd killed{.rank = 1, .pid = 42, .wait_status = SIGKILL, .signal_sent = SIGKILL};
   const auto headline = [&](const std::string& type, const std::string& message) {
@@ -341,7 +341,7 @@ namespace output_test {
 namespace fs = std::filesystem;
 using launch::LogFolder;
 
-/// A temporary folder of this test's own, in which there are old logs.
+/// The test's own temporary folder, with old logs.
 class TemporaryLogs : public ::testing::Test {
  protected:
   TemporaryLogs() { ::setenv("TMPDIR", folder_.path().c_str(), 1); }
@@ -355,7 +355,7 @@ class TemporaryLogs : public ::testing::Test {
     ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), both, AT_SYMLINK_NOFOLLOW), 0);
   }
 
-  /// Logs as a failed run leaves them, `number` days ago.
+  /// Adds the logs of a run that failed `number` days ago.
   void add(int number) const {
     fs::create_directories(at(number) / "attempt_0" / "rank-0");
     std::ofstream(at(number) / "attempt_0" / "rank-0" / "stderr.log") << "it failed\n";
@@ -421,7 +421,7 @@ TEST_F(TemporaryLogs, LinksAndOtherNamesAreNobodysLogs) {
   std::ofstream(elsewhere / "precious") << "mine\n";
   fs::create_directory_symlink(elsewhere, at(900));
   set_age(at(900), 900);
-  fs::create_directory_symlink(elsewhere, at(1) += "x");  // no name of mkdtemp's
+  fs::create_directory_symlink(elsewhere, at(1) += "x");  // not a name from mkdtemp
   for (int number = 1; number <= 25; ++number) add(number);
   fs::create_directory_symlink(elsewhere, at(25) / "attempt_0" / "link");
   for (const char* name : {"lockstep-logs-", "lockstep-logs-my own", "my-lockstep-logs-abcdef"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks start: hosts, GPUs, how many, and with which environment.
+// The start of ranks: their hosts, GPUs, number and environment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -42,6 +42,7 @@ EnvironmentSpec spec() {
       .master_addr = "10.0.0.1",
       .master_port = 12345,
       .store = {.host = "10.0.0.1", .port = 29500, .token = "secret"},
+      .store_prefix = "rounds/7/1/",
       .error_file = "/logs/error.json",
       .role = "trainer",
       .run_id = "job",
@@ -73,6 +74,7 @@ TEST(WorkerEnvironment, HasTorchrunsVariables) {
                                "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
                                "OMP_NUM_THREADS=1",
                                "LOCKSTEP_STORE=10.0.0.1:29500",
+                               "LOCKSTEP_STORE_PREFIX=rounds/7/1/",
                                "LOCKSTEP_STORE_TOKEN=secret",
                                "LOCKSTEP_ERROR_FILE=/logs/error.json"}) {
     EXPECT_THAT(variables, Contains(expected));
@@ -191,7 +193,7 @@ TEST(Hostfile, ReadsTheFormsOfOthersAndNamesTheBadLine) {
         }
       },
       UsageError);
-  std::ofstream(file) << "# nobody\n";
+  std::ofstream(file) << "# none\n";
   EXPECT_THROW((void)read_hostfile(file), DataError);
   EXPECT_THROW((void)read_hostfile(folder.path() / "none"), DataError);
 }
@@ -288,7 +290,7 @@ namespace placement_test {
 
 using ::testing::HasSubstr;
 
-// With a management library of make-believe GPUs (fake_nvml.c).
+// Uses a management library of make-believe GPUs (fake_nvml.c).
 
 class Gpus : public ::testing::Test {
  protected:
@@ -351,7 +353,7 @@ TEST_F(Gpus, AProcessIsShownWithTheRankOfItsEnvironment) {
   ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment), 0);
   setenv("FAKE_NVML_PID", std::to_string(child).c_str(), 1);
   GpuReport report = read_gpus(LOCKSTEP_FAKE_NVML);
-  // The environment can be read only once the kernel has set the new program up.
+  // The environment can be read only after the kernel has set up the new program.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!report.gpus.front().processes.front().rank && std::chrono::steady_clock::now() < end) {
     report = read_gpus(LOCKSTEP_FAKE_NVML);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run` as a user has it: real processes, shell scripts as workers. Every test marks its processes by a
-// variable of their environment, so that it can show that none is left.
+// `lockstep run` with real processes and shell scripts as workers. Every test marks its processes with an environment
+// variable, to show that none is left.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Run : public ::testing::Test {
     return test::run_process(command(arguments));
   }
 
-  // Two ranks of a shell script.
+  // Runs two ranks of a shell script.
   test::ProcessResult run_script(const std::string& script) const {
     return run({"--nproc-per-node", "2", "--", "sh", "-c", script});
   }
@@ -58,7 +58,7 @@ class Run : public ::testing::Test {
     return test::eventually([&] { return alive().empty(); }, std::chrono::seconds(20));
   }
 
-  // Stops launchers, stubs and ranks for longer than what they wait for each other, and lets them go on.
+  // Stops launchers, stubs and ranks for longer than they wait for each other, then continues them.
   void suspend(std::chrono::seconds time) const {
     const std::vector<pid_t> all = alive();
     for (const pid_t pid : all) ::kill(pid, SIGSTOP);
@@ -66,7 +66,7 @@ class Run : public ::testing::Test {
     for (const pid_t pid : all) ::kill(pid, SIGCONT);
   }
 
-  // Until `count` ranks have made their file "ready-<rank>" in DIR.
+  // Waits until `count` ranks have made their file "ready-<rank>" in DIR.
   bool ready(int count) const {
     return test::eventually([&] {
       int found = 0;
@@ -80,7 +80,7 @@ class Run : public ::testing::Test {
   const std::string mark_ = folder_.path().filename().string();
 };
 
-// Says that it is ready and who it is; the rename makes the file appear with its text.
+// Reports a rank's readiness and process; the rename makes the file appear together with its text.
 inline constexpr const char* kReady = "echo $$ > $DIR/tmp-$RANK; mv $DIR/tmp-$RANK $DIR/ready-$RANK; ";
 
 }  // namespace lockstep::run_test

@@ -128,7 +128,7 @@ TEST_F(Run, ARankMayUseTheGraceToSaveItsState) {
   EXPECT_THAT(result.out, HasSubstr("[0]: saved\n"));
 }
 
-// A grandchild in a session of its own that ignores SIGTERM, and its parent is gone.
+// A grandchild in its own session that ignores SIGTERM; its parent is gone.
 constexpr const char* kHider =
     "setsid sh -c 'trap \"\" TERM HUP; echo > $DIR/hidden-$RANK; while :; do sleep 1000; done' & "
     "until [ -e $DIR/hidden-$RANK ]; do :; done; ";
@@ -209,7 +209,7 @@ TEST_F(Run, OnATerminalRankZeroHasOneToDrawItsBarOn) {
   EXPECT_THAT(result.out, HasSubstr("[1]: rank 1 has none\r\n"));
 }
 
-// An error of the command itself, as a person sees it.
+// An error of the command itself, on a terminal.
 TEST(Command, ColoursItsErrorsOnATerminalUnlessToldNotTo) {
   const auto on_terminal = [](const std::string& no_color, const std::string& term) {
     return test::run_process({.command = {"script", "-qec", kLockstep + " rnu", "/dev/null"},
@@ -389,7 +389,7 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
-// A rank of the round before that hangs in the kernel still listens there.
+// A rank of the previous round that hangs in the kernel still listens there.
 TEST_F(Run, AGivenPortThatIsStillHeldAfterARestartIsReplacedByAFreeOne) {
   std::uint16_t port = 0;
   { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }

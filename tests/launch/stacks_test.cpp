@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of real processes: the test executes itself as one that hangs, and looks at it from outside and from inside.
+// Stacks of real processes: the test executes itself as a process that hangs, and looks at it from outside and inside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 
 namespace lockstep {
 
-// What the stacks have to show.
+// The function that the stacks have to show.
 [[gnu::noinline]] void loops_for_ever() {
   volatile bool for_ever = true;
   while (for_ever) continue;
@@ -52,11 +52,11 @@ using ::testing::Not;
 constexpr auto kLimit = std::chrono::seconds(20);
 std::string own_path;
 
-/// A process that hangs in the named way, and has come there.
+/// A process that hangs in the named way, and has got there.
 class Hanging {
  public:
-  Hanging(const std::string& how, char state)
-      : process_({.command = {own_path, "program", how},
+  Hanging(const std::string& way, char state)
+      : process_({.command = {own_path, "program", way},
                   .environment = {{"LOCKSTEP_ERROR_FILE", (folder_ / "error.json").string()}}}) {
     process_.wait_for_output("ready");
     test::eventually([&] { return this->state() == state; });
@@ -79,7 +79,7 @@ class Hanging {
   test::Process process_;
 };
 
-// A process that has said that it is ready may still be on its way into the loop.
+// A process that has reported to be ready may still be on its way into the loop.
 template <class Read>
 bool eventually_has(Read read, const std::string& words) {
   return test::eventually([&] {
@@ -121,7 +121,7 @@ TEST(Stacks, AreNotWaitedForBeyondTheLimit) {
   const ProcessStacks stacks = read_stacks(rank.process().pid(), std::chrono::milliseconds(0));
   EXPECT_TRUE(stacks.is_cut);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
-  // The reading thread lets go by itself.
+  // The reading thread detaches by itself.
   EXPECT_TRUE(test::eventually([&] { return !rank.is_traced() && rank.state() == 'S'; }));
 }
 
@@ -157,20 +157,20 @@ TEST(Stacks, AProgramWithoutTheHandlerIsNotEndedByTheSignal) {
 }  // namespace
 }  // namespace launch
 
-int hang(const std::string& how) {
-  if (how != "plain") fault::install_reports();
+int hang(const std::string& way) {
+  if (way != "plain") fault::install_reports();
   std::mutex mutex;
-  if (how == "lock") {
+  if (way == "lock") {
     mutex.lock();
     std::thread([] { loops_for_ever(); }).detach();
   }
   std::puts("ready");
   (void)std::fflush(stdout);
-  if (how == "stop") {
+  if (way == "stop") {
     stops_itself();
     return 0;
   }
-  if (how == "lock") sleeps_in_a_lock(mutex);
+  if (way == "lock") sleeps_in_a_lock(mutex);
   loops_for_ever();
   return 1;
 }

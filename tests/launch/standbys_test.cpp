@@ -27,7 +27,7 @@ const TimePoint kStart = TimePoint() + seconds(1000);
 
 AgentOptions restarting(int processes = 1) { return {.processes = processes, .max_restarts = 1}; }
 
-// What a standby of a shell script does: it reads from its descriptor, as a Lockstep program does before main.
+// A standby of a shell script: it reads from its descriptor, like a Lockstep program before main.
 WorkerSpec script(const std::string& text) {
   return {.path = "/bin/sh", .arguments = {"sh", "-c", text}, .environment = {"PATH=/usr/bin:/bin"}};
 }
@@ -80,7 +80,7 @@ TEST(Standbys, GetTheirEnvironmentWhenTheyTakeOver) {
   EXPECT_EQ(output_of(*standby->worker), "RANK=7 NAME=two words  ");
 }
 
-// An environment of more bytes than a pipe holds.
+// An environment with more bytes than a pipe holds.
 std::vector<std::string> long_environment() { return std::vector<std::string>(40, "A=" + std::string(64 << 10, 'x')); }
 
 TEST(Standbys, ThatDoNotReadHoldUpNobody) {

@@ -24,12 +24,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// `lockstep run` where its surroundings are unusual: closed descriptors, output that nobody takes, a limit on the size
-// of files, a network or a namespace of pids of its own.
+// `lockstep run` in unusual surroundings: closed descriptors, output without a reader, a limit on file sizes, a
+// separate network or pid namespace.
 
 class Surroundings : public run_test::Run {
  protected:
-  // A line of bash with $L for the command. What hangs ends after `limit`.
+  // Runs a line of bash with $L for the command, for at most `limit`.
   [[nodiscard]] ProcessResult bash(const std::string& line,
                                    std::chrono::milliseconds limit = std::chrono::seconds(30)) const {
     auto options = command({});
@@ -74,7 +74,7 @@ TEST_F(Surroundings, AFileThatGrowsTooLargeIsToldAndEndsNothing) {
               HasSubstr("is no longer written (File too large: the limit of this shell is 8,192 bytes (ulimit -f))"));
 }
 
-// What the ranks do at the limit is the programs' own matter.
+// The ranks' programs decide for themselves what to do at the limit.
 TEST_F(Surroundings, ARankHasTheDefaultOfTheSignal) {
   EXPECT_EQ(bash("ulimit -f 8; exec $L run -- sh -c 'exec head -c 100000 /dev/zero > $DIR/large'").code, 128 + SIGXFSZ);
 }
@@ -103,7 +103,7 @@ TEST_F(Surroundings, AProcessIsFoundUnderAProcOfOtherPids) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWPID) != 0) ::_exit(2);
-    const pid_t inner = ::fork();  // number 1 there, which is the system's first process in /proc
+    const pid_t inner = ::fork();  // number 1 there; in /proc that is the system's first process
     if (inner == 0) {
       const auto self = launch::read_process(::getpid());
       ::_exit(self && self->state == 'R' && launch::number_in_proc() > 1 && !launch::read_process(4711) ? 0 : 3);
@@ -130,7 +130,7 @@ TEST_F(Surroundings, ATakenPortIsNamedWithItsHolder) {
 
 class Torchrun : public Run {
  protected:
-  // Two ranks that say a word on each stream; their logs lie in DIR/logs.
+  // Two ranks that print a word on each stream, with logs in DIR/logs.
   test::ProcessResult talk(std::vector<std::string> options) const {
     options.insert(options.begin(), {"--nproc-per-node", "2", "--log-dir", logs().string()});
     options.insert(options.end(), {"--", "sh", "-c", "echo out $RANK; echo err $RANK >&2"});

@@ -38,7 +38,7 @@ TEST(TrainOptions, HaveANameALetterAndASentenceOfTheirOwn) {
   }
 }
 
-/// The launcher and a rank agree on the recipe whatever option comes first.
+/// The launcher and a rank agree on the recipe, whichever option comes first.
 TEST(TrainOptions, DoNotHideTheRecipe) {
   for (const TrainOption& option : train_options()) {
     Words words{std::string(option.name)};
@@ -77,7 +77,7 @@ TEST(RecipeWord, IsTheFirstWordThatIsNoOptionAndNoOptionsValue) {
   }
 }
 
-/// The recipe alone knows its settings, and names of them are options before it is known.
+/// Only the recipe knows its settings, but they can be typed as options before it.
 TEST(RecipeWord, IsFoundBehindSettingsThatAreTypedAsOptions) {
   for (const Typed& typed : {Typed{"--batch-size 4 detection:smoke --nproc-per-node 2", "detection:smoke"},
                              Typed{"--distributed detection:smoke", "detection:smoke"},

@@ -40,13 +40,13 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
-/// Rows as a network has them: query, key and value side by side in one tensor [B, N, heads * d].
+/// Rows as in a network: query, key and value side by side in one tensor [B, N, heads * d].
 struct Arguments {
   at::Tensor queries, keys, values;
   AttentionOptions options;
 
-  [[nodiscard]] at::Tensor by_head(const at::Tensor& of, std::int64_t heads) const {
-    return of.view({of.size(0), of.size(1), heads, -1}).transpose(1, 2);
+  [[nodiscard]] at::Tensor by_head(const at::Tensor& rows, std::int64_t heads) const {
+    return rows.view({rows.size(0), rows.size(1), heads, -1}).transpose(1, 2);
   }
 };
 
@@ -69,33 +69,37 @@ Arguments arguments_of(const Case& c, at::ScalarType type) {
 }
 
 /// The result, and the gradients of queries, keys, values and bias.
-std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& of) {
+std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& arguments) {
   seed_all(3);
   out.backward(drawn(out.sizes()).to(out.scalar_type()));
-  std::vector<at::Tensor> all = {out.detach(), of.queries.grad(), of.keys.grad(), of.values.grad()};
-  if (of.options.bias.defined() && of.options.bias.requires_grad()) all.push_back(of.options.bias.grad());
+  std::vector<at::Tensor> all = {out.detach(), arguments.queries.grad(), arguments.keys.grad(),
+                                 arguments.values.grad()};
+  if (arguments.options.bias.defined() && arguments.options.bias.requires_grad())
+    all.push_back(arguments.options.bias.grad());
   return all;
 }
 
 std::vector<at::Tensor> pass_of(const Case& c, at::ScalarType type) {
-  const Arguments of = arguments_of(c, type);
-  const at::Tensor out = attention(of.by_head(of.queries, c.heads), of.by_head(of.keys, c.heads),
-                                   of.by_head(of.values, c.heads), of.options);
+  const Arguments arguments = arguments_of(c, type);
+  const at::Tensor out =
+      attention(arguments.by_head(arguments.queries, c.heads), arguments.by_head(arguments.keys, c.heads),
+                arguments.by_head(arguments.values, c.heads), arguments.options);
   EXPECT_THAT(out.grad_fn()->name(), HasSubstr("AttentionFunction"));
   EXPECT_EQ(out.scalar_type(), type);
-  return backward_of(out, of);
+  return backward_of(out, arguments);
 }
 
 std::vector<at::Tensor> exact_pass_of(const Case& c) {
-  const Arguments of = arguments_of(c, at::kDouble);
-  at::Tensor scores =
-      at::matmul(of.by_head(of.queries, c.heads), of.by_head(of.keys, c.heads).transpose(2, 3)) * of.options.scale;
+  const Arguments arguments = arguments_of(c, at::kDouble);
+  at::Tensor scores = at::matmul(arguments.by_head(arguments.queries, c.heads),
+                                 arguments.by_head(arguments.keys, c.heads).transpose(2, 3)) *
+                      arguments.options.scale;
   if (c.windows > 0) {
-    scores = (scores.view({-1, c.windows, c.heads, c.queries, c.keys}) + of.options.bias).view(scores.sizes());
+    scores = (scores.view({-1, c.windows, c.heads, c.queries, c.keys}) + arguments.options.bias).view(scores.sizes());
   }
-  if (c.hidden) scores = scores.masked_fill(of.options.hidden, -std::numeric_limits<double>::infinity());
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), of.by_head(of.values, c.heads));
-  return backward_of(mixed.transpose(1, 2).reshape({c.items, c.queries, c.heads * c.depth}), of);
+  if (c.hidden) scores = scores.masked_fill(arguments.options.hidden, -std::numeric_limits<double>::infinity());
+  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), arguments.by_head(arguments.values, c.heads));
+  return backward_of(mixed.transpose(1, 2).reshape({c.items, c.queries, c.heads * c.depth}), arguments);
 }
 
 class AttentionTest : public testing::TestWithParam<Case> {};
@@ -195,7 +199,7 @@ Outcome step(const Case& c, at::ScalarType type, double mean = 0.4) {
   return {out, x.grad(), layer->weight.grad(), layer->bias.grad()};
 }
 
-/// libtorch's in double.
+/// libtorch's layers in double.
 Outcome reference(const Case& c, double mean = 0.4) {
   const LayerNorm layer = layer_of(c);
   const at::Tensor x = values(c, 1, mean).to(at::kDouble).requires_grad_();

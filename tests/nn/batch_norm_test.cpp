@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, alone and with what follows it.
+// Batch norm, alone and with the operations after it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/batch_norm.h>
@@ -37,8 +37,8 @@ namespace batch_norm_test {
 using ::testing::HasSubstr;
 using torch::nn::BatchNormOptions;
 
-// Unsynced, lockstep::nn::BatchNorm is torch::nn::BatchNorm to the bit. Synced, with replicas that a fake stands for,
-// it is batch norm over their batches put together; real replicas are in tests/parallel/sync_batch_norm_test.cpp.
+// Unsynced, lockstep::nn::BatchNorm equals torch::nn::BatchNorm to the bit. Synced, with fake replicas, it is batch
+// norm over their concatenated batches; tests/parallel/sync_batch_norm_test.cpp has real replicas.
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
@@ -54,7 +54,7 @@ at::Tensor images(std::uint64_t seed, std::int64_t count, std::int64_t channels 
   return at::randn({count, channels, 6, 7}, generator) * 3 + 2;
 }
 
-/// Gives `norm` parameters other than ones and zeros.
+/// Sets the parameters of `norm` to other values than ones and zeros.
 template <class Norm>
 void randomize(Norm& norm) {
   seed_all(11);
@@ -124,7 +124,7 @@ TEST(BatchNorm, SaysWhatItIs) {
             "lockstep::nn::BatchNorm2d(5, eps=1e-05, momentum=0.1, affine=true, track_running_stats=true)");
 }
 
-/// Stands for other replicas: adds what they would bring, in the order of the calls.
+/// Plays the other replicas: adds their contributions, in the order of the calls.
 class Others final : public StatisticsSync {
  public:
   explicit Others(std::vector<at::Tensor> brought) : brought_(std::move(brought)) {}
@@ -141,16 +141,16 @@ class Others final : public StatisticsSync {
   std::size_t calls_ = 0;
 };
 
-/// What a replica with `input` brings to each call of a forward and the backward of a sum of cubes (that of squares has
-/// no gradient here).
+/// The contribution of a replica with `input` to each call of a forward and the backward of a sum of cubes (a sum of
+/// squares has no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
-  // Twice: the first round finds what each brings in forward, the second what it brings in backward.
-  const auto round = [](const at::Tensor& mine, std::vector<at::Tensor> others) {
-    BatchNorm2d norm(mine.size(1));
+  // Two rounds: the first finds the contributions to forward, the second those to backward.
+  const auto round = [](const at::Tensor& own, std::vector<at::Tensor> others) {
+    BatchNorm2d norm(own.size(1));
     randomize(norm);
     auto sync = std::make_shared<Others>(std::move(others));
     norm->set_statistics_sync(sync);
-    norm->forward(mine.detach().requires_grad_(true)).pow(3).sum().backward();
+    norm->forward(own.detach().requires_grad_(true)).pow(3).sum().backward();
     return sync->seen;
   };
   const at::Tensor first = round(other, {round(images(9, 2), {})[0]})[0];
@@ -169,26 +169,26 @@ Outcome outcome(Norm& norm, const at::Tensor& input) {
   return {output.detach(), leaf.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var};
 }
 
-/// `mine` with a replica that has `others`, against torch over both.
-void expect_like_both(const at::Tensor& mine, const at::Tensor& others, double tolerance) {
-  BatchNorm2d synced(mine.size(1));
+/// `own` with a replica that has `others`, against torch over both.
+void expect_like_both(const at::Tensor& own, const at::Tensor& others, double tolerance) {
+  BatchNorm2d synced(own.size(1));
   randomize(synced);
-  synced->set_statistics_sync(std::make_shared<Others>(brought_by(others, mine)));
-  const Outcome ours = outcome(synced, mine);
-  torch::nn::BatchNorm2d plain(mine.size(1));
+  synced->set_statistics_sync(std::make_shared<Others>(brought_by(others, own)));
+  const Outcome ours = outcome(synced, own);
+  torch::nn::BatchNorm2d plain(own.size(1));
   randomize(plain);
-  const Outcome both = outcome(plain, at::cat({mine, others}).to(at::kFloat));
+  const Outcome both = outcome(plain, at::cat({own, others}).to(at::kFloat));
   const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
     const double error = (a.to(at::kFloat) - b).norm().item<double>();
     return a.sizes() == b.sizes() && error <= tolerance * (b.norm().item<double>() + 1e-6);
   };
-  EXPECT_TRUE(close(ours.output, both.output.narrow(0, 0, mine.size(0))));
-  EXPECT_TRUE(close(ours.input_grad, both.input_grad.narrow(0, 0, mine.size(0))));
+  EXPECT_TRUE(close(ours.output, both.output.narrow(0, 0, own.size(0))));
+  EXPECT_TRUE(close(ours.input_grad, both.input_grad.narrow(0, 0, own.size(0))));
   EXPECT_TRUE(close(ours.running_mean, both.running_mean));
   EXPECT_TRUE(close(ours.running_var, both.running_var));
   EXPECT_EQ(synced->num_batches_tracked.item<std::int64_t>(), 1);
-  EXPECT_EQ(ours.output.scalar_type(), mine.scalar_type());
-  EXPECT_EQ(ours.output.strides(), mine.strides());
+  EXPECT_EQ(ours.output.scalar_type(), own.scalar_type());
+  EXPECT_EQ(ours.output.strides(), own.strides());
 }
 
 TEST(SyncedBatchNorm, IsBatchNormOverTheBatchesPutTogether) {
@@ -199,8 +199,8 @@ TEST(SyncedBatchNorm, IsBatchNormOverTheBatchesPutTogether) {
 }
 
 TEST(SyncedBatchNorm, SixteenBitActivationsHaveFloat32Statistics) {
-  const at::Tensor mine = images(1, 4).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
-  expect_like_both(mine, images(2, 4).to(at::kBFloat16), 1e-2);
+  const at::Tensor own = images(1, 4).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  expect_like_both(own, images(2, 4).to(at::kBFloat16), 1e-2);
 }
 
 TEST(SyncedBatchNorm, AReplicaWithoutASampleTakesPart) {
@@ -220,19 +220,19 @@ TEST(SyncedBatchNorm, AnOverflowLeavesTheRunningStatisticsOfItsChannelAsTheyWere
 }
 
 TEST(SyncedBatchNorm, WeightAndBiasGradientsAreOfTheReplicasOwnBatch) {
-  const at::Tensor mine = images(1, 4);
+  const at::Tensor own = images(1, 4);
   const at::Tensor others = images(2, 4);
-  const auto part = [&](const at::Tensor& of, const at::Tensor& beside) {
+  const auto part = [&](const at::Tensor& batch, const at::Tensor& beside) {
     BatchNorm2d norm(5);
     randomize(norm);
-    norm->set_statistics_sync(std::make_shared<Others>(brought_by(beside, of)));
-    return outcome(norm, of);
+    norm->set_statistics_sync(std::make_shared<Others>(brought_by(beside, batch)));
+    return outcome(norm, batch);
   };
-  const Outcome left = part(mine, others);
-  const Outcome right = part(others, mine);
+  const Outcome left = part(own, others);
+  const Outcome right = part(others, own);
   torch::nn::BatchNorm2d plain(5);
   randomize(plain);
-  const Outcome both = outcome(plain, at::cat({mine, others}));
+  const Outcome both = outcome(plain, at::cat({own, others}));
   EXPECT_TRUE(at::allclose(left.weight_grad + right.weight_grad, both.weight_grad, 1e-5, 1e-4));
   EXPECT_TRUE(at::allclose(left.bias_grad + right.bias_grad, both.bias_grad, 1e-5, 1e-4));
 }
@@ -274,13 +274,13 @@ TEST(SyncedBatchNorm, ASecondDerivativeIsAnError) {
 }
 
 TEST(SyncedBatchNorm, WithoutWeightOrRunningStatisticsNormalisesTheSame) {
-  const at::Tensor mine = images(1, 4);
+  const at::Tensor own = images(1, 4);
   BatchNorm2d synced(BatchNormOptions(5).affine(false).track_running_stats(false));
   auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // alone: both replicas' sums are its own
   synced->set_statistics_sync(sync);
   torch::nn::BatchNorm2d plain(BatchNormOptions(5).affine(false).track_running_stats(false));
-  at::Tensor left = mine.detach().requires_grad_(true);
-  at::Tensor right = mine.detach().clone().requires_grad_(true);
+  at::Tensor left = own.detach().requires_grad_(true);
+  at::Tensor right = own.detach().clone().requires_grad_(true);
   const at::Tensor a = synced->forward(left);
   const at::Tensor b = plain->forward(right);
   a.pow(3).sum().backward();
@@ -306,7 +306,7 @@ at::Tensor channels_last(const at::Tensor& tensor) {
   return tensor.to(tensor.options(), false, true, at::MemoryFormat::ChannelsLast);
 }
 
-/// Input, and the gradient that comes back; rounded to bfloat16, so that both types can hold them.
+/// The input, and the incoming gradient; rounded to bfloat16, so that both types can hold them.
 struct Data {
   at::Tensor x;
   at::Tensor grad;
@@ -321,7 +321,7 @@ Data data_of(const Case& c, double mean = 0.3) {
           channels_last(rounded(at::randn({c.images, c.channels, height, width})))};
 }
 
-/// What a step of the layer gives.
+/// The results of a step of the layer.
 struct Outcome {
   at::Tensor out, x_grad, weight_grad, bias_grad, running_mean, running_var;
 };
@@ -345,7 +345,7 @@ Outcome fused(const Case& c, const Data& data, double dropout, at::ScalarType ty
   return {out, x.grad(), layer->weight.grad(), layer->bias.grad(), layer->running_mean, layer->running_var};
 }
 
-/// Ones where dropout keeps an element, times its scale; the first random number after the seed is the layer's.
+/// Dropout's scale at the elements that it keeps, else 0; the layer takes the first random number after the seed.
 at::Tensor mask_of(const at::Tensor& x, double dropout) {
   if (dropout == 0) return at::ones_like(x);
   at::Generator generator = make_generator(77);
@@ -376,7 +376,7 @@ Outcome reference(const Case& c, const Data& data, double dropout) {
   return {out, x.grad(), weight.grad(), bias.grad(), mean, var};
 }
 
-/// `of` in float64, in the memory order of any: only values are compared.
+/// Compares only values, in float64, whatever the memory order.
 testing::AssertionResult close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
   const at::Tensor difference = (found.detach().to(at::kDouble) - expected.detach()).abs();
   const double scale = expected.detach().abs().max().item<double>() + 1e-3;
@@ -556,7 +556,7 @@ TEST(NormActLayer, ASecondDerivativeIsRefused) {
 
 TEST(DropoutBits, AreThoseOfPhilox) {
   std::uint32_t words[4];
-  philox_block(0, 0, words);  // the known answer of the authors' Random123
+  philox_block(0, 0, words);  // the known answer from the authors' Random123
   EXPECT_THAT(words, testing::ElementsAre(0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and which kernel takes which.
+// Convolutions, and the choice of their kernel.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -32,7 +32,7 @@ using Options = torch::nn::Conv2dOptions;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-/// Runs what is in its scope as Trainer does with precision bf16.
+/// Runs its scope with precision bf16, like Trainer.
 class InBfloat16 {
  public:
   InBfloat16() {
@@ -66,13 +66,13 @@ at::Tensor images_of(const Case& c) {
   return at::randn({c.images, c.in, c.height, c.width}).contiguous(kChannelsLast);
 }
 
-/// The largest difference beside the largest value.
+/// The largest difference relative to the largest value.
 double difference(const at::Tensor& found, const at::Tensor& expected) {
   const at::Tensor wanted = expected.detach().to(at::kDouble);
   return ((found.detach().to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
 }
 
-/// A forward and a backward, and what came of them.
+/// The results of a forward and a backward.
 struct Pass {
   at::Tensor out, images, weight, bias;
 };
@@ -162,8 +162,8 @@ TEST_P(LargeTilesTest, ForwardAndGradientsAreLibtorchsInDouble) {
   expect_near(found, exact_pass_of(layer, images, grad), 4e-6);
 }
 
-// What tiles of 2x2 results do not serve: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3 rows and
-// columns to the last tiles.
+// Cases that do not suit tiles of 2x2 results: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3
+// rows and columns to the last tiles.
 INSTANTIATE_TEST_SUITE_P(Shapes, LargeTilesTest,
                          testing::Values(Case{8, 16, 32, 13, 18}, Case{4, 32, 16, 15, 13}, Case{4, 48, 64, 16, 16},
                                          Case{4, 320, 272, 14, 15}, Case{1, 16, 16, 7, 300}));
@@ -178,17 +178,17 @@ Pass direct_pass_of(const Conv2d& layer, const at::Tensor& images, const at::Ten
   return {.out = out, .images = x.grad(), .weight = weight.grad(), .bias = bias.grad()};
 }
 
-/// The norm of the difference beside the norm.
+/// The norm of the difference relative to the norm.
 double error_of(const at::Tensor& found, const at::Tensor& exact) {
   return ((found.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
 }
 
-/// Of a convolution whose inputs have that mean (their deviation is 1) and whose weights are numbers of bfloat16: the
-/// direct one rounds nothing but its results.
+/// A convolution whose inputs have this mean (their deviation is 1) and whose weights are numbers of bfloat16: the
+/// direct kernel rounds only its results.
 struct Means {
   double input, grad;
-  double limit;            ///< of forward's and the weights' gradient's error beside the direct one's
-  bool zero_sums = false;  ///< filters of sum 0, which take the mean out of the results
+  double limit;            ///< of the error of forward and of the weights' gradient, relative to the direct kernel's
+  bool zero_sums = false;  ///< filters with sum 0, which remove the mean from the results
 };
 
 class WinogradMeanTest : public testing::TestWithParam<Means> {};
@@ -315,7 +315,7 @@ TEST(Conv, WhatIsNoNumberIsNoneWhereItsPixelsAre) {
   EXPECT_FALSE(bad[0].any().item<bool>());
 }
 
-TEST(Conv, WhatIsNotFiniteSpreadsOverTheTilesThatItTouchesAndLargeNumbersDoNot) {  // as the header says
+TEST(Conv, WhatIsNotFiniteSpreadsOverTheTilesThatItTouchesAndLargeNumbersDoNot) {  // as promised in the header
   const Case c{1, 32, 32, 24, 24};
   Conv2d layer = layer_of(c);
   for (const std::int64_t at : {8, 9, 10, 11}) {
@@ -363,7 +363,7 @@ TEST(Conv, WhatHasNoKernelIsLibtorchsBitForBit) {
   }
 }
 
-/// The result's type is bfloat16 and its error that of bfloat16's rounding, on every processor; on those that have no
+/// The result's type is bfloat16 and its error is bfloat16's rounding, on every processor. On processors without
 /// products of bfloat16, libtorch's own take thirty times as long as float32's.
 TEST(Conv, InBfloat16IsNotManyTimesSlowerThanInFloat32) {
   const Case shape{.images = 4, .in = 64, .out = 64, .height = 24, .width = 40};
@@ -522,15 +522,15 @@ TEST(ConvTable, TilesOfFourResultsAreForFloat32AndImagesThatFillThem) {
 }
 
 TEST(ConvTable, TilesOfFourResultsPayForFewerChannelsLargerWeightsAndFewerResults) {
-  const auto of = [](std::int64_t in, std::int64_t out, std::int64_t large_tiles) {
+  const auto choice = [](std::int64_t in, std::int64_t out, std::int64_t large_tiles) {
     return conv_kernel({.in = in, .out = out, .tiles = 4 * large_tiles, .large_tiles = large_tiles}, kPlain);
   };
-  EXPECT_EQ(of(16, 16, 64), ConvKernel::kWinograd);
-  EXPECT_EQ(of(512, 512, 64), ConvKernel::kWinograd);
-  EXPECT_EQ(of(64, 64, 63), ConvKernel::kDirect);
-  EXPECT_EQ(of(8, 16, 1000), ConvKernel::kDirect);
-  EXPECT_EQ(of(24, 32, 1000), ConvKernel::kDirect);
-  EXPECT_EQ(of(512, 528, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(16, 16, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(choice(512, 512, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(choice(64, 64, 63), ConvKernel::kDirect);
+  EXPECT_EQ(choice(8, 16, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(24, 32, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(choice(512, 528, 1000), ConvKernel::kDirect);
 }
 
 TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUnits) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of batch norm for GPUs, run on the processor, against libtorch's separate layers in double precision.
+// The GPU kernels of batch norm, run on the processor, against libtorch's separate layers in double precision.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/equal.h>
@@ -60,13 +60,13 @@ at::Tensor channels_last(const at::Tensor& tensor) {
 
 at::Tensor rounded(const at::Tensor& tensor) { return channels_last(tensor.to(at::kBFloat16).to(at::kFloat)); }
 
-/// What goes into a step, in float32 values that bfloat16 has too.
+/// The inputs of a step, in float32 values that bfloat16 has too.
 struct Data {
   explicit Data(const Case& c) {
     seed_all(11);
-    const std::int64_t by = c.pool ? 2 : 1;
+    const std::int64_t factor = c.pool ? 2 : 1;
     x = rounded(at::randn({c.images, c.channels, c.height, c.width}) * 2 + c.mean);
-    grad = rounded(at::randn({c.images, c.channels, c.height / by, c.width / by}));
+    grad = rounded(at::randn({c.images, c.channels, c.height / factor, c.width / factor}));
     if (c.residual) residual = rounded(at::randn_like(x));
     weight = at::randn({c.channels});
     bias = at::randn({c.channels}) * 0.5;
@@ -74,7 +74,7 @@ struct Data {
   at::Tensor x, grad, residual, weight, bias;
 };
 
-/// What a step gives.
+/// The results of a step.
 struct Outcome {
   at::Tensor out, x_grad, residual_grad, weight_grad, bias_grad, running_mean, running_var;
 };
@@ -84,7 +84,7 @@ at::Tensor leaf(const at::Tensor& values, at::ScalarType type) {
   return values.defined() ? values.detach().to(values.options().dtype(type), false, true).requires_grad_() : values;
 }
 
-/// A layer's tensors, as it is called in training.
+/// A layer's tensors in training.
 struct Layer {
   Layer(const Case& c, const Data& data)
       : options(c.channels),

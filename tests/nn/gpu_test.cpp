@@ -42,10 +42,10 @@ struct Outcome {
 /// A step of the layer with the same numbers for each device and type.
 Outcome step(const Case& c, const at::TensorOptions& where) {
   seed_all(11);
-  const std::int64_t by = c.pool ? 2 : 1;
+  const std::int64_t factor = c.pool ? 2 : 1;
   const at::Tensor x =
       rounded(at::randn({c.images, c.channels, c.height, c.width}) * 2 + 0.3).to(where).requires_grad_();
-  const at::Tensor grad = rounded(at::randn({c.images, c.channels, c.height / by, c.width / by})).to(where);
+  const at::Tensor grad = rounded(at::randn({c.images, c.channels, c.height / factor, c.width / factor})).to(where);
   const at::Tensor added = rounded(at::randn(x.sizes())).to(where).requires_grad_();
   BatchNormReLU2d layer{torch::nn::BatchNormOptions(c.channels), BatchNormReLUOptions{.pool = c.pool}};
   {

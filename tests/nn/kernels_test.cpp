@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of one's own beside libtorch's.
+// Our own kernels beside libtorch's.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -43,12 +43,14 @@ void PrintTo(const Case& c, std::ostream* out) {
        << testing::PrintToString(c.padding) << ", dilation " << testing::PrintToString(c.dilation);
 }
 
-/// Weights, images and gradients are numbers of bfloat16, so that only results are rounded there.
+/// Weights, images and gradients are numbers of bfloat16, so that bfloat16 rounds only results.
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
 Conv2d layer_of(const Case& c, bool last = true) {
   seed_all(3);
-  const auto pair = [](const std::vector<std::int64_t>& of) { return torch::ExpandingArray<2>(at::IntArrayRef(of)); };
+  const auto pair = [](const std::vector<std::int64_t>& sizes) {
+    return torch::ExpandingArray<2>(at::IntArrayRef(sizes));
+  };
   Conv2d layer(Options(c.in, c.out, pair(c.kernel))
                    .stride(pair(c.stride))
                    .padding(pair(c.padding))
@@ -61,7 +63,7 @@ Conv2d layer_of(const Case& c, bool last = true) {
   return layer;
 }
 
-/// The result, and the gradients of images, weight and, where there is one, bias.
+/// The result, and the gradients of images, weight and bias (if any).
 std::vector<at::Tensor> pass_of(Conv2d& layer, const Case& c, at::ScalarType type) {
   seed_all(9);
   const at::Tensor x = drawn({c.images, c.in, c.height, c.width}).to(type).contiguous(kChannelsLast).requires_grad_();
@@ -101,7 +103,7 @@ class DirectConvTest : public testing::TestWithParam<Case> {};
 
 TEST_P(DirectConvTest, ForwardAndGradientsAreLibtorchsInDouble) {
   for (const bool last : {true, false}) {
-    if (!last && GetParam().in == 1) continue;  // such a layer is one of the other layout
+    if (!last && GetParam().in == 1) continue;  // such a layer has the other layout, too
     Conv2d layer = layer_of(GetParam(), last);
     expect_near(pass_of(layer, GetParam(), at::kFloat), exact_pass_of(layer, GetParam()), 2e-6);
   }
@@ -123,9 +125,8 @@ TEST_P(DirectConvTest, HasTheSameBitsOnAnyNumberOfThreads) {
   EXPECT_TRUE(same_on_any_threads([&] { return pass_of(layer, GetParam(), at::kFloat); }));
 }
 
-// Odd numbers of channels, fewer than a vector, more than a block; taps outside on all sides; strides that leave pixels
-// without a result; the pyramid's dilations, which reach over the whole image; one pixel; a kernel larger than the
-// image.
+// Channels: odd numbers, fewer than a vector, more than a block. Taps outside on all sides; strides that skip pixels;
+// the pyramid's dilations, which reach over the whole image; one pixel; a kernel larger than the image.
 INSTANTIATE_TEST_SUITE_P(Shapes, DirectConvTest,
                          testing::Values(Case{2, 32, 64, 9, 11, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},
                                          Case{2, 48, 24, 9, 7, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
@@ -224,7 +225,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.channels << " channels, " << testing::PrintToString(c.from) << " to " << testing::PrintToString(c.to);
 }
 
-/// Images that are numbers of bfloat16, so that only results are rounded there.
+/// Images of bfloat16 numbers, so that bfloat16 rounds only results.
 at::Tensor images_of(const Case& c, at::ScalarType type) {
   seed_all(2);
   return at::randn({3, c.channels, c.from[0], c.from[1]})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of our layers share: comparing with libtorch's, on several numbers of threads.
+// Helpers for the tests of our layers: comparison with libtorch's, on several numbers of threads.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -20,14 +20,14 @@
 
 namespace lockstep::nn {
 
-/// The largest difference beside the largest value.
+/// The largest difference relative to the largest value.
 inline double difference(const at::Tensor& found, const at::Tensor& expected) {
   const at::Tensor wanted = expected.detach().to(at::kDouble);
   const double largest = wanted.abs().max().item<double>();
   return (found.detach().to(at::kDouble) - wanted).abs().max().item<double>() / (largest + 1e-30);
 }
 
-/// Whether `run` gives the same bits on 1, 2 and 3 threads.
+/// Success if `run` gives the same bits on 1, 2 and 3 threads.
 inline testing::AssertionResult same_on_any_threads(const std::function<std::vector<at::Tensor>()>& run) {
   const int before = at::get_num_threads();
   at::set_num_threads(1);
@@ -45,7 +45,7 @@ inline testing::AssertionResult same_on_any_threads(const std::function<std::vec
   return testing::AssertionSuccess();
 }
 
-/// Autocast to bfloat16 while it lives.
+/// Autocasts to bfloat16 during its lifetime.
 class Autocasting {
  public:
   Autocasting() : before_(tensor::autocast_state(at::kCPU)) {
@@ -59,7 +59,7 @@ class Autocasting {
   tensor::AutocastState before_;
 };
 
-/// What dropout multiplies by, in memory order, where the first random number after `seed_all(seed)` is the layer's.
+/// Dropout's factors, in memory order, if the layer takes the first random number after `seed_all(seed)`.
 inline at::Tensor dropout_factors(std::int64_t numel, double dropout, std::uint64_t seed) {
   at::Generator generator = make_generator(seed);
   const auto of_layer = at::check_generator<at::CPUGeneratorImpl>(generator)->random64();

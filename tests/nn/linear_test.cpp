@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers and what follows them.
+// Linear layers and the operations after them.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
@@ -37,7 +37,7 @@ void PrintTo(const Case& c, std::ostream* to) { *to << testing::PrintToString(c.
 
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
-/// A product's arguments, and the gradient that comes back.
+/// A product's arguments, and the incoming gradient.
 struct Arguments {
   at::Tensor input, weight, bias, grad;
 };
@@ -53,26 +53,26 @@ Arguments arguments_of(const Case& c, at::ScalarType type) {
   return made;
 }
 
-std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& of) {
-  out.backward(of.grad.to(out.scalar_type()));
-  std::vector<at::Tensor> all = {out.detach(), of.input.grad(), of.weight.grad()};
-  if (of.bias.defined()) all.push_back(of.bias.grad());
+std::vector<at::Tensor> backward_of(const at::Tensor& out, const Arguments& arguments) {
+  out.backward(arguments.grad.to(out.scalar_type()));
+  std::vector<at::Tensor> all = {out.detach(), arguments.input.grad(), arguments.weight.grad()};
+  if (arguments.bias.defined()) all.push_back(arguments.bias.grad());
   return all;
 }
 
 std::vector<at::Tensor> step_of(const Case& c, at::ScalarType type) {
-  const Arguments of = arguments_of(c, type);
-  const at::Tensor out = nn::linear(of.input, of.weight, of.bias);
+  const Arguments arguments = arguments_of(c, type);
+  const at::Tensor out = nn::linear(arguments.input, arguments.weight, arguments.bias);
   EXPECT_THAT(out.grad_fn()->name(), HasSubstr("LinearFunction"));
   EXPECT_EQ(out.scalar_type(), type);
-  return backward_of(out, of);
+  return backward_of(out, arguments);
 }
 
 std::vector<at::Tensor> exact_step_of(const Case& c) {
-  Arguments of = arguments_of(c, at::kDouble);
-  of.weight = of.weight.detach().to(at::kDouble).requires_grad_();
-  if (c.bias) of.bias = of.bias.detach().to(at::kDouble).requires_grad_();
-  return backward_of(at::linear(of.input, of.weight, of.bias), of);
+  Arguments arguments = arguments_of(c, at::kDouble);
+  arguments.weight = arguments.weight.detach().to(at::kDouble).requires_grad_();
+  if (c.bias) arguments.bias = arguments.bias.detach().to(at::kDouble).requires_grad_();
+  return backward_of(at::linear(arguments.input, arguments.weight, arguments.bias), arguments);
 }
 
 class LinearTest : public testing::TestWithParam<Case> {};
@@ -147,7 +147,7 @@ TEST(Linear, ASecondDerivativeIsRefused) {
   EXPECT_THROW((void)torch::autograd::grad({out}, {x}, {}, true, true), UsageError);
 }
 
-// Not a multiple of any vector, nor of a block of dropout bits.
+// A multiple of neither a vector nor a block of dropout bits.
 constexpr std::int64_t kOdd = 70001;
 
 at::Tensor values(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
@@ -216,7 +216,7 @@ TEST(Activation, WhatIsNoNumberStaysNone) {
   at::Tensor x = values({kOdd});
   x[17] = std::numeric_limits<float>::quiet_NaN();
   x[18] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(Dropout(0.5)(x).isnan().sum().item<int>(), 2);  // whether it is kept or not, as in libtorch
+  EXPECT_EQ(Dropout(0.5)(x).isnan().sum().item<int>(), 2);  // kept or not, as in libtorch
   EXPECT_EQ(ReLU()(x).isnan().sum().item<int>(), 2);
   EXPECT_EQ(ReLU()(x.repeat({4})).isnan().sum().item<int>(), 8);
 }
@@ -260,7 +260,7 @@ void PrintTo(const Case& c, std::ostream* to) {
   *to << testing::PrintToString(c.shape) << " to " << c.out << ", dropout " << c.dropout;
 }
 
-/// What a step gives: out, and the gradients of input, weight and bias.
+/// The results of a step: out, and the gradients of input, weight and bias.
 using Outcome = std::vector<at::Tensor>;
 
 at::Tensor input_of(const Case& c) {
@@ -323,7 +323,7 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   const Outcome expected = reference(GetParam());
   EXPECT_EQ(found[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(found[2].scalar_type(), at::kFloat);
-  // Elements near 0 may be on the other side of ReLU after rounding: their gradients come or go.
+  // Rounding may move elements near 0 to the other side of ReLU: their gradients come or go.
   EXPECT_LT(difference(found[0], expected[0]), 1e-2);
   for (std::size_t i = 1; i < found.size(); ++i) {
     EXPECT_LT((found[i].to(at::kDouble) - expected[i]).norm().item<double>() / expected[i].norm().item<double>(), 5e-2)
@@ -331,8 +331,8 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   }
 }
 
-/// Small whole numbers: a product of them is exact in whatever order it is summed. Some kernels of OpenBLAS (Haswell's)
-/// sum in another order on another number of threads, and the products are libtorch's.
+/// Small whole numbers: their product is exact in any order of the sum. The products are libtorch's, and some kernels
+/// of OpenBLAS (Haswell's) sum in another order on another number of threads.
 at::Tensor whole(const at::Tensor& numbers) { return (numbers * 4).round().clamp(-16, 16); }
 
 TEST_P(LinearReLUTest, BiasDropoutAndMaskHaveTheSameBitsOnAnyNumberOfThreads) {

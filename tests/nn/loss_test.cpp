@@ -29,8 +29,8 @@ Outcome step(const at::Tensor& logits, const Loss& loss) {
   const at::Tensor x = logits.detach().requires_grad_();
   const at::Tensor out = loss(x);
   // Not 1, and not the same everywhere.
-  const at::Tensor by = at::linspace(0.5, 2, out.numel()).to(out.scalar_type()).view(out.sizes());
-  out.backward(by);
+  const at::Tensor weights = at::linspace(0.5, 2, out.numel()).to(out.scalar_type()).view(out.sizes());
+  out.backward(weights);
   return {out, x.grad()};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks as a whole: layers that are replaced, operators that rest, TorchScript.
+// Whole networks: replaced layers, unused operators, TorchScript.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/core/grad_mode.h>
@@ -67,7 +67,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Convolutions with every chain that is fused, around each other.
+/// Convolutions with every fused chain, one inside the other.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     seed_all(4);
@@ -173,7 +173,7 @@ MATCHER_P2(IsChain, name, what, "") { return arg.name == name && arg.what == wha
 
 torch::nn::Linear linear(std::int64_t in, std::int64_t out) { return torch::nn::Linear(in, out); }
 
-/// A head as the captcha recogniser's, with layers before it that stand alone.
+/// A head like the captcha recogniser's, after layers that are not fused.
 torch::nn::Sequential head(double dropout) {
   seed_all(5);
   return torch::nn::Sequential(torch::nn::LayerNorm(torch::nn::LayerNormOptions({64})), torch::nn::Dropout(dropout),
@@ -234,7 +234,7 @@ TEST(Replace, DoesNotTakeTheReLUOfABatchNormTwice) {
   EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "BatchNorm2d + Dropout + ReLU"), IsChain("3", "Dropout")));
 }
 
-/// A class of a program's own: its forward is not Linear's.
+/// A user's own class: its forward is not Linear's.
 struct DoubledImpl : torch::nn::LinearImpl {
   using torch::nn::LinearImpl::LinearImpl;
   at::Tensor forward(const at::Tensor& x) { return 2 * torch::nn::LinearImpl::forward(x); }
@@ -275,7 +275,7 @@ TEST(Replace, SaysWhatStandsOutsideOfASequential) {
                                               IsChain("dropout", "Dropout: it is not inside a torch::nn::Sequential")));
 }
 
-/// Convolution, norm, a table that is made once, a layer with a kernel of its own, and reshapes that need the batch.
+/// Convolution, norm, a table that is made once, a layer with its own kernel, and reshapes that need the batch.
 class Net final : public torch::nn::Module {
  public:
   Net() {
@@ -400,7 +400,7 @@ TEST_F(TorchScript, RefusesWhatIsNoFunctionOfTensors) {
   EXPECT_THAT(fault(function_of(*net)), HasSubstr("training mode"));
 }
 
-// libtorch writes the numbers of the code by a stream.
+// libtorch writes the numbers in the code through a stream.
 TEST_F(TorchScript, IsTheSameArchiveInALocaleWithADecimalComma) {
   const std::string plain = to_torchscript(*net, function_of(*net));
   const test::CommaLocale comma;
@@ -421,12 +421,12 @@ using ::testing::Not;
 std::vector<at::Tensor> step(const std::function<at::Tensor(const at::Tensor&)>& layer, const at::Tensor& input) {
   const at::Tensor x = input.detach().clone(input.suggest_memory_format()).requires_grad_();
   const at::Tensor out = layer(x);
-  // Not all the same, which a norm takes away.
+  // Not all the same: a norm would remove that.
   out.backward(at::arange(out.numel(), out.options()).remainder(7).view(out.sizes()));
   return {out, x.grad()};
 }
 
-/// By the layer's kernel, then by libtorch's operators; both have to be what they say, and to agree.
+/// Runs the layer's kernel, then libtorch's operators; each must really run, and both must agree.
 void expect_both(const char* kernel, const std::function<at::Tensor(const at::Tensor&)>& layer,
                  const at::Tensor& input) {
   const std::vector<at::Tensor> ours = step(layer, input);

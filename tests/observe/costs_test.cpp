@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile computes: costs of operators, and the offset between clocks.
+// The computations of a profile: costs of operators, and the offset between clocks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ OperatorCost cost(const char* name, const Values& inputs) {
 double flops(const char* name, const Values& inputs) { return cost(name, inputs).flops; }
 std::int64_t bytes(const char* name, const Values& inputs) { return cost(name, inputs).bytes; }
 
-/// convolution_backward's arguments, with the gradients of input and weight that are wanted.
+/// convolution_backward's arguments, with the wanted gradients of input and weight.
 Values backward_of(const c10::IValue& input, const c10::IValue& weight, bool input_wanted, bool weight_wanted) {
   return {tensor({1}),
           input,
@@ -112,7 +112,7 @@ TEST(OperatorName, IsShortForNodesOfTheBackward) {
 
 constexpr std::int64_t kOffset = 5'000'000'000;
 
-/// A round in which the ranks enter at these times of rank 0's clock, and the later one lets both leave after a trip.
+/// A round: the ranks enter at these times of rank 0's clock, and both leave one trip after the later one.
 struct Meeting {
   std::int64_t main_enters;
   std::int64_t other_enters;

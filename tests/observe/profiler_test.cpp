@@ -123,7 +123,7 @@ TEST(Profiler, RecordsInputsAndWhatMadeANodeOnRequest) {
   ASSERT_GE(product.inputs.size(), 3U);
   EXPECT_EQ(product.inputs[1].type, "float32");
   EXPECT_EQ(product.inputs[1].sizes, (std::vector<std::int64_t>{16, 4}));
-  // The node belongs to the whole layer, not to the product inside of it. The last layer's runs first.
+  // The node belongs to the whole layer, not to the product inside it. The last layer's runs first.
   const bool has_linear = calls_of(profile, "aten::linear") > 0;  // not in every version of libtorch
   std::int64_t last_layer = 0;
   for (const auto& call : profile.calls) {

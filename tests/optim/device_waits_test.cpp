@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clipping and averaging on a device: the host waits for nothing, and a list of tensors is one launch.
+// Clipping and averaging on a device: the host never waits, and a list of tensors is one launch.
 #include "support/host_waits.h"
 
 #include <ATen/core/grad_mode.h>
@@ -112,10 +112,10 @@ TEST(DeviceEma, IsTheHostsInOneLaunchForAllEntries) {
     EXPECT_EQ(waits.calls("aten::_foreach_mul_"), 1);
   }
   on_host.update();
-  const EMAState mine = ema_state_of(on_device.state_dict());
+  const EMAState own = ema_state_of(on_device.state_dict());
   const EMAState theirs = ema_state_of(on_host.state_dict());
   for (const auto& [name, value] : theirs.model) {
-    const at::Tensor off = std::get<at::Tensor>(mine.model.at(name)).cpu() - std::get<at::Tensor>(value);
+    const at::Tensor off = std::get<at::Tensor>(own.model.at(name)).cpu() - std::get<at::Tensor>(value);
     EXPECT_LT(off.abs().max().item<double>(), 1e-6) << name;
   }
 }

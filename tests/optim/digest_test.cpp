@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of updates against a slow reference of libtorch's integer operators.
+// Digests of updates against a slow reference in libtorch's integer operators.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/empty_like.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each optimizer's steps on a GPU, by libtorch's operators, against those of its kernel on the CPU.
+// Each optimizer's steps on a GPU, with libtorch's operators, against those of its kernel on the CPU.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn.h>
@@ -65,7 +65,7 @@ TEST(OptimizersOnAGpu, TakeTheCpusSteps) {
   }
 }
 
-/// Clipped to half of their norm, with an average beside.
+/// Gradients clipped to half of their norm, with a moving average.
 NamedTensors clipped_on(const c10::Device& device) {
   NamedTensors parameters = parameters_on(device);
   const auto optimizer = make_optimizer("AdamW", parameters, {});

@@ -36,7 +36,7 @@ using Json = nlohmann::json;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// One weight of one element, and what a training loop does to it.
+/// One weight of one element, with the steps of a training loop.
 struct Loop {
   at::Tensor weight = at::ones({1}).requires_grad_();
   AdamW optimizer = AdamW(NamedTensors{{"weight", weight}}, {.lr = 0.1});
@@ -44,7 +44,7 @@ struct Loop {
 
   explicit Loop(GradScalerOptions options = {}) : scaler(std::move(options)) {}
 
-  /// Backward of a loss whose gradient before scaling is `gradient`.
+  /// Runs the backward of a loss whose gradient before scaling is `gradient`.
   void backward(double gradient) {
     optimizer.zero_grad();
     scaler.scale(weight.mul(gradient).sum()).backward();
@@ -93,7 +93,7 @@ struct Golden {
       const at::Tensor weight = test::to_tensor(dumped).requires_grad_();
       parts[name] = {weight, std::make_unique<AdamW>(NamedTensors{{name, weight}}, AdamWOptions{.lr = 1e-2})};
     }
-    // The scale comes to life at the first loss.
+    // The first loss creates the scale.
     EXPECT_EQ(scaler->scale(at::ones({})).item<float>(), json.at("options").at("init_scale").get<float>());
   }
 
@@ -133,7 +133,7 @@ struct Golden {
   }
 };
 
-/// The factors of the multiplications of a call, as a recording reads them: where they are.
+/// The addresses of the factors in a call's multiplications: a recorded graph reads them there.
 template <class Call>
 std::vector<const void*> factors_of(const Call& call) {
   static std::vector<const void*> found;
@@ -236,7 +236,7 @@ TEST(GradScaler, NeverGrowsToAScaleThatFloatCannotHold) {
 }
 
 TEST(GradScaler, PassesTheClippingFactorOn) {
-  // AdamW forgets the scale of its gradients but for eps: a large one shows it.
+  // AdamW forgets the scale of its gradients, except for eps: a large eps shows it.
   const auto weight_after = [](double grad_scale) {
     const at::Tensor weight = at::ones({1}).requires_grad_();
     AdamW optimizer(NamedTensors{{"weight", weight}}, {.lr = 0.1, .eps = 1});

@@ -21,7 +21,7 @@ namespace optimizers_test {
 
 using Json = nlohmann::json;
 
-// All optimizers against 100 steps of PyTorch or of the papers' formulas, and what they promise together.
+// All optimizers against 100 steps of PyTorch or of the papers' formulas, and their common promises.
 
 template <class T>
 void take(const Json& from, const char* key, std::optional<T>& into) {
@@ -51,7 +51,7 @@ const Json& golden() {
   return kGolden;
 }
 
-/// How the parameters lie in memory.
+/// The parameters' layout in memory.
 enum class Layout { kContiguous, kChannelsLast, kStrided };
 
 at::Tensor laid_out(const at::Tensor& value, Layout layout) {
@@ -87,7 +87,7 @@ struct Way {
   double floor = 0.1;  ///< differences are relative to values of this size and above
 };
 
-/// The largest difference to the dumped parameters.
+/// The largest difference from the dumped parameters.
 double worst_difference(const std::string& name, const std::string& against, const Way& way) {
   const Json& one = golden().at("cases").at(name);
   const NamedTensors parameters = start_of(way.dtype, way.layout);
@@ -115,7 +115,7 @@ double worst_difference(const std::string& name, const std::string& against, con
 
 class OptimizerCase : public ::testing::TestWithParam<std::string> {};
 
-/// PyTorch's float32 steps, or those of the papers in float64, from which a hundred roundings of float32 lead away.
+/// Against PyTorch's float32 steps, or the papers' in float64: from these, a hundred roundings of float32 lead away.
 double worst_of_kernel(const std::string& name, Way way) {
   if (golden().at("cases").at(name).contains("float32")) return worst_difference(name, "float32", way);
   way.floor = 0.5;
@@ -222,7 +222,7 @@ TEST(Optimizers, AreMadeByTheNamesThatAreListed) {
     optimizer->step();
     EXPECT_LT(w[0].item<double>(), 1) << type;
   }
-  EXPECT_EQ(make_optimizer("adamw", {}, {})->steps(), 0);  // a setting's lower case will do
+  EXPECT_EQ(make_optimizer("adamw", {}, {})->steps(), 0);  // a setting's lower case is enough
 }
 
 TEST(Optimizers, RefuseTypesAndOptionsThatTheyDoNotHave) {
@@ -272,7 +272,7 @@ void set_grads(const NamedTensors& parameters, const Json& grads) {
   }
 }
 
-/// The largest relative difference to PyTorch after each of its steps.
+/// The largest relative difference from PyTorch after each of its steps.
 double worst_difference(at::ScalarType dtype, at::MemoryFormat format) {
   const Json golden = test::read_golden("optim/golden/adamw.json");
   const NamedTensors parameters = start_of(golden, dtype, format);

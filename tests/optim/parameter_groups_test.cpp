@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps over groups of parameters: what is clipped, and the ways they take.
+// Steps over groups of parameters: clipping, and the ways of the steps.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/core/grad_mode.h>
@@ -44,7 +44,7 @@ NamedTensors parameters() {
           {"fc.bias", at::ones({2})}};
 }
 
-/// Every gradient one.
+/// Steps with every gradient one.
 void step(Optimizer& optimizer) {
   for (const auto& item : optimizer.parameters()) item.second.mutable_grad() = at::ones({2});
   optimizer.step();
@@ -249,14 +249,14 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
     parameters.emplace_back(std::to_string(size), value);
   }
   parameters.emplace_back("without", at::zeros({3}).requires_grad_());
-  const auto norm_of = [](const NamedTensors& of) {
-    return optim::norm_of_norms(optim::device_norms(of)).item<double>();
+  const auto norm_of = [](const NamedTensors& tensors) {
+    return optim::norm_of_norms(optim::device_norms(tensors)).item<double>();
   };
   EXPECT_NEAR(norm_of(parameters), grad_norm(parameters), 1e-6 * grad_norm(parameters));
   EXPECT_EQ(norm_of({{"without", at::zeros({3})}}), 0);
 }
 
-/// What a device does with lists is, in each version of libtorch, what is done with their tensors one by one.
+/// On a device, operations on lists give the same as on their tensors one by one, in each version of libtorch.
 TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   seed_all(6);
   const auto values = [] { return optim::Tensors{at::randn({3}), at::randn({2, 5})}; };
@@ -286,7 +286,7 @@ TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   optim::copy_all({}, {});
 }
 
-// The ways a step can take give the same: kernels, multi-tensor operators, and fused ones where this libtorch has them.
+// All ways of a step give the same: kernels, multi-tensor operators, and fused ones if this libtorch has them.
 
 constexpr int kSteps = 10;
 
@@ -332,7 +332,7 @@ TensorLists updated(const Rule& rule, Path path, double weight_decay) {
   return lists;
 }
 
-/// Relative to 1 and more: float32 sums that cancel keep no more.
+/// Relative to values of at least 1: float32 sums that cancel keep no more digits.
 double difference(const TensorLists& a, const TensorLists& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.parameters.size(); ++i) {

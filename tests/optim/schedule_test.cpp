@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the steps: learning rates and moving averages.
+// Learning rates and moving averages, which follow the steps.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -22,7 +22,7 @@ namespace schedule_test {
 
 using Json = nlohmann::json;
 
-// Learning rates against those of torch.optim.lr_scheduler, and what they do at the ends.
+// Learning rates against those of torch.optim.lr_scheduler, and their behaviour at the ends.
 
 const Json& golden() {
   static const Json kGolden = test::read_golden("optim/golden/schedules.json");
@@ -61,7 +61,7 @@ std::vector<GoldenCase> golden_cases() {
   };
 }
 
-/// How the small numbers of `name` differ from PyTorch's, which takes some of them from the step before.
+/// PyTorch derives some learning rates from the step before, so small numbers may differ.
 TEST(Schedule, HasTheLearningRatesOfPyTorch) {
   const auto cases = golden_cases();
   EXPECT_EQ(cases.size(), golden().at("schedules").size());
@@ -178,7 +178,7 @@ const Json& golden() {
   return kGolden;
 }
 
-/// A model of the dumped entries, as parameters that require gradients, and a count of batches.
+/// A model with the dumped entries as parameters that require gradients, and a count of batches.
 NamedTensors model_of(const Json& values, at::ScalarType dtype, bool channels_last) {
   NamedTensors model;
   for (const auto& [name, dumped] : values.items()) {

@@ -93,14 +93,14 @@ RANKS_TEST(DataParallel, TrainsAsDistributedDataParallelOnAsManyRanks, 4) {
     threads_optimizer.zero_grad();
     ranks_optimizer.zero_grad();
   }
-  if (!job.is_main()) return;  // rank 0's own batch norm is that of replica 0
+  if (!job.is_main()) return;  // the threads keep the batch norm of replica 0 (rank 0)
   for (const auto& item : ranks.named_buffers()) {
     EXPECT_TRUE(at::allclose(threads.named_buffers()[item.key()].to(at::kFloat), item.value().to(at::kFloat), 1e-5))
         << item.key();
   }
 }
 
-/// The gradients of sum(net(part) * weight) over the parts, each from a net of its own, added in tree order.
+/// The gradients of sum(net(part) * weight) over the parts, each from a separate net, added in tree order.
 std::vector<at::Tensor> expected_gradients(const std::vector<at::Tensor>& parts) {
   std::vector<std::vector<at::Tensor>> by_parameter(6);
   for (const at::Tensor& part : parts) {
@@ -131,7 +131,7 @@ TEST(DataParallel, AddsGradientsInTreeOrderWhateverTheThreadsDo) {
   }
 }
 
-/// Both ways to run two replicas: threads with graphs of their own, and one graph over devices.
+/// Both ways to run two replicas: threads with separate graphs, and one graph over devices.
 class BothWays : public ::testing::TestWithParam<bool> {
  protected:
   static DataParallelOptions two() {
@@ -211,7 +211,7 @@ TEST_P(BothWays, FollowsWhatTheModuleBecomes) {
   EXPECT_FALSE(model.module().last->weight.grad().defined()) << "it needs none any more";
 }
 
-/// It counts the networks that are made.
+/// Counts its instances.
 struct CountedImpl : torch::nn::Cloneable<CountedImpl> {
   explicit CountedImpl(int* made) : made_(made) { reset(); }
   void reset() override {
@@ -244,7 +244,7 @@ TEST_P(BothWays, AParameterThatChangesBeforeBackwardIsRefused) {
             "parameter 'last.weight' was changed between DataParallel's forward and backward");
 }
 
-/// A net whose forward does what a test says.
+/// A net with a forward from the test.
 struct CustomImpl : torch::nn::Cloneable<CustomImpl> {
   using Forward = std::function<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, double)>;
   explicit CustomImpl(Forward what) : forward_(std::move(what)) { reset(); }
@@ -261,13 +261,13 @@ TEST(DataParallel, TakesPlainArgumentsAndGivesTuplesAndScalars) {
                      {.replicas = 3});
   const auto [scaled, sums] = model(at::arange(4, at::kFloat).view({4, 1}), 2.0);
   EXPECT_TRUE(at::equal(scaled, at::arange(4, at::kFloat).view({4, 1}) * 2));
-  EXPECT_EQ(sums.sizes(), (std::vector<std::int64_t>{2}));  // parts of 2 and 2: the third replica has nothing to do
+  EXPECT_EQ(sums.sizes(), (std::vector<std::int64_t>{2}));  // parts of 2 and 2: the third replica is idle
   EXPECT_EQ(sums[0].item<float>(), 1);
   EXPECT_EQ(sums[1].item<float>(), 5);
 }
 
 TEST(DataParallel, ReplicasRunAtTheSameTimeForwardAndBackward) {
-  std::barrier together(3);  // would never open for one after the other
+  std::barrier together(3);  // would never open if the replicas ran one by one
   DataParallel model(std::make_shared<CustomImpl>([&](const at::Tensor& x, double) {
                        together.arrive_and_wait();
                        at::Tensor y = x * 1;

@@ -66,7 +66,7 @@ RANKS_TEST(DistributedDataParallelGolden, FiveStepsOnTwoRanksEqualPyTorchs, 2) {
   const Json golden = test::read_golden("parallel/golden/ddp.json");
   Net net;
   if (job.is_main()) load(net, golden.at("start"));
-  // Buckets smaller than the largest parameter, so that several of them are reduced and rebuilt.
+  // Buckets smaller than the largest parameter, so that there are several to reduce and rebuild.
   DistributedDataParallel model(std::move(net), job, {.first_bucket_bytes = 256, .bucket_bytes = 2048});
   AdamW optimizer(model, {.lr = 6e-4});
   const auto rank = static_cast<std::size_t>(job.rank());
@@ -95,10 +95,9 @@ namespace ddp_options_golden_test {
 
 using Json = nlohmann::json;
 
-// Every option of PyTorch's DistributedDataParallel, compared with what it does on two ranks
-// (golden/make_ddp_options.py).
+// Every option, compared with PyTorch's DistributedDataParallel on two ranks (golden/make_ddp_options.py).
 
-/// As wave() in the script.
+/// The same as wave() in the script.
 at::Tensor wave(int seed, at::IntArrayRef shape) {
   const at::Tensor tensor = at::empty(shape, at::kFloat);
   auto* values = tensor.data_ptr<float>();
@@ -120,7 +119,7 @@ std::shared_ptr<Net> filled() {
   return net;
 }
 
-/// What this rank had in case `name`.
+/// This rank's results in case `name`.
 Json golden(const std::string& name, const Job& job) {
   static const Json all = test::read_golden("parallel/golden/ddp_options.json");
   return all.at("ranks")[static_cast<std::size_t>(job.rank())].at(name);
@@ -283,7 +282,7 @@ RANKS_TEST(DdpGolden, PowerSgdHook, 2) {
     DistributedDataParallel model(filled<Wide>(), job, {.hook = hooks::power_sgd(state)});
     const Json steps = golden("power_sgd_" + std::to_string(rank), job);
     for (int step = 0; step < 5; ++step) {
-      if (step == 2) {  // PyTorch's random first Q, replaced by the script
+      if (step == 2) {  // the script replaced PyTorch's random first Q
         EXPECT_EQ(state->iterations(), 2);
         state->load_state_dict({{"iterations", std::int64_t{2}},
                                 {"q.head.weight", wave(7, {16, rank})},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three training steps of ranks with a part of the samples each, and the same by one process on the CPU: for real GPUs,
-// and for make-believe ones.
+// Three training steps of ranks with a part of the samples each, and the same steps of one process on the CPU: for real
+// and for make-believe GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -36,7 +36,7 @@ TORCH_MODULE(Net);
 
 constexpr int kSteps = 3;
 
-/// As many for each of 2, 3, 4 or 8 ranks.
+/// Divisible among 2, 3, 4 or 8 ranks.
 inline at::Tensor samples() {
   seed_all(7);
   return at::randn({24, 8});
@@ -60,7 +60,7 @@ std::vector<at::Tensor> weights_of(Net& net) {
   return weights;
 }
 
-/// `max_norm`: of gradients that are clipped; 0: they are not.
+/// `max_norm`: clips the gradients; 0: no clipping.
 template <class Model>
 void train(Model& model, Optimizer& optimizer, const at::Tensor& rows, double max_norm = 0) {
   for (int step = 0; step < kSteps; ++step) {
@@ -81,7 +81,7 @@ inline std::unique_ptr<Optimizer> sharded_adamw(DistributedDataParallel<NetImpl>
                                                    ZeroOptions{.shard_gradients = true});
 }
 
-/// The weights after the steps of this rank, on the CPU. There are several buckets.
+/// The weights after this rank's steps, on the CPU. There are several buckets.
 inline std::vector<at::Tensor> trained_by(Job& job, const MakeOptimizer& make_optimizer, double max_norm = 0) {
   Net net = make_net(job.device());
   DistributedDataParallel model{net, job, DdpOptions{.first_bucket_bytes = 64, .bucket_bytes = 600}};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hooks and layers of several replicas do on a device without a wait for it, and that it is what they do on the
-// host.
+// Hooks and layers of several replicas on a device: they never wait for it, and give the host's results.
 #include "support/host_waits.h"
 
 #include <ATen/core/grad_mode.h>
@@ -117,7 +116,7 @@ TEST(DeviceSyncBatchNorm, IsTheHostsAndWaitsForNoCount) {
   }
 }
 
-/// The norm of sharded gradients; one wait for the number, whatever the number of parameters.
+/// The norm of sharded gradients: one wait for the value, for any number of parameters.
 TEST(DeviceZero, ReadsItsNormOnce) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   std::vector<double> norms;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel: what it computes, refuses and compares, in every world.
+// DistributedDataParallel: its results, refusals and comparisons, in every world.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
@@ -43,7 +43,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Strides = std::vector<std::int64_t>;
 
-/// Layers are used in the order of registration or the other way round; `unused` is never used but on demand.
+/// Layers are used in the order of registration or in reverse; `unused` is used only on demand.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t inner = 4, bool with_unused = false) : inner_layer(3, inner), outer_layer(inner, 2) {
     register_module("fc", inner_layer);
@@ -177,7 +177,7 @@ RANKS_TEST(DistributedDataParallel, GradIsTheBucketsViewWhateverTheUserDid, 2) {
   const at::Tensor weight = model.module().inner_layer->weight;
   const void* place = weight.grad().data_ptr();
   EXPECT_EQ(place, model.reducer().step().gradients().buckets().view(0).data_ptr());
-  weight.mutable_grad() = at::zeros({4, 3});  // a tensor of the user's own
+  weight.mutable_grad() = at::zeros({4, 3});  // the user's own tensor
   model.module().outer_layer->weight.mutable_grad() = at::Tensor();
   for (const auto& value : {model.module().inner_layer->bias, model.module().outer_layer->bias}) value.grad().zero_();
   backward();
@@ -235,7 +235,7 @@ RANKS_TEST(DistributedDataParallel, ReducesTheFirstBucketWhileBackwardStillRuns,
   DistributedDataParallel model(Net(), job, kTinyBuckets);
   ASSERT_TRUE(trace::add_sink(sink));
   bool overlapped = false;
-  // Backward of the inner layer begins only once the outer one's bucket is reduced.
+  // The inner layer's backward begins only after the outer one's bucket is reduced.
   model.module().before_inner_backward = [&](const at::TensorBase&) { overlapped = sink.wait_for_one(); };
   model(batch_of(job.rank())).square().mean().backward();
   trace::remove_sink(sink);
@@ -278,7 +278,7 @@ RANKS_TEST(DistributedDataParallel, TrainingTakesRankZerosBuffersAndEvaluationNo
   EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
   EXPECT_TRUE(equal_on_all_ranks(norm->running_mean, job));  // the same images on both ranks
   model.eval();
-  if (job.is_main()) (void)model(images());  // would hang if it talked
+  if (job.is_main()) (void)model(images());  // would hang if it communicated
   model.train();
   const NoGrad evaluation;
   if (job.is_main()) (void)model(images());
@@ -350,9 +350,9 @@ RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
   EXPECT_THROW(DistributedDataParallel(Net(), job, {.bucket_bytes = 0}), UsageError);
 }
 
-// In the first step the wrapper compares what the ranks train on.
+// In the first step the wrapper compares the ranks' samples.
 
-/// What rank 0 says in two steps, the first on `indices`.
+/// The output of rank 0 in two steps, the first on `indices`.
 std::string said(Job& job, const std::vector<std::int64_t>& indices, std::int64_t shards) {
   DistributedDataParallel model{torch::nn::Linear(2, 1), job};
   ::testing::internal::CaptureStderr();
@@ -397,7 +397,7 @@ namespace worlds_test {
 constexpr int kReplicas = 4;
 constexpr int kSteps = 3;
 
-/// `branch` is used by every second replica only where `by_replica`, `fc` twice where `recompute`.
+/// With `by_replica` only every second replica uses `branch`; with `recompute` `fc` is used twice.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("fc", fc);
@@ -445,7 +445,7 @@ std::map<std::string, Case> cases() {
   return all;
 }
 
-/// FNV-1a over the bytes of all gradients; one that is undefined counts too.
+/// FNV-1a over the bytes of all gradients; an undefined one counts, too.
 void digest(const NetImpl& net, std::uint64_t& value) {
   const auto add = [&](const void* data, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)

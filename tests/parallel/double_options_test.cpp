@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DistributedDataParallel can do besides the plain step, on several make-believe GPUs against one process.
+// DistributedDataParallel beyond the plain step, on several make-believe GPUs against one process.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/full.h>
@@ -125,7 +125,7 @@ Branched make_branched(const c10::Device& device) {
 
 using Branch = std::function<bool(int step, int rank)>;
 
-/// The ranks' steps with these options, and in one process the same: the mean of what each rank has.
+/// The ranks' steps with these options against the same in one process: the mean over the ranks' samples.
 void expect_branches_to_train_as_one(Job& job, const DdpOptions& options, const Branch& branch) {
   const int world = job.world_size();
   Branched net = make_branched(job.device());
@@ -133,10 +133,10 @@ void expect_branches_to_train_as_one(Job& job, const DdpOptions& options, const 
   SGD optimizer(model, SGDOptions{.lr = 1e-1});
   Branched alone = make_branched(c10::Device(c10::kCPU));
   SGD whole(*alone, SGDOptions{.lr = 1e-1});
-  const at::Tensor mine = samples_of(job);
+  const at::Tensor own = samples_of(job);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    model(mine, branch(step, job.rank())).square().mean().backward();
+    model(own, branch(step, job.rank())).square().mean().backward();
     optimizer.step();
     whole.zero_grad();
     for (int rank = 0; rank < world; ++rank) {
@@ -225,7 +225,7 @@ TEST_P(DoubleWorlds, JoinWhereSomeHaveFewerBatches) {
 
 constexpr int kBadStep = 1;
 
-/// Three steps with a scaled loss. The second one's is infinite: on rank `bad_rank`, or in one process at all.
+/// Three steps with a scaled loss. The second one's is infinite: on rank `bad_rank`, or in the one process.
 template <class Model>
 std::vector<bool> train_scaled(Model& model, Optimizer& optimizer, GradScaler& scaler, const at::Tensor& rows,
                                bool is_bad) {
@@ -263,7 +263,7 @@ TEST_P(DoubleWorlds, SkipAStepThatOverflowsOnOneRank) {
   on_gpus([](Job& job) { expect_a_skipped_step(job, plain_adamw); });
 }
 
-/// Only the rank that has the bad part of the gradients sees it.
+/// Only the rank with the bad part of the gradients sees it.
 TEST_P(DoubleWorlds, SkipAStepThatOverflowsInOneShard) {
   on_gpus([](Job& job) { expect_a_skipped_step(job, sharded_adamw); });
 }

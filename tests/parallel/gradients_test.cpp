@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients: their norm, sparse ones, and those of ranks that have run out of batches.
+// Gradients: their norm, sparse ones, and those of ranks without further batches.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
@@ -36,9 +36,9 @@ namespace gradients_test {
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
-// The gradient norm that reductions count has the bits of a pass over all gradients.
+// The gradient norm that reductions compute has the bits of a pass over all gradients.
 
-/// Parameters of many blocks, of one, and in channels-last memory; their blocks do not end where a rank's share does.
+/// Parameters of many blocks, of one, and in channels-last memory; their blocks cross the limits of the ranks' shares.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("conv", conv);
@@ -137,7 +137,7 @@ RANKS_TEST(GradNorm, CountsAParameterThatKeptTheGradientOfAnEarlierStep, 2) {
   model.step(0);
   model.ddp.module().uses_last = false;
   const at::Tensor& kept = model.ddp.module().last->weight;
-  kept.mutable_grad() = at::full(kept.sizes(), job.rank() + 1.0);  // so that the reduction has another one
+  kept.mutable_grad() = at::full(kept.sizes(), job.rank() + 1.0);  // so that the reduction gives another value
   model.ddp(input(job.rank(), 1)).backward();
   ASSERT_EQ(kept.grad().max().item<double>(), job.rank() + 1.0);
   EXPECT_EQ(model.ddp.grad_norm(), grad_norm(named_parameters_of(model.ddp)));
@@ -173,7 +173,7 @@ using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sparse gradients of embeddings: compared bit for bit with what dense ones give.
+// Sparse gradients of embeddings, compared bit for bit with dense ones.
 
 constexpr std::int64_t kWords = 23;
 
@@ -236,7 +236,7 @@ TEST_P(SparseWorlds, SparseGradientsHaveTheBitsOfDenseOnes) {
                 EXPECT_LT(gradient._nnz(), kWords);
                 const at::Tensor expected = comm::model(dense, ReduceOp::kMean);
                 EXPECT_TRUE(at::allclose(gradient.to_dense(), expected, 1e-5, 1e-7));
-                // Of several parts autograd adds the rows of a word in another order.
+                // With several parts, autograd adds a word's rows in another order.
                 if (parts == 1) {
                   EXPECT_TRUE(comm::same_bits(gradient.to_dense(), expected));
                 }
@@ -286,7 +286,7 @@ TEST(SparseTreeSum, TakesRowsOfOneSideAsTheyAreAndAddsTheOthersInTreeOrder) {
   const auto rows = [](const std::vector<std::int64_t>& indices, const std::vector<float>& values) {
     return SparseRows{at::tensor(indices), at::tensor(values).view({-1, 1})};
   };
-  // tree(0, 3) = (0 + 1) + 2: 1e8 swallows the 1 unless it is added last to what is left.
+  // tree(0, 3) = (0 + 1) + 2: 1e8 swallows the 1 unless the 1 is added last.
   const SparseRows sum =
       parallel::sparse_tree_sum({rows({2, 5}, {1e8F, 3}), rows({2, 9}, {-1e8F, 4}), rows({2, 5}, {1, 1})}, {0, 3});
   EXPECT_TRUE(sum.indices.equal(at::tensor(std::vector<std::int64_t>{2, 5, 9})));
@@ -438,14 +438,14 @@ RANKS_TEST(Join, EarlyTerminationIsAnErrorOnEveryRank, 3) {
     join.run([&] {
       for (int step = 0; step < (job.rank() == 1 ? 1 : 3); ++step, ++begun) model(batch_of(step, 0)).backward();
     });
-    ADD_FAILURE() << "nobody noticed";
+    ADD_FAILURE() << "no error";
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "rank 1 has no more data, 2 other ranks have");
   }
   EXPECT_EQ(begun, 1);
 }
 
-/// Sums a number over all ranks; one without data brings 0.
+/// Sums a number over all ranks; a rank without data adds 0.
 class Sums : public Joinable {
  public:
   explicit Sums(ProcessGroup& group) : group_(group) {}
@@ -478,7 +478,7 @@ RANKS_TEST(Join, TakesAClassOfOnesOwn, 3) {
     if (job.rank() == 1) return;
     EXPECT_EQ(sums.add(job.rank() + 1), 4);
   });
-  EXPECT_EQ(sums.source(), 2);  // the highest of the last
+  EXPECT_EQ(sums.source(), 2);  // the highest of the last ranks
 }
 
 RANKS_TEST(Join, WorksAlone, 1) { expect_an_equal_end(job, {}, {}); }

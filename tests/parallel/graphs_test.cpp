@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel over graphs that are not one forward and one backward through every parameter: unused ones,
-// recomputed segments, several forwards, backwards that go round the wrapper.
+// DistributedDataParallel over graphs other than one forward and one backward through every parameter: unused
+// parameters, recomputed segments, several forwards, backwards that bypass the wrapper.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -62,7 +62,7 @@ at::Tensor batch_of(int rank) {
   return at::randn({5, 3}, make_generator(static_cast<std::uint64_t>(rank) + 50)).requires_grad_();
 }
 
-/// The mean gradient over `world` ranks, each computing its loss on a net of its own; undefined where none has one.
+/// The mean gradient over `world` ranks, each with its loss on a separate net; undefined if no rank has one.
 std::map<std::string, at::Tensor> expected_gradients(int world,
                                                      const std::function<void(NetImpl&, int rank)>& backward) {
   std::map<std::string, at::Tensor> means;
@@ -109,10 +109,10 @@ RANKS_TEST(Graphs, ABranchOfOneRankOnlyGetsTheMeanWithZeroAndWhatNobodyUsesStays
     expect_gradients(model.module(), expected_gradients(3, backward));
     model.module().zero_grad(/*set_to_none=*/true);
   }
-  const at::Tensor mine = at::full({5}, 7.0);
-  model.module().never->bias.mutable_grad() = mine;
+  const at::Tensor own = at::full({5}, 7.0);
+  model.module().never->bias.mutable_grad() = own;
   model(batch_of(job.rank())).sum().backward();
-  EXPECT_TRUE(model.module().never->bias.grad().is_same(mine) && mine.equal(at::full({5}, 7.0)));
+  EXPECT_TRUE(model.module().never->bias.grad().is_same(own) && own.equal(at::full({5}, 7.0)));
 }
 
 RANKS_TEST(Graphs, AnUnusedParameterIsReadyBeforeTheFirstGradient, 2) {

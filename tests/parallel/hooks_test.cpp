@@ -59,7 +59,7 @@ DdpOptions with_hook(CommunicationHook hook, int replicas = 0, std::int64_t byte
   return {.replicas = replicas, .hook = std::move(hook), .bucket_bytes = bytes};
 }
 
-/// A step of `replicas` replicas, however many ranks there are.
+/// A step of `replicas` replicas, on any number of ranks.
 struct Training {
   Training(Job& job, int replicas, CommunicationHook hook, std::int64_t bytes = 300)
       : ddp(make_net(), job, with_hook(std::move(hook), replicas, bytes)),
@@ -177,7 +177,7 @@ RANKS_TEST(PowerSgd, DoesNotDependOnBuckets, 2) {
 }
 
 RANKS_TEST(PowerSgd, FeedsBackWhatItLost, 2) {
-  // The same gradients in every step: what is handed out adds up to them.
+  // The same gradients in every step: the results add up to them.
   auto state = std::make_shared<lockstep::PowerSgd>(thin(0));
   Training run(job, 2, hooks::power_sgd(state));
   const at::Tensor full = (own_gradients(0)[2] + own_gradients(1)[2]) / 2;
@@ -218,7 +218,7 @@ RANKS_TEST(PowerSgd, GradientsOfZerosStayZeros, 1) {
 RANKS_TEST(PowerSgd, TakesAChannelsLastWeightAsItLies, 1) {
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(8, 6, 3));
   conv->weight.set_data(conv->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
-  // A gradient of rank 1 is given back as it is: every output channel has the same one.
+  // A gradient of rank 1 comes back unchanged: every output channel has the same one.
   DistributedDataParallel model(conv, job, with_hook(hooks::power_sgd({.rank = 1, .start_iter = 0})));
   const at::Tensor images = at::randn({2, 8, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
   model(images).sum().backward();
@@ -229,7 +229,7 @@ RANKS_TEST(PowerSgd, TakesAChannelsLastWeightAsItLies, 1) {
   EXPECT_TRUE(at::allclose(gradient, alone->weight.grad(), 1e-4, 1e-4));
 }
 
-/// Steps with a loss that is scaled; returns whether the optimizer took the step.
+/// Steps with a scaled loss; returns true if the optimizer took the step.
 struct ScaledTraining {
   ScaledTraining(Job& job, std::shared_ptr<lockstep::PowerSgd> state, double init_scale)
       : ddp(make_net(), job, with_hook(hooks::power_sgd(std::move(state)))),

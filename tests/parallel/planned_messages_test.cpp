@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's messages are those of comm: two modules that do not know each other.
+// The plan's messages equal those of comm: the two modules do not know each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@ using simulate::CallKind;
 using simulate::Cluster;
 using simulate::Phase;
 
-/// Exchanges one after another: how far around the ring the message goes, 0 where one goes to each rank, and its bytes.
+/// Exchanges in order: the distance of a message around the ring (0: one to each rank), and its bytes.
 using Exchanges = std::vector<std::pair<int, std::int64_t>>;
 
-/// Rank 0 of `ranks` that all have the same: what it sends is also what it receives.
+/// Rank 0 of `ranks` with equal data: it receives what it sends.
 class RecordingTransport final : public comm::Transport {
  public:
   explicit RecordingTransport(int ranks) { world_.size = ranks; }
@@ -63,7 +63,7 @@ class RecordingNetwork final : public comm::Network {
   const std::shared_ptr<comm::Transport> transport_;
 };
 
-/// What comm does for an all_reduce of `bytes`; for a barrier without.
+/// The exchanges of comm for an all_reduce of `bytes`; with 0 bytes, for a barrier.
 Exchanges made(int ranks, std::int64_t bytes) {
   const auto transport = std::make_shared<RecordingTransport>(ranks);
   comm::FlatBackend backend(std::make_shared<RecordingNetwork>(transport));

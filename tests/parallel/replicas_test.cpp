@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replicas that share a rank compute what they would compute alone: compared bit for bit with a plain loop over them.
+// Replicas that share a rank compute the same as alone: compared bit for bit with a plain loop over them.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
@@ -60,13 +60,13 @@ at::Tensor input(int replica, int micro_batch) {
 
 constexpr int kMicroBatches = 2;
 
-/// What `replica` does by itself in one step of two micro-batches.
+/// The part of `replica` in one step of two micro-batches.
 void run_replica(int replica, const std::function<at::Tensor(const at::Tensor&, bool last)>& forward) {
   seed_all(stream_seed(7, static_cast<std::uint64_t>(replica)));
   for (int i = 0; i < kMicroBatches; ++i) forward(input(replica, i), i + 1 == kMicroBatches);
 }
 
-/// The mean gradients over `replicas` in tree order, each from a net of its own.
+/// The mean gradients over `replicas` in tree order, each from a separate net.
 std::vector<at::Tensor> expected_gradients(int replicas) {
   std::vector<std::vector<at::Tensor>> by_parameter(6);
   for (int replica = 0; replica < replicas; ++replica) {
@@ -268,7 +268,7 @@ TEST(ReplicaTeam, ACollectiveThatOneLeavesOutIsAnErrorNotAHang) {
     team.run([&](Replica& replica) {
       if (replica.index() != 1) replica.all_reduce(at::zeros({1}));
     });
-    ADD_FAILURE() << "nobody noticed";
+    ADD_FAILURE() << "no error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("replica 0 waits in a collective"));
   }
@@ -295,7 +295,7 @@ TEST(ReplicaTeam, EveryReplicasThreadComputesOnTheStreamsOfItsCaller) {
   }
 }
 
-// Those that have started are ended, and the error says what ran out.
+// The threads that have started are ended, and the error names the exhausted limit.
 TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
   const Job job = alone();
   if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";

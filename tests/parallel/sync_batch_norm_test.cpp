@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm over all replicas: against torch's over the batches put together, and bit for bit over the number of
+// Batch norm over all replicas: against torch's over the concatenated batches, and with the same bits on any number of
 // ranks.
 #include "lockstep/parallel/sync_batch_norm.h"
 
@@ -111,7 +111,7 @@ void compare_with_one_rank(Job& job, int batches, Amp amp) {
   const auto local = job.group().split(job.rank());  // of this rank alone
   Model here(job.group());
   Model alone(*local);
-  for (int step = 0; step < 3; ++step) {  // the second has rebuilt buckets
+  for (int step = 0; step < 3; ++step) {  // the second step has rebuilt buckets
     here.step(batches, amp);
     alone.step(batches, amp);
     const std::string what = "in step " + std::to_string(step) + " on " + std::to_string(job.world_size());
@@ -200,12 +200,12 @@ RANKS_TEST(SyncBatchNorm, ARankWithoutASampleTakesPart, 2) {
   sync_batch_norm(norm, job);
   torch::nn::BatchNorm2d plain(5);
   const at::Tensor some = at::randn({3, 5, 4, 4}, make_generator(1)).requires_grad_(true);
-  const at::Tensor mine = job.is_main() ? some : at::randn({0, 5, 4, 4}).requires_grad_(true);
+  const at::Tensor own = job.is_main() ? some : at::randn({0, 5, 4, 4}).requires_grad_(true);
   const at::Tensor again = some.detach().clone().requires_grad_(true);
   plain->forward(again).pow(3).sum().backward();
-  norm->forward(mine).pow(3).sum().backward();
+  norm->forward(own).pow(3).sum().backward();
   EXPECT_TRUE(close(norm->running_mean, plain->running_mean));
-  EXPECT_TRUE(!job.is_main() || close(mine.grad(), again.grad()));
+  EXPECT_TRUE(!job.is_main() || close(own.grad(), again.grad()));
 }
 
 RANKS_TEST(SyncBatchNorm, EvaluationCommunicatesNothing, 2) {
@@ -233,7 +233,7 @@ RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThrea
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "no gradient today");
   }
-  // The engine of each replica's thread is as it was: a plain backward on the same threads ends as it should.
+  // The engine of each replica's thread still works: a plain backward on the same threads ends normally.
   failing = false;
   model.team.run([&](Replica&) {
     const at::Tensor x = at::randn({2}).requires_grad_(true);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles options that are misspelt or out of order, and looks for what docs/guide/own_loop.md says of g++'s words.
+"""Compiles misspelt or misordered options, and looks for the messages of g++ that docs/guide/own_loop.md quotes.
 
 usage: option_messages_test.py SOURCE_DIR COMPILER [FLAG...]
 
-The page's text block that begins with "error: designator order" has one message a line. Exit code 77: no g++.
+The page's text block that begins with "error: designator order" has one message per line. Exit code 77: no g++.
 """
 import os
 import pathlib

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads FOLDER/network.pt with torch.jit.load and compares its results with those in FOLDER/network.pth.
 
-Usage: check_torchscript.py FOLDER... Exit code 1 where something differs.
+Usage: check_torchscript.py FOLDER... Exit code 1 if something differs.
 """
 import json
 import pathlib
@@ -15,7 +15,7 @@ torch._C._jit_set_texpr_fuser_enabled(False)  # a PyTorch with LLVM would compil
 
 
 def results_of(module, arguments):
-    """A list, whether the module returns one tensor or a tuple."""
+    """The results as a list, for a module that returns one tensor or a tuple."""
     results = module(*arguments)
     return [results] if isinstance(results, torch.Tensor) else list(results)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet without the classifier: torchvision's names and counts, strides and dilations, and that its layers are fused.
+// ResNet without the classifier: torchvision's names and counts, strides and dilations, and fused layers.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/rand.h>
@@ -107,7 +107,7 @@ TEST(ResNet, TheStrideOfABottleneckStandsWhereTheOptionSays) {
   EXPECT_EQ(strides(false), (Sizes{1, 2, 1}));
 }
 
-// Rounding turns a ReLU around now and then, and the gradient jumps by a percent: of four inputs two must agree.
+// Rounding flips a ReLU now and then, and the gradient jumps by a percent: two of four inputs must agree.
 TEST(ResNet, TrainsInChannelsLastAsInTheOtherLayout) {
   const auto gradient = [](int seed, bool channels_last) {
     torch::manual_seed(seed);

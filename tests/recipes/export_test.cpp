@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every recipe's network as TorchScript, beside what the recipe itself computes: in this process, and in Python.
+// Every recipe's network as TorchScript against the recipe's own results: in this process, and in Python.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
@@ -51,7 +51,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A recipe's task and network with weights and statistics that are not those of a fresh one.
+/// A recipe's task and network, with other weights and statistics than a fresh one.
 struct Ready {
   std::unique_ptr<TrainConfig> config;
   std::unique_ptr<Task> task;
@@ -102,7 +102,7 @@ void know_words(Task& task) {
   task.check_model_state({{"vocabulary", bytes}, {"feature_width", at::full({1}, 24, at::kLong)}});
 }
 
-/// Detectors have a query for each position here: rounding may then change their order, but not which there are.
+/// Detectors have a query for each position here: rounding may then change the order of queries, but not their set.
 const std::vector<std::string> kSmallDetector = {"num_classes=3", "image_size=96",          "model.hidden=32",
                                                  "model.heads=2", "model.decoder_layers=2", "model.queries=756"};
 const std::vector<std::string> kPublished = {"num_classes=5", "image_size=128"};
@@ -119,7 +119,7 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
   return sets;
 }
 
-/// By name, with weights of a seed; what is made is large.
+/// Makers of networks by name, with weights of a seed; the networks are large.
 std::map<std::string, std::function<Ready()>> networks(std::uint64_t seed = 11) {
   return {
       {"captcha_conv7", [seed] { return ready(*captcha::make_recipe(), "", {"model.type=conv7"}, seed); }},
@@ -141,14 +141,14 @@ std::map<std::string, std::function<Ready()>> networks(std::uint64_t seed = 11) 
   };
 }
 
-/// The largest difference beside the largest value, or beside 1 where that is smaller.
+/// The largest difference relative to the largest value, or to 1 if that is smaller.
 double difference(const at::Tensor& found, const at::Tensor& wanted) {
   const double scale = std::max(1.0, wanted.to(at::kDouble).abs().max().item<double>());
   return (found.to(at::kDouble) - wanted.to(at::kDouble)).abs().max().item<double>() / scale;
 }
 
-/// How far the results are from those of the other way. The order of two positions with nearly the same score is a
-/// matter of rounding: each of a detector's queries is compared with the nearest one of the same picture.
+/// The distance between the results of both ways. Rounding may swap two positions with nearly equal scores, so each
+/// query of a detector is compared with the nearest one of the same picture.
 double distance(const nn::NetworkFunction& function, const std::vector<at::Tensor>& a,
                 const std::vector<at::Tensor>& b) {
   double most = 0;
@@ -187,12 +187,12 @@ void write_for_python(const fs::path& folder, const Ready& made) {
     return TorchValue{all};
   };
   const auto arguments = function->example(4);
-  const nn::PlainOperators plain;  // in which the queries of a detector have the same order
+  const nn::PlainOperators plain;  // keeps the order of a detector's queries
   const TorchDict both = {{"arguments", list(arguments)}, {"results", list(function->run(arguments))}};
   write_torch_file(FileSystem::system(), folder / "network.pth", {both});
 }
 
-// One Python for all: it takes seconds to load PyTorch.
+// One Python for all, as PyTorch takes seconds to load.
 TEST(ExportedNetworks, GivePythonTheSameResults) {
   if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
   const test::TempDir folder;

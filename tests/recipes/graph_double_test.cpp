@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with a recipe on several make-believe GPUs, with steps that are recorded: the weights are those of steps
-// that are not.
+// The Trainer with a recipe on several make-believe GPUs, with recorded steps: they give the weights of plain steps.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>
@@ -30,7 +29,7 @@ using testing::ranks_on_gpus;
 using testing::run_ranks;
 namespace fs = std::filesystem;
 
-/// Keeps the network that it makes.
+/// Keeps its network for the test.
 class KeptTask final : public captcha::CaptchaTask {
  public:
   using CaptchaTask::CaptchaTask;
@@ -81,7 +80,7 @@ std::vector<at::Tensor> trained(const Job& job, captcha::CaptchaConfig config, c
   return task.weights();
 }
 
-/// The ranks train twice, with recorded steps and without.
+/// Trains the ranks twice, with recorded steps and without.
 void train_twice(const Job& job, captcha::CaptchaConfig config) {
   ASSERT_THAT(job.backend(), HasSubstr("nccl"));
   const fs::path shared = env::get(kFolder).value();
@@ -130,7 +129,7 @@ TEST(GraphRuns, AccumulateAndShardAsTheyDoWithoutGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(Of, GraphWorlds, ::testing::Values(2, 3, 4));
 
-/// What `lockstep bench step` says of a step, without its own reading of the loss.
+/// The waits in `lockstep bench step`, without its own reading of the loss.
 TEST(StepWaits, AreNamedByATimer) {
   const test::TempDir folder;
   make_set(folder.path(), 1);

@@ -91,7 +91,7 @@ TEST(HostWaits, XLinearCaptioningHasNone) {
   EXPECT_THAT(waits_of_run<captioning::CaptioningTask>(config), IsEmpty());
 }
 
-/// Scheduled sampling. On the device it draws what libtorch's own multinomial would.
+/// Scheduled sampling. On the device it draws the same as libtorch's own multinomial.
 TEST(HostWaits, WordsOfTheNetworksOwnHaveNone) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const at::Tensor logits = at::randn({3, 5, 9});
@@ -130,7 +130,7 @@ TEST(HostWaits, NorHaveOtherNetworksOfSegmentation) {
   }
 }
 
-/// Their words are read, since their reward is computed on the host; with the greedy baseline those of two searches.
+/// The host reads the words to compute the reward; with the greedy baseline it reads those of two searches.
 TEST(HostWaits, CaptioningsSecondStageHasOneForEachReward) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   captioning::CaptioningConfig config = captioning_config();
@@ -143,7 +143,7 @@ TEST(HostWaits, CaptioningsSecondStageHasOneForEachReward) {
   EXPECT_EQ(waits_of_run<captioning::CaptioningTask>(config), two);
 }
 
-/// A loss of these logits and its gradient, on the host.
+/// The loss of these logits and its gradient, both on the host.
 template <class Loss>
 std::pair<double, at::Tensor> found_by(const Loss& loss, const at::Tensor& logits, const c10::Device& device) {
   const at::Tensor x = logits.to(device).detach().requires_grad_();
@@ -152,7 +152,7 @@ std::pair<double, at::Tensor> found_by(const Loss& loss, const at::Tensor& logit
   return {value.item<double>(), x.grad().cpu()};
 }
 
-/// -1 where nothing counts, in two of the three rows.
+/// Targets with -1 for places that do not count, in two of the three rows.
 at::Tensor some_targets() { return at::tensor({4, 0, -1, -1, 2, 2, 1, 0, 3, 0, -1, -1}, at::kLong).view({3, 4}); }
 
 TEST(DeviceLosses, OfWordsAreTheHosts) {
@@ -184,7 +184,7 @@ TEST(DeviceLosses, OfSampledCaptionsAreTheHosts) {
   EXPECT_LT((there.second - here.second).abs().max().item<double>(), 1e-6);
 }
 
-/// What a device trains with is the host's but for the order of additions, gradients of every parameter included.
+/// A device's losses and gradients equal the host's, up to the order of additions.
 TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const at::Tensor features = at::randn({2, 4, 5, 5});
@@ -206,7 +206,7 @@ TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
   }
 }
 
-/// What a model with fresh weights reads in a picture, on this device.
+/// The answer of a model with fresh weights about a picture, on this device.
 std::string read_on(const c10::Device& device, const Recipe& recipe, const TrainConfig& config,
                     const std::filesystem::path& file) {
   const auto task = recipe.make_task(config);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of every recipe reaches somebody: settings_changes.txt has a changed value for each, and a run with it
-// comes to something else. A run is small, on one process and without a GPU; what cannot be seen there says so in the
-// table.
+// Every key of every recipe has an effect: settings_changes.txt has a changed value for each, and a run with it ends
+// differently. A run is small, on one process and without a GPU; the table marks keys without an effect there.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -57,7 +56,7 @@ Words parts_of(const std::string& text, char separator) {
   return parts;
 }
 
-/// The changes of one recipe, and under the name "RECIPE:" what all of its runs have.
+/// The changes of one recipe, and under the name "RECIPE:" the settings of all its runs.
 std::vector<Change> table_of(const std::string& recipe) {
   std::vector<Change> changes;
   std::ifstream file(kTable);
@@ -99,7 +98,7 @@ void make_captchas(const fs::path& folder, std::int64_t count, std::uint64_t see
                               .threads = 1});
 }
 
-/// Just enough for whoever reads a setting to look at it: what a run then comes to may well be an error.
+/// Just enough that the reader of a setting looks at it: the run may well end with an error.
 void make_files(const fs::path& folder) {
   make_captchas(folder / "train", 13, 1);
   make_captchas(folder / "test", 6, 2);
@@ -144,8 +143,8 @@ std::string filled_in(std::string text) {
   return text;
 }
 
-/// A log without what differs from run to run: fields of time and memory, and the report's event. (A regular expression
-/// would take as long as the runs.)
+/// A log without the parts that differ between runs: fields of time and memory, and the report's event. (A regular
+/// expression would take as long as the runs.)
 std::string without_times(const std::string& log) {
   std::string kept;
   std::istringstream lines(log);
@@ -162,7 +161,7 @@ std::string without_times(const std::string& log) {
   return kept;
 }
 
-/// What a run of these settings comes to: weights, log, checkpoints, metrics, or its error.
+/// The outcome of a run with these settings: weights, log, checkpoints, metrics, or its error.
 class Runs {
  public:
   Runs(const Recipe& recipe, Words common) : recipe_(recipe), common_(std::move(common)) {}
@@ -182,14 +181,14 @@ class Runs {
     for (const std::string& set : common_) tree.set(filled_in(set), "common");
     for (const std::string& set : sets) tree.set(filled_in(set), "set");
     fields.bind(tree);
-    config->validate();  // an error here is nobody's reading
+    config->validate();  // an error here would not show an effect
     return config;
   }
 
   std::string run(const Words& sets) {
     const test::TempDir folder;
     const auto config = config_of(sets);
-    at::globalContext().setAllowTF32CuBLAS(false);  // as a program begins: tf32=default leaves it alone
+    at::globalContext().setAllowTF32CuBLAS(false);  // as at a program's start: tf32=default leaves it alone
     at::globalContext().setAllowTF32CuDNN(true);
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
@@ -217,7 +216,7 @@ class Runs {
     std::set<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(run)) {
       const std::string name = fs::relative(entry.path(), run).string();
-      names.insert(name.substr(0, name.find("tfevents.")));  // whose name ends with the moment
+      names.insert(name.substr(0, name.find("tfevents.")));  // the name ends with the time
     }
     for (const std::string& name : names) {
       if (name.find(".lock") == std::string::npos) text += name + "\n";
@@ -241,12 +240,12 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
   std::set<std::string> keys;
   for (const Change& change : table_of(GetParam().name)) {
     if (change.key.empty()) continue;
-    EXPECT_TRUE(keys.insert(change.key).second) << change.key << " stands twice";
+    EXPECT_TRUE(keys.insert(change.key).second) << change.key << " is there twice";
   }
   const auto config = GetParam().make()->make_config();
   const TrainConfig base;
   std::set<std::string> of_all;
-  if (std::string(GetParam().name) != "captcha") {  // whose runs show the settings of all recipes
+  if (std::string(GetParam().name) != "captcha") {  // its runs show the settings of all recipes
     const ConfigFields rows = base.rows();
     for (const auto& field : rows.fields()) of_all.insert(field.key);
     of_all.erase("data.allow_outside");  // read by the recipe
@@ -267,7 +266,7 @@ TEST_P(Settings, EveryWholeNumberHasARange) {
         std::holds_alternative<std::int64_t*>(field.target) || std::holds_alternative<AutoInt*>(field.target);
     if (!whole || field.key == "seed") continue;
     ASSERT_TRUE(field.range.has_value()) << field.key;
-    // A layer may be counted from the end.
+    // A layer can be counted from the end.
     EXPECT_GE(field.range->least, field.key == "dfine.eval_idx" ? -100 : -1) << field.key;
     EXPECT_LE(field.range->most, 1e15) << field.key;
   }
@@ -290,9 +289,9 @@ TEST_P(Settings, AChangedValueIsSeen) {
       sets.push_back(change.key + "=" + change.value);
       const std::string now = runs.outcome(sets);
       if (change.unseen.empty()) {
-        EXPECT_NE(now, before) << change.key << "=" << change.value << " is seen by nobody";
+        EXPECT_NE(now, before) << change.key << "=" << change.value << " has no effect";
       } else {
-        EXPECT_EQ(now, before) << change.key << "=" << change.value << " is seen, and the table says otherwise";
+        EXPECT_EQ(now, before) << change.key << "=" << change.value << " has an effect, but the table says otherwise";
       }
     } catch (const Error& error) {
       ADD_FAILURE() << change.key << "=" << change.value << ": " << error.what();

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -18,6 +19,16 @@
 namespace lockstep::sim {
 
 namespace fs = std::filesystem;
+
+// What an agent may take at most; node 0's serves the others, and each of their ranks.
+constexpr std::int64_t kHeapOfAgent = 384 << 10;
+constexpr std::int64_t kHeapOfNode = 16 << 10;
+constexpr std::int64_t kHeapOfRank = 2 << 10;
+constexpr std::int64_t kHeapOfTwoNodes = 320;  // an order to one names the other
+constexpr std::int64_t kDescriptorsOfAgent = 40;
+constexpr std::int64_t kDescriptorsOfNode = 8;
+constexpr std::int64_t kDescriptorsOfRank = 4;
+constexpr std::int64_t kThreadsOfAgent = 10;
 
 // At most one round runs, as far as the nodes hear of each other.
 void World::check_start(const Rank& rank) {
@@ -44,6 +55,41 @@ void World::check_start(const Rank& rank) {
   require(std::ssize(nodes) <= plan_.max_nodes, fmt::format("round {} has {} nodes", rank.round, nodes.size()));
 }
 
+// What a rank has said of an error that would come again counts, whatever becomes of its node afterwards.
+void World::check_claims(const Rank& rank) {
+  for (const RoundOf& claim : claims_) {
+    if (claim.first != rank.served_by || claim.second >= rank.round) continue;
+    const auto by = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
+      return RoundOf(other.served_by, other.round) == claim && other.fails_with == static_cast<int>(ExitCode::kData);
+    });
+    const auto is_elsewhere = [&](const Touched& one) { return one.rank < 0 && one.host != by->process->host->name; };
+    const bool is_certain = std::none_of(touched_.begin(), touched_.end(), is_elsewhere);
+    require(!is_certain,
+            fmt::format("round {} begins after an error of round {} that would come again", rank.round, claim.second));
+  }
+}
+
+// Its ranks elsewhere may notice a lost node much later than the launchers do.
+void World::expect_stop(int node) {
+  const Process* agent = agents_[static_cast<std::size_t>(node)].process;
+  std::set<RoundOf> rounds;
+  for (const Rank& rank : ranks_) {
+    if (rank.agent == agent && !rank.has_ended) rounds.insert({rank.served_by, rank.round});
+  }
+  for (const RoundOf& round : rounds) {
+    machine_.at(machine_.now() + 3 * plan_.silence() + 3 * kSecond, [this, round, node] { check_stop(round, node); });
+  }
+}
+
+void World::check_stop(const RoundOf& round, int lost_node) {
+  if (lost_node != 0 && is_touched("node0", -1)) return;
+  for (const Rank& rank : ranks_) {
+    if (RoundOf(rank.served_by, rank.round) != round || rank.has_ended || rank.is_told_to_leave) continue;
+    require(is_touched(rank.process->host->name, -1),
+            fmt::format("rank {} still trains, long after node {} was lost", rank.rank, lost_node));
+  }
+}
+
 // A coordinator that was started again learns from the others how far the job has come.
 void World::check_history(const Rank& rank) {
   const auto is_of_it = [&](const std::pair<int, int>& round) { return round.first == rank.served_by; };
@@ -68,6 +114,18 @@ void World::check_agent_end(int node, Process& process) {
           fmt::format("agent {} ends before a thread of it", node));
   require(files().count_of(process) == 0,
           fmt::format("agent {} leaves {} descriptors open", node, files().count_of(process)));
+}
+
+Use limit_of(const Plan& plan) {
+  const std::int64_t ranks = std::accumulate(plan.ranks.begin(), plan.ranks.end(), std::int64_t{0});
+  return {.heap = kHeapOfAgent + plan.nodes * (kHeapOfNode + plan.nodes * kHeapOfTwoNodes) + ranks * kHeapOfRank,
+          .descriptors = kDescriptorsOfAgent + plan.nodes * kDescriptorsOfNode + ranks * kDescriptorsOfRank,
+          .threads = kThreadsOfAgent};
+}
+
+void World::check_use(const Process& process) {
+  require(false, fmt::format("{} has {} KiB, {} descriptors and {} threads", process.name, process.use.heap >> 10,
+                             process.use.descriptors, process.use.threads));
 }
 
 bool World::is_touched(const std::string& host, int rank) const {
@@ -121,7 +179,7 @@ std::size_t World::joins() const {
   const auto is_late = [](Nanos start) { return start > 2 * kSecond && start != kNever; };
   return 1 + (plan_.is_range()
                   ? static_cast<std::size_t>(std::count_if(plan_.starts.begin(), plan_.starts.end(), is_late)) +
-                        plan_.starts.size()
+                        plan_.starts.size() + plan_.faults.size()
                   : 0);
 }
 

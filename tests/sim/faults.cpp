@@ -28,20 +28,20 @@ void World::apply(const Fault& fault) {
   Agent& agent = agents_[static_cast<std::size_t>(fault.node)];
   Host& host = *machine_.hosts()[static_cast<std::size_t>(fault.node)];
   const bool needs_agent = fault.kind == Kind::kKillAgent || fault.kind == Kind::kFreezeAgent ||
-                           fault.kind == Kind::kSlow || fault.kind == Kind::kTellToLeave;
+                           fault.kind == Kind::kSlow || fault.kind == Kind::kTellToLeave ||
+                           fault.kind == Kind::kPreempt;
   if (host.is_frozen && (needs_agent || fault.kind == Kind::kStartAgent || fault.kind == Kind::kFreezeHost)) {
     return machine_.at(machine_.now() + kSecond, [this, &fault] { apply(fault); });
   }
   if (fault.kind == Kind::kStartAgent) --starts_to_come_;
   if (needs_agent && !agent.is_running) return;
-  const bool is_of_rank = fault.kind == Kind::kKillRank || fault.kind == Kind::kFailRank ||
-                          fault.kind == Kind::kBreakRank || fault.kind == Kind::kHangRank;
-  Rank* rank = is_of_rank ? rank_on(fault.node, fault.other) : nullptr;
-  if (is_of_rank && rank == nullptr) return;
+  Rank* rank = is_of_rank(fault.kind) ? rank_on(fault.node, fault.other) : nullptr;
+  if (is_of_rank(fault.kind) && rank == nullptr) return;
   ++result_.faults[static_cast<std::size_t>(fault.kind)];
   tell("FAULT", to_text(fault));
   touch(fault.node, rank != nullptr ? rank->rank : -1);
   if (fault.lasts > 0) machine_.at(machine_.now() + fault.lasts, [this, &fault] { end_of(fault); });
+  if (fault.kind == Kind::kKillAgent || fault.kind == Kind::kPowerOff) expect_stop(fault.node);
   switch (fault.kind) {
     case Kind::kKillAgent:
       return machine_.end_process(*agent.process, SIGKILL);
@@ -80,6 +80,7 @@ void World::apply(const Fault& fault) {
       rank->hangs_for = static_cast<Nanos>(fault.much) * kSecond;
       return;
     case Kind::kTellToLeave:
+    case Kind::kPreempt:
       if (agent.process->on_signal) return agent.process->on_signal(SIGTERM);
       return machine_.end_process(*agent.process, SIGTERM);
     case Kind::kStartAgent:
@@ -96,6 +97,7 @@ void World::end_of(const Fault& fault) {
   Agent& agent = agents_[static_cast<std::size_t>(fault.node)];
   Host& host = *machine_.hosts()[static_cast<std::size_t>(fault.node)];
   tell("FAULT", to_text(fault) + ": over");
+  if (fault.kind == Kind::kPreempt) power_off(fault.node);
   if (fault.kind == Kind::kFreezeAgent) machine_.freeze(*agent.process, false);
   if (fault.kind == Kind::kFreezeHost) {
     host.is_frozen = false;

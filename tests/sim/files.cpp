@@ -38,7 +38,9 @@ Files& files() {
 }
 
 int Files::add(std::shared_ptr<File> file) {
+  const OfMachine not_of_process;
   if (file->owner == nullptr && kernel()->current() != nullptr) file->owner = kernel()->current()->process;
+  if (file->owner != nullptr) ++file->owner->use.descriptors;
   const auto free = std::find(all_.begin(), all_.end(), nullptr);
   const auto index = static_cast<int>(free - all_.begin());
   if (free == all_.end()) {
@@ -47,6 +49,13 @@ int Files::add(std::shared_ptr<File> file) {
     *free = std::move(file);
   }
   return kFirst + index;
+}
+
+void Files::give(int fd, Process& to) {
+  const auto file = find(fd);
+  --file->owner->use.descriptors;
+  ++to.use.descriptors;
+  file->owner = &to;
 }
 
 std::shared_ptr<File> Files::find(int fd) const {
@@ -61,6 +70,7 @@ int Files::close(int fd) {
     return -1;
   }
   all_[static_cast<std::size_t>(fd - kFirst)] = nullptr;
+  if (file->owner != nullptr) --file->owner->use.descriptors;
   for (Epoll* watcher : std::vector<Epoll*>(file->watchers)) watcher->forget(*file);
   file->close();
   file->changed();

@@ -45,14 +45,14 @@ class File {
 /// Descriptors, numbered for all processes of a world. Those below kFirst are the real system's.
 class Files {
  public:
-  static constexpr int kFirst = 2000;
+  static constexpr int kFirst = 100'000;
   int add(std::shared_ptr<File> file);
   [[nodiscard]] std::shared_ptr<File> find(int fd) const;
   int close(int fd);
   void close_all_of(const Process& process);
   [[nodiscard]] int count_of(const Process& process) const;
   /// The descriptor goes to another process, as by a fork.
-  void give(int fd, Process& to) { find(fd)->owner = &to; }
+  void give(int fd, Process& to);
 
  private:
   std::vector<std::shared_ptr<File>> all_;

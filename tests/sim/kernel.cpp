@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kGuard = 4096;
-constexpr int kMostTurns = 20'000;  // of a process in a second
 
 /// The thread-local variables of this program: production code is linked into it.
 struct ThreadLocals {
@@ -67,6 +66,7 @@ Kernel*& kernel() {
 Kernel::Kernel(std::uint64_t seed) : dice_(seed) { (void)thread_locals(); }
 
 void Kernel::at(Nanos time, std::function<void()> act) {
+  const OfMachine not_of_process;
   alarms_.push({std::max(time, now_), alarms_made_++, std::move(act)});
 }
 
@@ -107,6 +107,24 @@ void Kernel::run_fiber(Fiber& fiber) {
   ::swapcontext(&scheduler_, &fiber.context);
   current_ = nullptr;
   fiber.saved_errno = errno;
+  look_at_use(*fiber.process);
+  if (fiber.state == Fiber::State::kDone) give_back_stack(fiber);
+}
+
+void Kernel::look_at_use(Process& process) {
+  process.most.raise_to(process.use);
+  if (!process.is_dead && !process.use.is_within(process.limit) && on_excess) on_excess(process);
+}
+
+void* Kernel::take_stack() {
+  if (free_stacks_.empty()) return make_stack();
+  void* stack = free_stacks_.back();
+  free_stacks_.pop_back();
+  return stack;
+}
+
+void Kernel::give_back_stack(Fiber& fiber) {
+  if (fiber.stack != nullptr) free_stacks_.push_back(std::exchange(fiber.stack, nullptr));
 }
 
 void Kernel::count_turn(Process& process) {
@@ -114,7 +132,7 @@ void Kernel::count_turn(Process& process) {
     process.second_began = now_;
     process.turns = 0;
   }
-  if (++process.turns == kMostTurns && on_spin) on_spin(process);
+  if (++process.turns == most_turns && on_spin) on_spin(process);
 }
 
 void Kernel::swap_globals(Process& process) {
@@ -161,12 +179,14 @@ void Kernel::trampoline() {
 }
 
 Fiber* Kernel::start(Process& process, std::function<void()> body) {
+  const OfMachine not_of_process;
+  ++process.use.threads;
   auto made = std::make_unique<Fiber>();
   Fiber* fiber = made.get();
   fiber->process = &process;
   fiber->body = std::move(body);
   fiber->thread_locals = thread_locals().initial;
-  fiber->stack = make_stack();
+  fiber->stack = take_stack();
   ::getcontext(&fiber->context);
   fiber->context.uc_stack.ss_sp = fiber->stack;
   fiber->context.uc_stack.ss_size = kStack;
@@ -216,6 +236,7 @@ void Kernel::maybe_yield() {
 void Kernel::end_fiber() {
   Fiber& fiber = *current_;
   fiber.state = Fiber::State::kDone;
+  --fiber.process->use.threads;
   if (fiber.joiner != nullptr) wake(*fiber.joiner);
   leave_fiber();
   std::abort();
@@ -231,6 +252,7 @@ Host& Kernel::add_host(const std::string& name) {
 }
 
 Process& Kernel::spawn(Host& host, const std::string& name, const std::map<std::string, std::string>& environment) {
+  const OfMachine not_of_process;
   auto process = std::make_unique<Process>();
   process->pid = next_pid_++;
   process->host = &host;
@@ -246,7 +268,10 @@ Process& Kernel::spawn(Host& host, const std::string& name, const std::map<std::
 void Kernel::end_process(Process& process, int status) {
   if (process.is_dead) return;
   process.is_dead = true;
-  for (const auto& fiber : process.fibers) fiber->state = Fiber::State::kDone;
+  for (const auto& fiber : process.fibers) {
+    fiber->state = Fiber::State::kDone;
+    if (fiber.get() != current_) give_back_stack(*fiber);
+  }
   files().close_all_of(process);
   if (process.on_end) process.on_end(status);
   if (current_ != nullptr && current_->process == &process) leave_fiber();

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/memory.h"
+
 namespace lockstep::sim {
 
 /// Virtual nanoseconds since the world began.
@@ -92,6 +94,9 @@ struct Process {
   std::function<void(int signal)> on_signal = {};
   std::function<void(int status)> on_end = {};  ///< a wait status
   std::vector<char> globals;                    ///< its own copy of production code's globals
+  Use use;
+  Use most;  ///< that it had at any time
+  Use limit{INT64_MAX, INT64_MAX, INT64_MAX};
 };
 
 /// A world's machine. There is one at a time, in a process of its own: see world.h.
@@ -139,8 +144,11 @@ class Kernel {
   /// Called with each line that a process prints.
   std::function<void(Process&, const std::string&)> on_line = {};
   void print(Process& process, std::string_view text);
-  /// Called where a process goes on and on without waiting for anything.
+  /// Called where a process goes on and on without waiting for anything: it has more turns than this in a second.
   std::function<void(Process&)> on_spin = {};
+  int most_turns = 20'000;
+  /// Called where a process takes more than its limit.
+  std::function<void(Process&)> on_excess = {};
   /// Memory of production code that each process has for itself.
   void add_global(void* at, std::size_t size);
 
@@ -159,8 +167,11 @@ class Kernel {
 
   void run_fiber(Fiber& fiber);
   void count_turn(Process& process);
+  void look_at_use(Process& process);
   void leave_fiber();
   void enter(Fiber& fiber);
+  void* take_stack();
+  void give_back_stack(Fiber& fiber);
   void swap_globals(Process& process);
   static void trampoline();
 
@@ -171,6 +182,7 @@ class Kernel {
   std::uint64_t alarms_made_ = 0;
   std::priority_queue<Alarm> alarms_;
   std::vector<Fiber*> ready_;
+  std::vector<void*> free_stacks_;
   Fiber* current_ = nullptr;
   Fiber* loaded_ = nullptr;      ///< whose thread-locals are in place
   Process* in_place_ = nullptr;  ///< whose globals are

@@ -19,6 +19,13 @@ constexpr int kMostSyns = 6;      // 127 s
 
 std::function<void(Process& client, Process& server)> on_meet = {};
 
+const char* name_of(NetworkEvent event) {
+  constexpr std::array<const char*, static_cast<std::size_t>(NetworkEvent::kCount)> kNames = {
+      "segment lost", "segment stopped", "word overtaken", "connected", "other store",
+      "SYN lost",     "refused",         "reset",          "too late"};
+  return kNames[static_cast<std::size_t>(event)];
+}
+
 Network& network() {
   static Network instance;
   return instance;
@@ -44,7 +51,17 @@ std::shared_ptr<Stream> Network::listener(const Host& host, std::uint16_t port) 
 std::uint16_t Network::free_port(Host& host) { return host.next_port++; }
 
 void Network::send(const Host& from, const Host& to, std::function<void()> arrive, std::function<void()> fail) {
-  attempt(from, to, 0, arrive, fail);
+  attempt(from, to, 0, in_order(from, to, std::move(arrive)), fail);
+}
+
+// Counts what arrives out of the order in which it was sent.
+std::function<void()> Network::in_order(const Host& from, const Host& to, std::function<void()> arrive) {
+  Order& order = orders_[{from.number, to.number}];
+  return [this, &order, number = ++order.sent, arrive = std::move(arrive)] {
+    if (number < order.arrived) count(NetworkEvent::kOvertaken);
+    order.arrived = std::max(order.arrived, number);
+    arrive();
+  };
 }
 
 void Network::attempt(const Host& from, const Host& to, int number, const std::function<void()>& arrive,
@@ -56,7 +73,7 @@ void Network::attempt(const Host& from, const Host& to, int number, const std::f
   if (!way.is_cut && !is_lost && from.is_up && to.is_up) {
     return machine.at(machine.now() + way.delay + machine.dice().between(0, way.jitter), arrive);
   }
-  ++counts[is_lost ? "segment lost" : "segment stopped by a cut or a dead host"];
+  count(is_lost ? NetworkEvent::kSegmentLost : NetworkEvent::kSegmentStopped);
   if (number == kMostRetries || !from.is_up) {
     if (fail && from.is_up) fail();
     return;
@@ -119,7 +136,8 @@ ssize_t Stream::write(const void* from, std::size_t size) {
     errno = take_error();
     return -1;
   }
-  if (state != State::kOpen || is_sending_shut_) {
+  const bool is_alone = local.host == 0 && peer_.expired();  // what came before can still be read
+  if (state != State::kOpen || is_sending_shut_ || is_alone) {
     errno = EPIPE;
     return -1;
   }
@@ -135,11 +153,7 @@ ssize_t Stream::write(const void* from, std::size_t size) {
 
 void Stream::transmit(std::string bytes, bool is_end) {
   if (local.host == 0) {  // of a pair: no network
-    if (const auto peer = peer_.lock()) {
-      peer->deliver(bytes, is_end);
-    } else if (!is_end) {
-      reset(EPIPE);
-    }
+    if (const auto peer = peer_.lock()) peer->deliver(bytes, is_end);
     return;
   }
   outgoing_.emplace_back(std::move(bytes), is_end);
@@ -163,7 +177,7 @@ void Stream::pump() {
           if (peer && !peer->is_closed_ && peer->state == State::kOpen) {
             peer->deliver(bytes, is_end);
           } else if (!is_end && self->peer_host_->is_up) {  // nobody has this connection any more
-            ++network().counts["connection reset"];
+            network().count(NetworkEvent::kTooLate);
             network().send(*self->peer_host_, *self->host, [self] { self->reset(ECONNRESET); });
             break;
           }
@@ -182,6 +196,7 @@ void Stream::deliver(const std::string& bytes, bool is_end) {
 
 void Stream::reset(int error) {
   if (state == State::kFailed || is_closed_) return;
+  network().count(error == ECONNREFUSED ? NetworkEvent::kRefused : NetworkEvent::kReset);
   state = State::kFailed;
   error_ = error;
   has_ended_ = true;
@@ -200,6 +215,8 @@ void Stream::close() {
     if (has_unread && local.host != 0) {
       send_reset();
     } else {
+      // As unix(7): an error once, and what lies there can still be read.
+      if (const auto peer = peer_.lock(); peer && has_unread) peer->error_ = ECONNRESET;
       transmit("", true);
     }
   }
@@ -285,7 +302,7 @@ void Stream::connect_to(Host& to, int number) {
   };
   machine.at(machine.now() + (kFirstSynRetry << number), [self, &to, number] { self->connect_to(to, number + 1); });
   if (!gets_through(*host, to)) {
-    ++network().counts["SYN lost"];
+    network().count(NetworkEvent::kSynLost);
     return;
   }
   const auto way = [&](const Host& from, const Host& target) {
@@ -298,10 +315,7 @@ void Stream::connect_to(Host& to, int number) {
     if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN asks again
     machine.at(machine.now() + way(to, *self->host), [self, server] {
       if (self->state != State::kConnecting || self->is_closed_) return;
-      if (!server || server->state != State::kListening) {
-        ++network().counts["connection refused"];
-        return self->reset(ECONNREFUSED);
-      }
+      if (!server || server->state != State::kListening) return self->reset(ECONNREFUSED);
       server->syn(self);
     });
   });
@@ -318,6 +332,7 @@ void Stream::syn(const std::shared_ptr<Stream>& client) {
   end->peer_ = client;
   client->peer_ = end;
   client->state = State::kOpen;
+  network().count(NetworkEvent::kConnected);
   if (on_meet) on_meet(*client->owner, *owner);
   client->changed();
   accepted_.push_back(std::move(end));

@@ -3,6 +3,7 @@
 // open), and pairs of sockets on one host.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -30,6 +31,22 @@ struct Link {
 
 class Stream;
 
+/// What a network does to programs. TCP hides it where a segment is doubled, or comes out of turn on one connection.
+enum class NetworkEvent : std::uint8_t {
+  kSegmentLost,
+  kSegmentStopped,  ///< by a cut, or a host that is down
+  kOvertaken,       ///< a word arrives before an older one between the same hosts, on another connection
+  kConnected,
+  kConnectedAgain,  ///< a process, to another store than before
+  kSynLost,
+  kRefused,
+  kReset,
+  kTooLate,  ///< a word, an answer for instance, comes to one who has closed the connection
+  kCount
+};
+using NetworkCounts = std::array<std::uint32_t, static_cast<std::size_t>(NetworkEvent::kCount)>;
+[[nodiscard]] const char* name_of(NetworkEvent event);
+
 class Network {
  public:
   [[nodiscard]] Link& link(const Host& from, const Host& to) { return links_[{from.number, to.number}]; }
@@ -41,12 +58,19 @@ class Network {
   [[nodiscard]] std::shared_ptr<Stream> listener(const Host& host, std::uint16_t port) const;
   void add_listener(const std::shared_ptr<Stream>& stream) { listeners_.push_back(stream); }
   [[nodiscard]] static std::uint16_t free_port(Host& host);
-  /// How often something was lost, delayed by a cut, reset, refused.
-  std::map<std::string, std::uint64_t> counts;
+  void count(NetworkEvent event) { ++counts_[static_cast<std::size_t>(event)]; }
+  [[nodiscard]] const NetworkCounts& counts() const { return counts_; }
 
  private:
   void attempt(const Host& from, const Host& to, int number, const std::function<void()>& arrive,
                const std::function<void()>& fail);
+  std::function<void()> in_order(const Host& from, const Host& to, std::function<void()> arrive);
+  struct Order {
+    std::uint64_t sent = 0;
+    std::uint64_t arrived = 0;  ///< the newest one
+  };
+  NetworkCounts counts_{};
+  std::map<std::pair<int, int>, Order> orders_;
   std::map<std::pair<int, int>, Link> links_;
   std::vector<std::weak_ptr<Stream>> listeners_;
 };

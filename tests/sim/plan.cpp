@@ -14,6 +14,8 @@ namespace {
 
 using Kind = Fault::Kind;
 
+constexpr std::uint64_t kOneIsLargeOf = 200;
+
 // How long a fault may last that no one has to notice.
 Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
 
@@ -24,6 +26,7 @@ bool lasts(Kind kind) {
 
 bool is_harmless(const Fault& fault, const Plan& plan) {
   if (fault.kind == Kind::kJumpClock || fault.kind == Kind::kLoss) return true;
+  if (fault.kind == Kind::kStartAgent) return plan.is_range() && fault.node != 0;
   return lasts(fault.kind) && fault.lasts <= short_time(plan);
 }
 
@@ -42,6 +45,7 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
     fault.lasts =
         is_short ? dice.between(kMilli, short_time(plan)) : dice.between(plan.silence() / 4, 4 * plan.silence());
   }
+  if (fault.kind == Kind::kPreempt) fault.lasts = dice.between(kSecond, 30 * kSecond);
   // Hung ranks of all nodes but one are found by the others; the last one goes on by itself.
   if (fault.kind == Kind::kHangRank) fault.much = static_cast<double>(dice.between(1, 3 * plan.timeout_s));
   if (fault.kind == Kind::kLoss) fault.much = static_cast<double>(dice.between(1, 20)) / 100;
@@ -54,12 +58,55 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
 void add_returns(Dice& dice, Plan& plan) {
   const std::vector<Fault> faults = plan.faults;
   for (const Fault& fault : faults) {
-    const bool ends_agent =
-        fault.kind == Kind::kKillAgent || fault.kind == Kind::kPowerOff || fault.kind == Kind::kTellToLeave;
+    const bool ends_agent = fault.kind == Kind::kKillAgent || fault.kind == Kind::kPowerOff ||
+                            fault.kind == Kind::kTellToLeave || fault.kind == Kind::kPreempt;
     if (!ends_agent || !dice.chance(0.5)) continue;
+    const Nanos gone = fault.kind == Kind::kPreempt ? fault.lasts : 0;
+    const Nanos most = dice.chance(0.5) ? 2 * kSecond : 20 * kSecond;  // a supervisor is fast
     plan.faults.push_back(
-        {.kind = Kind::kStartAgent, .at = fault.at + dice.between(100 * kMilli, 20 * kSecond), .node = fault.node});
+        {.kind = Kind::kStartAgent, .at = fault.at + gone + dice.between(100 * kMilli, most), .node = fault.node});
   }
+}
+
+// What goes wrong has causes that are not seen: a second fault comes within a moment of the first, often of its node.
+void add_companions(Dice& dice, Plan& plan) {
+  const std::vector<Fault> faults = plan.faults;
+  for (const Fault& fault : faults) {
+    if (!dice.chance(0.15)) continue;
+    Fault other = draw_fault(dice, plan, fault.at, fault.at + 500 * kMilli);
+    if (!is_of_rank(other.kind) && !is_of_link(other.kind) && dice.chance(0.7)) other.node = fault.node;
+    plan.faults.push_back(other);
+  }
+}
+
+// Someone who takes nodes out of a job that runs, and adds others, also such as were not there before.
+void add_operator(Dice& dice, Plan& plan) {
+  Nanos at = dice.between(3 * kSecond, 8 * kSecond);
+  for (auto left = dice.between(2, 5); left > 0; --left) {
+    plan.faults.push_back({.kind = dice.chance(0.5) ? Kind::kTellToLeave : Kind::kStartAgent,
+                           .at = at,
+                           .node = static_cast<int>(dice.between(1, plan.nodes - 1))});
+    at += dice.between(kSecond, 10 * kSecond);
+  }
+}
+
+void draw_nodes(Dice& dice, Plan& plan, bool is_large) {
+  plan.nodes = static_cast<int>(dice.chance(0.1) ? dice.between(4, 8) : dice.between(1, 3));
+  if (is_large) plan.nodes = static_cast<int>(dice.between(9, 64));
+  const bool is_range = plan.nodes > 1 && dice.chance(0.5);
+  const bool has_spares = is_range && plan.nodes > 2 && dice.chance(0.3);
+  plan.max_nodes = has_spares ? plan.nodes - 1 : plan.nodes;
+  plan.min_nodes = is_range ? static_cast<int>(dice.between(1, plan.max_nodes - 1)) : plan.nodes;
+  const int most = is_large ? 8 : plan.nodes > 3 ? 1 : 3;
+  const auto each = static_cast<int>(dice.between(1, most));
+  for (int i = 0; i < plan.nodes; ++i) {
+    plan.ranks.push_back(dice.chance(0.2) ? static_cast<int>(dice.between(1, most)) : each);
+    const bool is_late = is_range && i >= plan.min_nodes && dice.chance(0.4);
+    const bool is_added = is_late && dice.chance(0.2);  // by an operator, if at all
+    const Nanos start = is_late ? dice.between(5 * kSecond, 25 * kSecond) : dice.between(0, 2 * kSecond);
+    plan.starts.push_back(is_added ? kNever : start);
+  }
+  plan.replicas = dice.chance(0.2) ? static_cast<int>(dice.between(1, plan.nodes * each)) : 0;
 }
 
 }  // namespace
@@ -70,9 +117,9 @@ bool is_of_rank(Kind kind) {
 
 const char* name_of(Kind kind) {
   constexpr std::array<const char*, static_cast<std::size_t>(Kind::kCount)> kNames = {
-      "kill agent",       "power off",     "freeze agent",  "freeze host", "cut link",
-      "cut link one way", "lose segments", "slow agent",    "kill rank",   "fail rank",
-      "break rank",       "hang rank",     "tell to leave", "start agent", "jump clock"};
+      "kill agent",    "power off",  "freeze agent", "freeze host", "cut link",   "cut link one way",
+      "lose segments", "slow agent", "kill rank",    "fail rank",   "break rank", "hang rank",
+      "tell to leave", "preempt",    "start agent",  "jump clock"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -112,7 +159,8 @@ bool Plan::must_succeed() const {
     if (is_harmless(fault, *this)) continue;
     if (fault.kind == Kind::kKillRank || fault.kind == Kind::kFailRank) {
       ++ends;
-    } else if (is_range() && fault.node != 0 && (fault.kind == Kind::kKillAgent || fault.kind == Kind::kTellToLeave)) {
+    } else if (is_range() && fault.node != 0 &&
+               (fault.kind == Kind::kKillAgent || fault.kind == Kind::kTellToLeave || fault.kind == Kind::kPreempt)) {
       lost.push_back(fault.node);
     } else {
       return false;
@@ -138,35 +186,26 @@ int Plan::most_rounds() const {
   return 1 + max_restarts + static_cast<int>(starts.size()) + 2 * static_cast<int>(faults.size());
 }
 
-Plan draw_plan(std::uint64_t seed) {
+Plan draw_plan(std::uint64_t seed, Size size) {
   Dice dice(seed * 2 + 1);
   Plan plan{.seed = seed};
-  plan.nodes = static_cast<int>(dice.chance(0.1) ? dice.between(4, 8) : dice.between(1, 3));
-  const bool is_range = plan.nodes > 1 && dice.chance(0.5);
-  const bool has_spares = is_range && plan.nodes > 2 && dice.chance(0.3);
-  plan.max_nodes = has_spares ? plan.nodes - 1 : plan.nodes;
-  plan.min_nodes = is_range ? static_cast<int>(dice.between(1, plan.max_nodes - 1)) : plan.nodes;
-  const auto most = plan.nodes > 3 ? 1 : 3;
-  const auto each = static_cast<int>(dice.between(1, most));
-  for (int i = 0; i < plan.nodes; ++i) {
-    plan.ranks.push_back(dice.chance(0.2) ? static_cast<int>(dice.between(1, most)) : each);
-    const bool is_late = is_range && i >= plan.min_nodes && dice.chance(0.4);
-    plan.starts.push_back(is_late ? dice.between(5 * kSecond, 25 * kSecond) : dice.between(0, 2 * kSecond));
-  }
+  const bool is_large = size == Size::kLarge || seed % kOneIsLargeOf == kOneIsLargeOf - 1;
+  draw_nodes(dice, plan, is_large);
   plan.max_restarts = static_cast<int>(dice.between(0, 3));
   plan.timeout_s = static_cast<int>(dice.chance(0.5) ? dice.between(4, 12) : dice.between(12, 60));
   plan.last_call_s = static_cast<int>(dice.between(1, 10));
   plan.takes_in_at_once = dice.chance(0.5);
-  plan.replicas = dice.chance(0.2) ? static_cast<int>(dice.between(1, plan.nodes * each)) : 0;
-  plan.steps = dice.between(5, 60);
+  plan.steps = is_large ? dice.between(3, 12) : dice.between(5, 60);
   plan.save_every = dice.between(1, 10);
   plan.step_time = dice.between(20, 600) * kMilli;
   plan.delay = dice.between(20, 2000) * kMicro;
   const auto count = dice.chance(0.15) ? 0 : dice.between(1, 4);
-  for (std::int64_t i = 0; i < count; ++i) {
-    plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, 3 * kSecond + plan.steps * plan.step_time));
-  }
+  const bool is_of_start = dice.chance(0.25);
+  const Nanos end = is_of_start ? 6 * kSecond : 3 * kSecond + plan.steps * plan.step_time;
+  for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, end));
+  add_companions(dice, plan);
   add_returns(dice, plan);
+  if (plan.is_range() && dice.chance(0.2)) add_operator(dice, plan);
   std::stable_sort(plan.faults.begin(), plan.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return plan;
 }

@@ -24,7 +24,8 @@ struct Fault {
     kFailRank,   ///< an error of its own that may be restarted
     kBreakRank,  ///< an error of its own that would come again
     kHangRank,
-    kTellToLeave,  ///< SIGTERM to an agent: preemption, or an operator
+    kTellToLeave,  ///< SIGTERM to an agent: an operator takes its node out
+    kPreempt,      ///< SIGTERM to an agent, and its host is gone after the notice
     kStartAgent,   ///< on a node, for the first time or again
     kJumpClock,    ///< the wall clock of a host
     kCount
@@ -33,7 +34,7 @@ struct Fault {
   Nanos at = 0;
   int node = 0;
   int other = 0;    ///< the other end of a link; the local rank
-  Nanos lasts = 0;  ///< 0: for ever
+  Nanos lasts = 0;  ///< 0: for ever; of a preemption: the notice
   double much = 0;  ///< loss, slowness, seconds of a jump
 };
 
@@ -76,7 +77,9 @@ struct Plan {
   [[nodiscard]] int most_rounds() const;
 };
 
-[[nodiscard]] Plan draw_plan(std::uint64_t seed);
+/// How large a world is: one in 200 has 9 to 64 nodes with 1 to 8 ranks each.
+enum class Size : std::uint8_t { kAsDrawn, kLarge };
+[[nodiscard]] Plan draw_plan(std::uint64_t seed, Size size = Size::kAsDrawn);
 [[nodiscard]] std::string to_text(const Plan& plan);
 
 }  // namespace lockstep::sim

@@ -29,6 +29,7 @@ namespace lockstep::sim {
 namespace {
 
 constexpr const char* kRootKey = "sim/root";
+constexpr const char* kStepKey = "sim/step";
 
 struct Message {
   std::int32_t round = 0;
@@ -103,7 +104,7 @@ class Training {
   explicit Training(Rank& self)
       : self_(self),
         store_(with_prefix(connect_store(store_address(*self.process), env::collective_timeout()),
-                           attempt_prefix(self.round))) {}
+                           self.process->environment.at("LOCKSTEP_STORE_PREFIX"))) {}
 
   int run() {
     if (self_.rank == 0) serve();
@@ -121,7 +122,9 @@ class Training {
 
   void publish(const FailureRecord& record) {
     try {
-      store_->compare_set(kFirstFailureKey, "", to_json(record));
+      const std::string own = to_json(record);
+      const bool is_first = store_->compare_set(kFirstFailureKey, "", own) == own;
+      if (is_first && self_.fails_with == static_cast<int>(ExitCode::kData)) world().claimed(self_);
     } catch (const Error&) {
       // As comm/core/failure.cpp: it stays unsaid.
     }
@@ -228,6 +231,20 @@ class Training {
   void commit() {
     world().commit(self_, step_, state_);
     store_->add(kSavesKey, 1);
+    say_step();
+  }
+
+  // An answer belongs to its question, also after one that came too late.
+  void say_step() {
+    for (bool is_second : {false, true}) {
+      try {
+        store_->set(kStepKey, std::to_string(step_));
+        const auto said = store_->try_get(kStepKey);
+        return world().require(said == std::to_string(step_), "the store answers another question");
+      } catch (const TimeoutError&) {
+        if (is_second) throw;
+      }
+    }
   }
 
   [[nodiscard]] Message message(std::uint64_t value, bool is_last = false) const {

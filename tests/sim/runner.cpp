@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kLongest = 60;  // seconds, real ones
+constexpr std::uint64_t kEnoughForAll = 1000;  // worlds
+constexpr unsigned kLongest = 120;             // seconds, real ones
 
 ssize_t write_line(void*, const char* text, std::size_t size) {
   Kernel* machine = kernel();
@@ -101,11 +102,29 @@ void Totals::add(const Result& result) {
   succeeded += result.has_succeeded ? 1 : 0;
   rounds += static_cast<std::uint64_t>(result.rounds);
   turns += result.steps;
+  most.raise_to(result.most);
+  most_share.raise_to(result.most_share);
   virtual_s += static_cast<double>(result.lasted) * 1e-9;
   for (std::size_t i = 0; i < faults.size(); ++i) {
     faults[i] += result.faults[i];
     worlds_with[i] += result.faults[i] > 0 ? 1 : 0;
   }
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    network[i] += result.network[i];
+    worlds_with_network[i] += result.network[i] > 0 ? 1 : 0;
+  }
+}
+
+std::vector<std::string> Totals::missing() const {
+  std::vector<std::string> names;
+  if (worlds < kEnoughForAll) return names;
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    if (faults[i] == 0) names.emplace_back(name_of(static_cast<Fault::Kind>(i)));
+  }
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    if (network[i] == 0) names.emplace_back(name_of(static_cast<NetworkEvent>(i)));
+  }
+  return names;
 }
 
 std::string to_text(const Totals& totals, double seconds) {
@@ -114,6 +133,15 @@ std::string to_text(const Totals& totals, double seconds) {
     text += fmt::format("{:<18} {:>10} {:>10}\n", name_of(static_cast<Fault::Kind>(i)), totals.faults[i],
                         totals.worlds_with[i]);
   }
+  text += fmt::format("{:<18} {:>10} {:>10}\n", "network", "times", "worlds");
+  for (std::size_t i = 0; i < totals.network.size(); ++i) {
+    text += fmt::format("{:<18} {:>10} {:>10}\n", name_of(static_cast<NetworkEvent>(i)), totals.network[i],
+                        totals.worlds_with_network[i]);
+  }
+  text += fmt::format(
+      "an agent had at most {} KiB, {} descriptors and {} threads: {}, {} and {} % of what its world allows\n",
+      totals.most.heap >> 10, totals.most.descriptors, totals.most.threads, totals.most_share.heap,
+      totals.most_share.descriptors, totals.most_share.threads);
   return text +
          fmt::format(
              "{} worlds in {:.1f} s ({:.0f} a second), {} failed; {} jobs reached their last step, in {} rounds; "

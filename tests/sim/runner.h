@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sim/plan.h"
 #include "sim/world.h"
@@ -39,7 +40,14 @@ struct Totals {
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> worlds_with{};
 
+  Use most;  ///< of an agent
+  Use most_share;
+  std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> network{};
+  std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> worlds_with_network{};
+
   void add(const Result& result);
+  /// What many worlds should have seen, and these have not.
+  [[nodiscard]] std::vector<std::string> missing() const;
 };
 
 /// Returns a table of what occurred.

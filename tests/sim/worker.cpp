@@ -50,7 +50,10 @@ void Worker::reap(std::chrono::milliseconds patience) const noexcept {
 
 std::optional<StubReport> Worker::read_report() {
   StubReport report;
-  const ssize_t got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
+  ssize_t got = 0;
+  do {
+    got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
+  } while (got < 0 && errno == ECONNRESET);
   if (got == static_cast<ssize_t>(sizeof report)) return report;
   if (got < 0 && errno == EAGAIN) return std::nullopt;
   reap(std::chrono::seconds(15));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
@@ -21,6 +22,7 @@ constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 constexpr std::uint16_t kPort = 29'500;
 constexpr std::size_t kLines = 55;
 constexpr std::size_t kLineLength = 230;
+constexpr int kTurnsOfARank = 200;  // in a second, of the process that serves all of them
 
 World*& instance() {
   static World* world = nullptr;
@@ -40,11 +42,16 @@ World::World(const Plan& plan, Result& result)
   machine_.add_global(const_cast<AwakeClock*>(&AwakeClock::instance()), sizeof(AwakeClock));
   machine_.on_line = [this](Process& process, const std::string& line) { tell(process.name, line); };
   on_meet = [this](Process& client, Process& server) {
+    if (client.served_by >= 0 && client.served_by != server.pid && is_agent(server)) {
+      network().count(NetworkEvent::kConnectedAgain);
+    }
     // While its ranks run it is still in the round of the coordinator that has begun it.
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
   machine_.on_spin = [this](Process& process) { require(false, process.name + " takes a whole processor"); };
+  machine_.most_turns += kTurnsOfARank * std::accumulate(plan.ranks.begin(), plan.ranks.end(), 0);
+  machine_.on_excess = [this](Process& process) { check_use(process); };
   expected_.push_back(1);
   for (std::int64_t step = 1; step <= plan.steps; ++step) {
     std::uint64_t sum = 0;
@@ -59,6 +66,7 @@ World::~World() {
 }
 
 void World::tell(const std::string& who, const std::string& what) {
+  const OfMachine not_of_process;
   story_.push_back(fmt::format("{:10.4f} {:<16} {}", static_cast<double>(machine_.now()) * 1e-9, who, what));
 }
 
@@ -68,6 +76,12 @@ void World::finish() {
   result_.steps = machine_.steps();
   result_.lasted = machine_.now();
   result_.rounds = static_cast<int>(rounds_.size());
+  result_.network = network().counts();
+  for (const auto& process : machine_.processes()) {
+    if (!process->name.ends_with("/agent")) continue;
+    result_.most.raise_to(process->most);
+    result_.most_share.raise_to(process->most.share_of(process->limit));
+  }
   std::string text;
   const std::size_t first = story_.size() > kLines && !result_.is_full ? story_.size() - kLines : 0;
   for (std::size_t i = first; i < story_.size(); ++i) text += story_[i].substr(0, kLineLength) + "\n";
@@ -134,6 +148,7 @@ void World::start_agent(int node) {
                                                           {"OPENBLAS_CORETYPE", "Haswell"},  // nobody asks for it
                                                           {"LOCKSTEP_HOST_ID", host.name}};
   Process& process = machine_.spawn(host, fmt::format("{}/agent", host.name), environment);
+  process.limit = limit_of(plan_);
   agent.process = &process;
   agent.is_running = true;
   ++agent.starts;
@@ -175,9 +190,11 @@ int World::run_agent_of(int node) {
 }
 
 Rank& World::add_rank(Rank rank) {
+  const OfMachine not_of_process;
   ranks_.push_back(rank);
   tell(rank.process->name, fmt::format("starts in round {}, of {} ranks", rank.round, rank.world_size));
   check_start(ranks_.back());
+  check_claims(ranks_.back());
   check_history(ranks_.back());
   newest_ = std::max(newest_, {rank.served_by, rank.round});
   rounds_.insert({rank.served_by, rank.round});
@@ -206,6 +223,10 @@ void World::commit(const Rank& rank, std::int64_t step, std::uint64_t state) {
   checkpoints_.emplace_back(step, state);
 }
 
+bool World::is_agent(const Process& process) const {
+  return std::any_of(agents_.begin(), agents_.end(), [&](const Agent& agent) { return agent.process == &process; });
+}
+
 Rank* World::rank_on(int node, int local_rank) {
   const Process* agent = agents_[static_cast<std::size_t>(node)].process;
   int seen = 0;
@@ -214,6 +235,11 @@ Rank* World::rank_on(int node, int local_rank) {
     if (seen++ == local_rank) return &rank;
   }
   return nullptr;
+}
+
+void World::claimed(const Rank& rank) {
+  const auto is_of_node = [](const Touched& one) { return one.rank < 0; };
+  if (std::none_of(touched_.begin(), touched_.end(), is_of_node)) claims_.insert({rank.served_by, rank.round});
 }
 
 void World::touch(int node, int rank) { touched_.push_back({fmt::format("node{}", node), rank}); }

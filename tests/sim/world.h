@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/kernel.h"
+#include "sim/network.h"
 #include "sim/plan.h"
 #include "sim/ranks.h"
 
@@ -28,6 +29,9 @@ struct Result {
   int rounds = 0;
   bool has_succeeded = false;                                                         ///< the job reached its last step
   std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< that occurred
+  NetworkCounts network{};
+  Use most = {};        ///< of an agent
+  Use most_share = {};  ///< of its limits
   char violation[512] = {};
   bool is_full = false;  ///< asked for: the whole story, and not its last lines
   char story[1 << 20] = {};
@@ -51,6 +55,8 @@ class World {
   /// The newest checkpoint: its step and state.
   std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);
   void commit(const Rank& rank, std::int64_t step, std::uint64_t state);
+  /// It is the first of its round that has said why it fails, and the error would come again.
+  void claimed(const Rank& rank);
 
   /// What must hold: where it does not, the world ends and `what` is told.
   void require(bool holds, const std::string& what);
@@ -81,13 +87,20 @@ class World {
   void cut(int from, int to, bool on);
   void power_off(int node);
   [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool is_agent(const Process& process) const;
   [[nodiscard]] Rank* rank_on(int node, int local_rank);
 
+  using RoundOf = std::pair<int, int>;  ///< whose coordinator has begun it, and its number
+
   void check_start(const Rank& rank);
+  void check_claims(const Rank& rank);
+  void expect_stop(int node);
+  void check_stop(const RoundOf& round, int lost_node);
   void check_agent_end(int node, Process& process);
   void check_history(const Rank& rank);
   void check_end();
   void check_codes();
+  void check_use(const Process& process);
   [[nodiscard]] std::size_t joins() const;
   void check_blame();
   [[nodiscard]] bool is_touched(const std::string& host, int rank) const;
@@ -101,11 +114,15 @@ class World {
   std::vector<Touched> touched_;
   std::vector<std::pair<std::int64_t, std::uint64_t>> checkpoints_;
   std::vector<std::uint64_t> expected_;  ///< the state after each step
-  std::pair<int, int> newest_{-1, -1};   ///< whose coordinator has begun a round, and its number
-  std::set<std::pair<int, int>> rounds_;
-  bool has_broken_ = false;  ///< a rank has ended with an error that would come again
+  RoundOf newest_{-1, -1};
+  std::set<RoundOf> rounds_;
+  std::set<RoundOf> claims_;  ///< a rank has said why it fails, and no node was touched by then
+  bool has_broken_ = false;   ///< a rank has ended with an error that would come again
   std::vector<std::string> story_;
 };
+
+/// What an agent may take in such a world.
+[[nodiscard]] Use limit_of(const Plan& plan);
 
 /// The world that runs in this process.
 World& world();

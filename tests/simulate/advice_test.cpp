@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to change about a run: plans of buckets, variants, advice.
+// Possible changes to a run: bucket plans, variants, advice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(MakePlan, NamesWhatHoldsAStepUp) {
 TEST(MakePlan, FindsFewerBucketsBestWhereMessagesAreDear) {
   const Plan late = make_plan(workload(), {.cluster = {.machines = 4, .network = {.latency_s = 0.02}}});
   EXPECT_GT(late.best_bucket_bytes, 8 * kMiB);
-  // One bucket for everything is the last that is tried.
+  // One bucket for everything is tried last.
   EXPECT_THAT(late.buckets, Not(Contains(Field(&Alternative::name, "buckets of 100 MiB"))));
 }
 
@@ -75,7 +75,7 @@ TEST(MakePlan, SaysWhetherHooksHierarchyAndZeroPay) {
   EXPECT_NEAR(named(plan.alternatives, "bf16 hook").gain, 0.5, 0.1);
   EXPECT_GT(named(plan.alternatives, "PowerSGD hook, rank 1").gain, 0.7);
   EXPECT_GT(named(plan.alternatives, "ZeRO-1").step_s, 0);
-  // Where copying memory is as slow as the link, bf16 does not pay.
+  // If copying memory is as slow as the link, bf16 does not pay.
   const Plan busy =
       make_plan(known, {.cluster = {.gpus = 4, .machines = 4, .network = slow, .host = {.copy_bytes_per_s = 5e7}}});
   EXPECT_LT(named(busy.alternatives, "bf16 hook").gain, 0);
@@ -128,7 +128,7 @@ using ::testing::ElementsAre;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// A broadcast, two buckets, and a small all_reduce behind them.
+/// A broadcast, two buckets, and a small all_reduce after them.
 Workload workload() {
   const MeasuredStep step{.compute_s = 1,
                           .backward_s = 0.2,
@@ -161,7 +161,7 @@ TEST(WithBuckets, LeavesAllGradientsTogether) {
   }
 }
 
-/// Buckets of these KiB, one each tenth of a second.
+/// Buckets of these sizes in KiB, one every tenth of a second.
 Workload with_kib(const std::vector<std::int64_t>& sizes) {
   MeasuredStep step{.compute_s = 2};
   for (const std::int64_t size : sizes) {
@@ -185,13 +185,13 @@ TEST(WithBuckets, AsLargeAsTheMeasuredOnesAreTheMeasuredOnes) {
 }
 
 TEST(WithBuckets, AParameterIsNotDivided) {
-  // The bucket of 9 MiB was closed by a parameter of 8 MiB at least, since the others hold 1 MiB.
+  // A parameter of at least 8 MiB closed the bucket of 9 MiB, since the others hold 1 MiB.
   EXPECT_THAT(kib_after({1024, 1024, 9216, 1024, 1024}, 512),
               ElementsAre(512, 512, 512, 512, 9216, 512, 512, 512, 512));
 }
 
 TEST(WithBuckets, AParameterAtTheBeginningIsNotDividedEither) {
-  // The first bucket is closed with 1 MiB at most.
+  // The first bucket is closed with at most 1 MiB.
   EXPECT_THAT(kib_after({36416, 224}, 4096), ElementsAre(36416, 224));
 }
 
@@ -219,7 +219,7 @@ TEST(PowerSgdBytes, AreThoseOfTheFactorsOrOfWhatIsTooSmall) {
 
 TEST(WithPowerSgd, SendsTwoRoundsOfWhichTheSecondFollowsBackward) {
   Workload known = workload();
-  known.shapes = {{1024, 1024}, {1024, 512}};  // 4 MiB and 2 MiB, of which the last come first
+  known.shapes = {{1024, 1024}, {1024, 512}};  // 4 MiB and 2 MiB; the last comes first
   const Workload changed = with_power_sgd(known, 1, {});
   const auto& calls = changed.steps.front().calls;
   ASSERT_EQ(calls.size(), 6U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulated steps: clusters, wires, phases, and what others published.
+// Simulated steps: clusters, wires, phases, and published measurements.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// 100 ms of computation; buckets at 60 and 90 ms, for which the rank waits at 90 ms.
+/// 100 ms of computation; buckets at 60 and 90 ms; the rank waits for them at 90 ms.
 MeasuredStep step_of(double scale = 1) {
   return {.compute_s = 0.1 * scale,
           .backward_s = 0.03 * scale,
@@ -65,7 +65,7 @@ TEST(AloneShare, AddsTheCopiesIntoBucketsThatOneRankDoesNotMake) {
 }
 
 TEST(Simulate, HidesWhatIsReducedWhileBackwardGoesOn) {
-  // A bucket takes 2 * 0.5 MB / 50 MB/s = 20 ms: the first is hidden, the second is waited for.
+  // A bucket takes 2 * 0.5 MB / 50 MB/s = 20 ms: the first is hidden, the rank waits for the second.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 50e6}};
   const Prediction found = predict({.steps = {step_of()}}, two);
   EXPECT_NEAR(found.step_s, 0.12, 1e-4);
@@ -186,16 +186,17 @@ TEST(Phases, OfOtherCollectivesOfAHierarchyGoThroughItsLeadersToo) {
 }
 
 TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
-  // Three ranks a machine: ranks 3, 4 and 5 are no subtree, but 3 and (4, 5) are.
+  // Three ranks per machine: ranks 3, 4 and 5 are not a subtree, but 3 and (4, 5) are two.
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
   EXPECT_EQ(found.at(3), (std::pair{Among::kLeaders, std::int64_t{400'000}}));
   EXPECT_EQ(found.at(4), (std::pair{Among::kLeaders, std::int64_t{200'000}}));
-  // The machine that has most counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are three.
+  // The machine with most subtrees counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are
+  // three.
   EXPECT_EQ(messages({.bytes = 400'000}, {.gpus = 5, .machines = 2}).at(3),
             (std::pair{Among::kLeaders, std::int64_t{600'000}}));
 }
 
-/// How far the messages of each phase go; 0: to all.
+/// The distance of each phase's messages; 0: to all.
 std::vector<int> distances(const Call& call, const Cluster& cluster) {
   std::vector<int> all;
   for (const Phase& phase : phases_of(call, cluster)) all.push_back(phase.distance);
@@ -211,7 +212,7 @@ TEST(Phases, AmongMoreThanEightCompareAndReduceInRoundsThatDoubleWhatIsKnown) {
               ElementsAre(std::pair{Among::kAll, 40}, std::pair{Among::kAll, 80}, std::pair{Among::kAll, 160},
                           std::pair{Among::kAll, 40}, std::pair{Among::kAll, 1000}, std::pair{Among::kAll, 2000},
                           std::pair{Among::kAll, 4000}, std::pair{Among::kAll, 1000}));
-  // Larger sums are still parts to each and results around.
+  // Larger sums still send parts to each rank and results around the ring.
   EXPECT_THAT(distances({.bytes = 400'000}, nine), ElementsAre(1, 2, 4, 8, 0, 0));
   EXPECT_THAT(distances({.kind = CallKind::kBarrier}, {.machines = 1024}),
               ElementsAre(1, 2, 4, 8, 16, 32, 64, 128, 256, 512));
@@ -221,7 +222,7 @@ TEST(Phases, OfManyMachinesDoSoAmongTheirLeaders) {
   const Cluster sixteen{.gpus = 8, .machines = 16};
   EXPECT_THAT(distances({.bytes = 1000}, sixteen), ElementsAre(0, 1, 2, 4, 8, 0, 1, 2, 4, 8, 0));
   EXPECT_EQ(messages({.bytes = 1000}, sixteen).at(9), (std::pair{Among::kLeaders, std::int64_t{8000}}));
-  // Machines with other numbers of rows send them to each at once.
+  // With other numbers of rows, machines send them to each at once.
   EXPECT_THAT(distances({.bytes = 1000}, {.gpus = 5, .machines = 16}), ElementsAre(0, 1, 2, 4, 8, 0, 0, 0));
 }
 
@@ -243,7 +244,7 @@ TEST(Wire, LetsWhoComesLastWaitForNobodyAndTheOthersForOneWay) {
 TEST(Wire, LetsRanksThatComeTogetherWaitForOneWay) {
   const Cluster three{.machines = 3, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(three, {.bytes = 48}, {5, 5, 5}), Each(DoubleNear(5.01, 1e-9)));
-  // What rank 1 sent is half of the way when rank 0 comes, the last.
+  // Rank 1's message is halfway when rank 0 comes last.
   EXPECT_THAT(after(three, {.bytes = 48}, {5.005, 5, 0}),
               ElementsAre(DoubleNear(5.01, 1e-9), DoubleNear(5.015, 1e-9), DoubleNear(5.015, 1e-9)));
 }
@@ -279,7 +280,7 @@ TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
 }
 
 TEST(Wire, LetsARoundWaitForOneNeighbourOnly) {
-  // Rank 3 comes late: only rank 2 hears from it. Rank 0 sends to it, and need not wait until it reads.
+  // Rank 3 comes late: only rank 2 receives from it. Rank 0 sends to it and need not wait for its read.
   const Cluster four{.machines = 4, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(four, {.bytes = 48, .distance = 1}, {0, 0, 0, 5}),
               ElementsAre(DoubleNear(0.01, 1e-9), DoubleNear(0.01, 1e-9), DoubleNear(5.01, 1e-9), DoubleNear(5, 1e-9)));
@@ -301,7 +302,7 @@ TEST(Wire, PaysForOneMessageARound) {
   const std::vector<double> begin(64, 0);
   EXPECT_THAT(after(many, {.bytes = 48, .distance = 4}, begin), Each(DoubleNear(0.001, 1e-9)));
   EXPECT_THAT(after(many, {.bytes = 48}, begin), Each(DoubleNear(0.063, 1e-9)));
-  // The machines' other ranks are not there.
+  // The machines' other ranks take no part.
   const Cluster led{.gpus = 2, .machines = 2, .network = {.latency_s = 1}};
   EXPECT_THAT(after(led, {.among = Among::kLeaders, .bytes = 48, .distance = 1}, {0, 0, 0, 0}),
               ElementsAre(1, 0, 1, 0));
@@ -390,7 +391,7 @@ TEST(Cluster, ChoosesWhatCommWouldChoose) {
 
 namespace published_test {
 
-// Simulated steps against what Li et al. published of PyTorch's DistributedDataParallel ("PyTorch Distributed:
+// Simulated steps against the published figures of PyTorch's DistributedDataParallel (Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020): overlap makes a step with NCCL 38.0 % (ResNet50) and
 // 35.2 % (BERT) faster, scaling is near-linear up to 256 GPUs, and ResNet50 is fastest with buckets of 10 to 25 MB.
 //
@@ -438,7 +439,7 @@ Workload in_buckets(const Workload& workload, std::int64_t bytes) {
   return with_buckets(workload, {.first_bytes = std::min(bytes, kMiB), .bytes = bytes});
 }
 
-/// The same buckets, reduced after backward.
+/// The same buckets, all reduced after backward.
 Workload without_overlap(Workload workload) {
   for (Call& call : workload.steps.front().calls) call.called_s = workload.steps.front().compute_s;
   return workload;
@@ -452,7 +453,7 @@ Cluster machines(int count, double line_bits_per_s) {
           .backend = Backend::kNccl};
 }
 
-/// The most that overlap saves on any line: there, sending takes about as long as backward.
+/// The largest saving by overlap on any line: there, sending takes about as long as backward.
 double best_overlap(const Workload& model) {
   const Workload overlapped = in_buckets(model, 25 * kMiB);
   const Workload after = without_overlap(overlapped);

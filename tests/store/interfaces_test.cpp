@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which interface the ranks take, and which ports of fabrics there are.
+// The interface that the ranks take, and the ports of fabrics.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that are there, and the timer that knows how long they were not heard.
+// Present clients, and the timer that knows how long they have been silent.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ using store::Verb;
 
 constexpr auto kLong = std::chrono::seconds(60);
 
-// A store's door with a crowd before it: it closes the first connections, as a server with too many strangers does, and
-// leads one to the server.
+// A store with a crowd at its door: it closes the first connections, like a server with too many strangers, and passes
+// a later one to the server.
 class CrowdedDoor {
  public:
   CrowdedDoor(int closed, std::uint16_t server) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -223,7 +223,7 @@ TEST(SteppedTimer, DoesNotCallWhenItWasStartedAnewOrCancelled) {
   EXPECT_EQ(first, 0);
 }
 
-// The process sleeps through several times the limit, in which its timer thread does nothing, either.
+// The process sleeps for several times the limit; its timer thread does nothing, either.
 TEST(SteppedTimer, OutlastsATimeInWhichItsProcessWasStopped) {
   asio::io_context io;
   SteppedTimer timer(io.get_executor());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: what it keeps, how it is asked, and on which interface.
+// The store: its keys, its requests, and its interface.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ class Server {
       std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
 };
 
-// A raw connection: of a stranger, or of who shakes hands by hand.
+// A raw connection: of a stranger, or of a test that performs the handshake itself.
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -64,7 +64,7 @@ class RawClient {
   }
   explicit RawClient(UniqueFd fd) : fd_(std::move(fd)) {}
   void send(const std::string& bytes) const { (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // Everything until the server closes.
+  // Reads everything until the server closes.
   std::string read_all() const {
     std::string all;
     char chunk[256];
@@ -72,7 +72,7 @@ class RawClient {
       all.append(chunk, static_cast<std::size_t>(got));
     return all;
   }
-  // The body of the next frame; "" where there is none.
+  // The body of the next frame; "" if there is none.
   std::string read_frame() const {
     char header[store::kHeaderBytes];
     if (::recv(fd_.get(), header, sizeof header, MSG_WAITALL) != sizeof header) return "";
@@ -84,7 +84,7 @@ class RawClient {
     char byte;
     return ::poll(&entry, 1, static_cast<int>(limit.count())) == 1 && ::recv(fd_.get(), &byte, 1, 0) <= 0;
   }
-  // What a rank does; true where the server knows the token as well.
+  // Performs a rank's handshake; true if the server knows the token, too.
   bool shake_hands(const std::string& token) const {
     store::Nonces both{.client = store::make_nonce(), .server = {}};
     send(hello(both.client));
@@ -109,7 +109,7 @@ class RawClient {
   UniqueFd fd_;
 };
 
-// Listens where a rank looks for the store, and knows no token.
+// Listens at the store's address, without the token.
 class RogueServer {
  public:
   RogueServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -138,7 +138,7 @@ std::size_t count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
-// Both kinds keep the same promises.
+// Both kinds of store keep the same promises.
 class AnyStore : public ::testing::TestWithParam<bool> {
  protected:
   std::shared_ptr<Store> store() { return GetParam() ? server_.client() : local_; }
@@ -431,7 +431,7 @@ TEST(StoreClient, NeverSendsTheToken) {
   connection.send(ok(store::make_nonce()));
   heard += connection.read_frame();
   EXPECT_THAT(heard, ::testing::Not(HasSubstr(token)));
-  // Its own proof, sent back, is none of the server's.
+  // Its own proof, sent back, does not count as the server's.
   connection.send(ok(heard.substr(heard.size() - 32)));
   EXPECT_THAT(message_of<UsageError>([&] { client.get(); }), HasSubstr("does not know this program's token"));
 }
@@ -547,6 +547,19 @@ TEST(Table, CompareSetTakesUnsetForEmpty) {
   EXPECT_EQ(table.find("k"), std::nullopt);
   EXPECT_EQ(table.compare_set("k", "", "first"), "first");
   EXPECT_EQ(table.compare_set("k", "", "second"), "first");
+}
+
+TEST(Table, RemovesAllKeysOfAPrefixWithTheirBytes) {
+  Table table;
+  table.set("rounds/1/key", "value");
+  const std::size_t before = table.bytes();
+  table.set("rounds/0/key", "value");
+  table.append("rounds/0/queue/", "value");
+  table.remove_all("rounds/0/");
+  EXPECT_EQ(table.find("rounds/0/key"), std::nullopt);
+  EXPECT_EQ(table.find("rounds/0/queue/1"), std::nullopt);
+  EXPECT_EQ(table.find("rounds/1/key"), "value");
+  EXPECT_EQ(table.bytes(), before);
 }
 
 TEST(Table, TimeoutMessageNamesAFewKeysOnly) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients from outside who are too many, and those inside.
+// Too many clients from outside, and the clients inside.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -51,8 +51,8 @@ TEST(Strangers, OfManyAddressesAreBoundedInAll) {
   (void)strangers.add(1, "a");
   (void)strangers.add(2, "b");
   (void)strangers.add(3, "b");
-  EXPECT_EQ(strangers.add(4, "c"), 2U) << "the oldest of who has most";
-  EXPECT_EQ(strangers.add(5, "d"), 1U) << "the oldest where each has one";
+  EXPECT_EQ(strangers.add(4, "c"), 2U) << "the oldest of the address with most";
+  EXPECT_EQ(strangers.add(5, "d"), 1U) << "the oldest if each has one";
   EXPECT_EQ(strangers.size(), 3U);
 }
 
@@ -98,7 +98,7 @@ TEST(RareWarning, ComesAtOnceAndThenOnceASecondWithTheCount) {
   EXPECT_EQ(rare.next(), std::nullopt);
 }
 
-// The values of RFC 4231 would show HMAC alone; these are of Python's hmac over the words of docs/formats/store.md:
+// The values of RFC 4231 would test only HMAC; these come from Python's hmac over the words of docs/formats/store.md:
 // hmac.digest(b"key", b"lockstep-store/3 client " + b"c" * 32 + b"s" * 32, "sha256").hex()
 std::string hex_of(const std::string& bytes) {
   std::string hex;
@@ -154,11 +154,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// A store with a certificate while strangers flood it: it signs for none of them, and keeps no client out.
+// A store with a certificate under a flood of strangers: it signs for none of them, and keeps no client out.
 
 constexpr auto kLong = seconds(60);
 
-// Of a stranger, who needs no token for it.
+// A stranger's client hello: it needs no token.
 std::string client_hello(const std::string& trust) {
   store::TlsClient client(store::client_tls(trust));
   (void)client.shake_hands();
@@ -181,7 +181,7 @@ UniqueFd connect_from(int host, std::uint16_t port) {
   return fd;
 }
 
-// Says the same words from 50 addresses, and forgets each connection when a hundred are open.
+// Sends the same words from 50 addresses, and drops the oldest connection when a hundred are open.
 class Flood {
  public:
   Flood(std::uint16_t port, std::string words) {
@@ -235,7 +235,7 @@ TEST_F(FloodedStore, LetsEveryClientInBesideThousandsOfHellos) {
   }
 }
 
-// Clients in the process that serves the store, and what they may do that no client from outside may.
+// Clients in the store's own process, and their rights beyond those of clients from outside.
 
 constexpr auto kNow = milliseconds(0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who comes in: certificates, the secret and its proof.
+// Access: certificates, the secret and its proof.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ using test::make_certificate;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The store with TLS: what a listener sees, whom a client trusts, and that nobody can sit in between.
+// The store with TLS: the bytes that a listener sees, the servers that a client trusts, and no way for a program in
+// between.
 
 constexpr auto kLong = seconds(60);
 
@@ -50,7 +51,7 @@ std::string said_by(const std::function<void()>& body) {
 
 tcp::endpoint loopback(std::uint16_t port) { return {asio::ip::address_v4::loopback(), port}; }
 
-// Passes the bytes of one connection on, and keeps them.
+// Relays the bytes of one connection, and keeps them.
 class Listener {
  public:
   explicit Listener(std::uint16_t target) : acceptor_(io_, loopback(0)), here_(io_), there_(io_) {
@@ -160,7 +161,7 @@ class StoreTls : public ::testing::Test {
 };
 
 TEST_F(StoreTls, AListenerHearsNoValueOnceACertificateIsGiven) {
-  const std::string value = "a value that nobody else should see";
+  const std::string value = "a value that no one else should see";
   for (const bool is_encrypted : {false, true}) {
     const auto server = serve(is_encrypted ? own_ : Certificate{});
     Listener listener(server->port());
@@ -356,7 +357,7 @@ using Kind = Entry::Step::Kind;
 const std::string kToken = "a token of some length";
 const std::string kPlain;
 
-// What a client says, without the frame's header.
+// A client's words, without the frame's header.
 std::string words(FrameWriter& frame) { return frame.take().substr(kHeaderBytes); }
 std::string hello(const std::string& nonce, std::string_view magic = kMagic) {
   return words(FrameWriter(Verb::kHello).string(magic).string(nonce));

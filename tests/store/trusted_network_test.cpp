@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs without a secret: which addresses a network has, and a store that is closed to all others.
+// Runs without a secret: the addresses of a network, and a store that is closed to all others.
 #include "lockstep/store/trusted_network.h"
 
 #include <gmock/gmock.h>
@@ -49,16 +49,16 @@ TEST(TrustedNetwork, ThatIsNoneOrTooWideIsAnErrorThatShowsOne) {
 
 TEST(TrustedNetwork, ClosesTheStoreToWhoIsElsewhere) {
   const std::vector<Interface> all = list_interfaces();
-  const auto mine = std::find_if(all.begin(), all.end(), [](const Interface& each) {
+  const auto own = std::find_if(all.begin(), all.end(), [](const Interface& each) {
     return !each.is_loopback && each.address.find(':') == std::string::npos;
   });
-  if (mine == all.end()) GTEST_SKIP() << "this machine has no address that others reach";
+  if (own == all.end()) GTEST_SKIP() << "this machine has no address that others reach";
   for (const bool is_trusted : {true, false}) {
-    const TrustedNetwork network(is_trusted ? mine->address + "/32" : "203.0.113.0/24");
+    const TrustedNetwork network(is_trusted ? own->address + "/32" : "203.0.113.0/24");
     ::setenv("LOCKSTEP_TRUST_NETWORK", network.text().c_str(), 1);
-    const StoreServer server({.host = mine->address, .port = 0, .token = network.token()});
+    const StoreServer server({.host = own->address, .port = 0, .token = network.token()});
     ::unsetenv("LOCKSTEP_TRUST_NETWORK");
-    const StoreAddress address{.host = mine->address, .port = server.port(), .token = network.token()};
+    const StoreAddress address{.host = own->address, .port = server.port(), .token = network.token()};
     if (is_trusted) {
       EXPECT_NO_THROW(connect_store(address, std::chrono::seconds(20))->set("key", "value"));
     } else {

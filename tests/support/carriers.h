@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several ranks over each way that there is between them.
+// Jobs of several ranks over every kind of connection.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline std::string name_of_backend(const ::testing::TestParamInfo<std::string>& 
 
 }  // namespace lockstep::testing
 
-/// Ends a test over UCX where that cannot be loaded.
+/// Ends a test over UCX if UCX cannot be loaded.
 #define SKIP_WITHOUT_UCX(backend)                                                       \
   if (lockstep::testing::is_over_ucx(backend) && lockstep::comm::ucx_version().empty()) \
   GTEST_SKIP() << "libucp.so.0 cannot be loaded, or the build had no headers of UCX"

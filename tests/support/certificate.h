@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates of a test's own, by OpenSSL, on elliptic curves.
+// A test's own certificates, made by OpenSSL on elliptic curves.
 #pragma once
 
 #include <openssl/evp.h>
@@ -21,7 +21,7 @@ struct Certificate {
 };
 
 struct CertificateOptions {
-  long seconds = 86'400;    ///< until it ends; negative: it has ended already
+  long seconds = 86'400;    ///< until it expires; negative: it has expired
   Certificate signer = {};  ///< empty: it signs itself
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The locale of a program that writes "0,5" and "1.000", as long as the object lives: C++'s by a facet of its own, the
-// C library's where localedef can make one (no machine of a CI has de_DE installed).
+// The locale of a program that writes "0,5" and "1.000", for the object's lifetime: C++'s by its own facet, the C
+// library's if localedef can make one (no CI machine has de_DE installed).
 #pragma once
 
 #include <clocale>
@@ -35,7 +35,7 @@ class CommaLocale {
   };
   static constexpr const char* kName = "de_DE.UTF-8";
 
-  /// Once a process: it takes a second.
+  /// Once per process: it takes a second.
   static bool made_folder() {
     static const TempDir folder;
     static const bool made = [] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where real data for tests lies: outside of the project, so that a test has to skip where it is missing.
+// The folder of real data for tests. It is outside the project, so a test has to skip if it is missing.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace lockstep::test {
 
-/// $LOCKSTEP_DATA/<name>, else ../shared/data/<name> beside the project; none where there is no such folder.
+/// $LOCKSTEP_DATA/<name>, else ../shared/data/<name> beside the project; none if there is no such folder.
 inline std::optional<std::filesystem::path> data_folder(const std::string& name) {
   const char* given = std::getenv("LOCKSTEP_DATA");
   const std::filesystem::path root =

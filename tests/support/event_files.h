@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TensorBoard shows of a folder of event files, read by a program in Python that shares no code with the writer.
+// TensorBoard's view of a folder of event files, read by a Python program that shares no code with the writer.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ inline testing::Output read_event_files(const std::filesystem::path& folder, con
                             options);
 }
 
-/// Throws where a record is damaged. `options`: "" is all that was written, "--shown" what is shown of it.
+/// Throws if a record is damaged. `options`: "" for all values, "--shown" for those that are shown.
 inline std::vector<nlohmann::json> event_values(const std::filesystem::path& folder,
                                                 const std::string& options = "--shown") {
   const auto output = read_event_files(folder, options);
@@ -29,7 +29,7 @@ inline std::vector<nlohmann::json> event_values(const std::filesystem::path& fol
   return values;
 }
 
-/// The scalars among them: "Loss/total@3=0.5", ...
+/// The scalars among the values: "Loss/total@3=0.5", ...
 inline std::vector<std::string> event_points(const std::vector<nlohmann::json>& values) {
   std::vector<std::string> points;
   for (const auto& value : values) {

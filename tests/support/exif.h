@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files with an EXIF orientation, as cameras write them.
+// JPEG files with an EXIF orientation, like those of cameras.
 #pragma once
 
 #include <string>
 
 namespace lockstep::test {
 
-/// `jpeg` with an EXIF segment of one entry, the orientation, behind its first two bytes.
+/// `jpeg` with an EXIF segment of one entry, the orientation, after its first two bytes.
 inline std::string with_exif_orientation(const std::string& jpeg, int orientation, bool big_endian = false) {
   const auto number = [big_endian](unsigned value, int bytes) {
     std::string text;

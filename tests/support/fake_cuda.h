@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A make-believe CUDA that only knows which device and which streams are current in which thread.
+// A make-believe CUDA that knows only the current device and streams of each thread.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,7 +12,7 @@
 
 namespace lockstep::testing {
 
-/// While it lives, the process has such GPUs and computes on `gpu`. One at a time, and no real ones beside it.
+/// For its lifetime the process has such GPUs and computes on `gpu`. One object at a time, and no real GPUs beside it.
 class FakeCuda {
  public:
   using Guard = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
@@ -29,12 +29,12 @@ class FakeCuda {
   FakeCuda(const FakeCuda&) = delete;
   FakeCuda& operator=(const FakeCuda&) = delete;
 
-  /// The calling thread's.
+  /// The calling thread's device.
   static int current() { return Guard::getDeviceIndex(); }
   static std::int64_t stream_of(int gpu) { return Guard::getCurrentStreamIdFor(static_cast<c10::DeviceIndex>(gpu)); }
 };
 
-/// While it lives, the calling thread computes on a stream of `gpu`.
+/// For its lifetime the calling thread computes on a stream of `gpu`.
 class OnStream {
  public:
   OnStream(int gpu, int stream)

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// What `call` throws as a Fault, in words; "not thrown" where it throws nothing. Other errors go through.
+/// The words of the Fault that `call` throws; "not thrown" if it throws nothing. Other errors pass through.
 template <class Fault, class F>
 [[nodiscard]] std::string fault_of(F&& call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the scripts of tests/recipes/golden compute as well.
+// Numbers that the scripts of tests/recipes/golden compute in the same way.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests with the label gpu: what they need, or the reason why they are skipped.
+// The needs of tests with the label gpu, or the reason why they are skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@
 
 namespace lockstep::testing {
 
-/// Empty where there is a GPU.
+/// Empty if there is a GPU.
 inline std::string why_no_gpu() {
   if (!tensor::has_cuda()) return cuda::library().obstacle.problem;
   if (tensor::cuda_device_count() == 0) return "there is no GPU here";
   return "";
 }
 
-/// Empty where there are a GPU and NCCL.
+/// Empty if there are a GPU and NCCL.
 inline std::string why_no_nccl() {
   if (const std::string reason = why_no_gpu(); !reason.empty()) return reason;
   const std::vector<std::string> backends = built_backends();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the make-believe GPUs say what a real one is waited for, and what it ran. HostWaits counts it.
+// The make-believe GPUs report here each wait that a real one would cause, and each operator. HostWaits counts them.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace lockstep::testing {
 void note_wait(const std::string& what);
 void note_call(const std::string& name);
 
-/// Runs `work`, and returns what waited, in order.
+/// Runs `work` and returns its waits in order.
 [[nodiscard]] std::vector<std::string> waits_of(const std::function<void()>& work);
 
 }  // namespace lockstep::testing

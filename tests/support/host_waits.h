@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A make-believe GPU that counts where the host waits for it. Its memory is the host's, and each of its operators is
-// the CPU's. What a real device would be waited for is known from the operators: a number read back, a size that
-// depends on values, a copy from or to memory that is not pinned.
+// A make-believe GPU that counts the host's waits for it. Its memory is the host's, and its operators are the CPU's.
+// The operators show where the host would wait for a real device: a number read back, a size that depends on values, a
+// copy from or to memory that is not pinned.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,14 +12,14 @@
 
 namespace lockstep::testing {
 
-/// The device: tensors go there by `tensor.to(make_believe_gpu())`, networks by `net->to(make_believe_gpu())`. It is of
-/// the type cuda, so that all code takes the way of a GPU. Call why_no_make_believe_gpu() before.
+/// The device: tensors go there by `tensor.to(make_believe_gpu())`, networks by `net->to(make_believe_gpu())`. Its type
+/// is cuda, so that all code takes the way of a GPU. Call why_no_make_believe_gpu() before.
 [[nodiscard]] c10::Device make_believe_gpu();
 
-/// Empty where there is one: with a libtorch that has no CUDA of its own, and whose interfaces are those of 1.13.
+/// Empty if there is one: it needs a libtorch without its own CUDA, with the interfaces of 1.13.
 [[nodiscard]] std::string why_no_make_believe_gpu();
 
-/// Counts from its construction on, in all threads. One at a time.
+/// Counts from its construction on, in all threads. Only one object at a time.
 class HostWaits {
  public:
   HostWaits();
@@ -27,10 +27,10 @@ class HostWaits {
   HostWaits(const HostWaits&) = delete;
   HostWaits& operator=(const HostWaits&) = delete;
 
-  /// What waited: "aten::_local_scalar_dense", "copy to the host", "copy from pageable memory", ... With
+  /// The causes of waits: "aten::_local_scalar_dense", "copy to the host", "copy from pageable memory", ... With
   /// LOCKSTEP_TRACE_WAITS=1 standard error has the calls that led to each.
   [[nodiscard]] static std::vector<std::string> found();
-  /// How often the device ran this operator, such as "aten::_foreach_norm".
+  /// The device's number of calls of this operator, such as "aten::_foreach_norm".
   [[nodiscard]] static int calls(const std::string& name);
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw HTTP on loopback: what a browser would send, and what only a stranger sends.
+// Raw HTTP on loopback: requests of a browser, and requests that only an attacker sends.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ inline UniqueFd connect_to(int port) {
   return fd;
 }
 
-/// Returns whether all of it went out.
+/// Returns true if all of it went out.
 inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -36,7 +36,7 @@ inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   return true;
 }
 
-/// What comes until the other end closes, `end` is in it, or nothing comes for `patience`.
+/// The bytes that come until the other end closes, `end` is in them, or nothing comes for `patience`.
 inline std::string receive(const UniqueFd& fd, std::string_view end = {},
                            std::chrono::milliseconds patience = std::chrono::seconds(20)) {
   std::string text;
@@ -62,7 +62,7 @@ inline HttpReply parse_reply(const std::string& text) {
   return {std::atoi(text.c_str() + 9), text.substr(0, end), text.substr(end + 4)};
 }
 
-/// `headers`: each with its line end; a Host header of its own takes the place of the usual one.
+/// `headers`: each with its line end; a Host header replaces the usual one.
 inline HttpReply ask(int port, const std::string& method, const std::string& path, const std::string& headers = "") {
   const UniqueFd fd = connect_to(port);
   if (!fd.valid()) return {};

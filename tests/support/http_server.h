@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server on loopback that answers as a test says, one request a connection.
+// A server on loopback with a test's answers, one request per connection.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,11 +16,11 @@
 namespace lockstep::test {
 
 struct HttpAnswer {
-  std::string bytes;        ///< as they go out, head and body
-  bool stays_open = false;  ///< afterwards nothing comes any more, until the server ends
+  std::string bytes;        ///< head and body, as sent
+  bool stays_open = false;  ///< nothing more is sent until the server ends
 };
 
-/// The value of a request's header, "" where it is missing.
+/// The value of a request's header; "" if it is missing.
 inline std::string header_of(const std::string& request, const std::string& name) {
   const std::size_t begin = request.find("\r\n" + name + ": ");
   if (begin == std::string::npos) return "";
@@ -36,7 +36,7 @@ inline HttpAnswer http_answer(const std::string& status, const std::string& head
 
 class HttpServer {
  public:
-  /// Asked for each request (the lines up to the empty one) with its number from 0 on, from the server's thread.
+  /// Called in the server's thread for each request (the lines up to the empty one), with its number from 0 on.
   using Handler = std::function<HttpAnswer(const std::string& request, std::size_t number)>;
 
   explicit HttpServer(Handler handler) : handler_(std::move(handler)), thread_([this] { run(); }) {}
@@ -61,7 +61,7 @@ class HttpServer {
     while (true) {
       asio::ip::tcp::socket socket = acceptor_.accept();
       if (ending_) return;
-      asio::error_code gone;  // a client that has enough is no fault
+      asio::error_code gone;  // a client may leave early
       std::string request;
       asio::read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n", gone);
       if (gone) continue;
@@ -84,7 +84,7 @@ class HttpServer {
   mutable std::mutex mutex_;
   std::vector<std::string> requests_;
   std::atomic<bool> ending_ = false;
-  std::thread thread_;  // the last: it uses all that stands above
+  std::thread thread_;  // the last member: it uses all members above
 };
 
 }  // namespace lockstep::test

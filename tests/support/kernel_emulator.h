@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels for GPUs on the processor: a thread of a block is a thread here, one block after the other. Include it,
-// and then the kernels' text. Only what these kernels use of CUDA is there.
+// Runs GPU kernels on the processor: each thread of a block is a thread here, one block after the other. Include it,
+// then the kernels' text. It has only the parts of CUDA that these kernels use.
 #pragma once
 
 #include <barrier>
@@ -28,7 +28,7 @@ inline thread_local Index emulated_block;
 inline thread_local std::barrier<>* emulated_barrier = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Kernels by name. `Argument`: the struct that they get. No thread may wait for its block after another one has
+/// Kernels by name. `Argument`: the struct of their arguments. No thread may wait for its block after another one has
 /// returned.
 template <class Argument>
 class EmulatedKernels final : public tensor::DeviceKernels {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A wire between two network namespaces that is slow, late or lossy: two tun devices and this process between them.
+"""A slow, late or lossy wire between two network namespaces: two tun devices with this process between them.
 
-Says "up" once both ends have their addresses, forwards until its input ends, then says how many bytes it carried.
+Prints "up" once both ends have their addresses, forwards until its input ends, then prints the number of carried bytes.
 
 example:
   link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --loss 0.01
@@ -23,7 +23,7 @@ import time
 TUNSETIFF = 0x400454CA
 IFF_TUN_NO_PI = 0x0001 | 0x1000
 CLONE_NEWNET = 0x40000000
-LIMIT = 1000  # packets under way; more are dropped, as a router does
+LIMIT = 1000  # packets in flight; more are dropped, as by a router
 FRAME = 38  # bytes of Ethernet around a packet: preamble, head, check sum, gap
 
 
@@ -43,7 +43,7 @@ def open_tun(namespace: str, address: str) -> int:
 
 
 def limit(namespace: str, mbit: float) -> bool:
-    """Lets the kernel send at that rate, which keeps it on a busy machine; False where it cannot."""
+    """Lets the kernel send at this rate, which holds even on a busy machine; False if it cannot."""
     words = ["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "wire", "root", "tbf", "rate", f"{mbit}mbit",
              "burst", "8k", "limit", str(LIMIT * 750), "overhead", str(FRAME)]
     with contextlib.suppress(FileNotFoundError):
@@ -52,8 +52,8 @@ def limit(namespace: str, mbit: float) -> bool:
 
 
 def forward(ends: list[int], delay: float, loss: float, rate: float) -> int:
-    """`rate`: bytes a second of each direction; 0: any."""
-    free = [0.0, 0.0]  # when each direction has sent what it took
+    """`rate`: bytes per second in each direction; 0: no limit."""
+    free = [0.0, 0.0]  # when each direction will have sent its packets
     draw = random.Random(1)
     waiting: list[tuple[float, int, int, bytes]] = []
     carried = number = 0
@@ -76,7 +76,7 @@ def forward(ends: list[int], delay: float, loss: float, rate: float) -> int:
             try:
                 os.write(end, packet)
             except BlockingIOError:
-                pass  # a full device drops, as a wire does
+                pass  # a full device drops, like a wire
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program may hold the tests of several files: --file=zero_test.cpp runs those of that one, and may be given again
-// for another. A filter of gtest's own goes before: so a test that starts its program again, as a rank, names itself.
-// One that only leaves tests out ("-A.b:C.*", of GTEST_FILTER) leaves them out of the files.
+// One program may hold the tests of several files: --file=zero_test.cpp runs those of one file, and may be repeated.
+// gtest's own filter takes precedence, so a test that starts its program again, as a rank, can name itself. A filter
+// that only excludes tests ("-A.b:C.*" in GTEST_FILTER) excludes them from the files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ std::set<std::string> wanted_files(int argc, char** argv) {
   return files;
 }
 
-/// "Suite.Name:Suite.Name:..." of the tests that stand in `files`. It takes from `files` those that have one.
+/// "Suite.Name:Suite.Name:..." of the tests in `files`. Removes from `files` those that have a test.
 std::string filter_of(std::set<std::string>& files) {
   const std::set<std::string> wanted = files;
   const auto& program = *::testing::UnitTest::GetInstance();

@@ -43,7 +43,7 @@ class OriginGolden {
     facts_ = nlohmann::json::parse(file).at(name);
   }
 
-  /// But for what the origin computes and saves, whose names end so; those are 0.
+  /// The weights; entries whose names end with one of `computed` are 0, as the origin computes and saves them itself.
   [[nodiscard]] StateDict weights(const std::vector<std::string>& computed = {}) const {
     StateDict weights;
     for (const auto& [name, shape] : facts_.at("shapes").items()) {
@@ -54,7 +54,7 @@ class OriginGolden {
     }
     return weights;
   }
-  /// The largest difference, in largest numbers of the output.
+  /// The largest difference relative to the output's largest number.
   [[nodiscard]] double distance(const std::string& output, const at::Tensor& found) const {
     const auto numbers = facts_.at("outputs").at(output).get<std::vector<double>>();
     const at::Tensor expected = at::tensor(numbers, at::kDouble);
@@ -62,7 +62,7 @@ class OriginGolden {
     const at::Tensor difference = found.detach().to(at::kDouble).flatten() - expected;
     return difference.abs().max().item<double>() / expected.abs().max().item<double>();
   }
-  /// The origin's network loads the file strictly in PyTorch, where that is there, and gives its outputs.
+  /// Expects that the origin's network loads the file strictly in PyTorch, if installed, and gives its outputs.
   void expect_read_in_python(const std::string& file) const {
     if (lockstep::testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) return;
     const auto done = lockstep::testing::run_shell(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program with captured output and waits for it with a deadline; finds processes by a marker in their
-// environment, so that a test can show that none is left.
+// Starts a program with captured output and waits for it with a deadline. Finds processes by a marker in their
+// environment, to show that none is left.
 #pragma once
 
 #include <dirent.h>
@@ -29,17 +29,17 @@ extern char** environ;
 
 namespace lockstep::test {
 
-// Long enough for a loaded machine; a test that passes does not wait for it.
+// Long enough for a loaded machine; a passing test does not wait that long.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct ProcessOptions {
   std::vector<std::string> command;                                   // [0] is looked up in PATH
-  std::vector<std::pair<std::string, std::string>> environment = {};  // over this process's own; "" removes
+  std::vector<std::pair<std::string, std::string>> environment = {};  // on top of this process's own; "" removes one
   std::string folder = {};                                            // working directory; empty: this process's
 };
 
 struct ProcessResult {
-  int code = -1;  // as a shell shows it: 128 + n for signal n
+  int code = -1;  // as in a shell: 128 + n for signal n
   bool timed_out = false;
   std::string out;
   std::string err;
@@ -85,12 +85,12 @@ class Process {
   [[nodiscard]] const std::string& out() const { return streams_[0].text; }
   [[nodiscard]] const std::string& err() const { return streams_[1].text; }
 
-  // Reads until stdout or stderr contains `words`; false where the process ended or the time is over first.
+  // Reads until stdout or stderr contains `words`; false if the process ends or the time is over first.
   bool wait_for_output(const std::string& words, std::chrono::milliseconds limit = kPatience) {
     return pump(limit, [&] { return (out() + "\n" + err()).find(words) != std::string::npos; });
   }
 
-  // Until the process itself ends; its descendants may hold the pipes. Past the limit it is killed.
+  // Waits until the process itself ends; its descendants may hold the pipes. After the limit it is killed.
   ProcessResult wait(std::chrono::milliseconds limit = kPatience) {
     pump(limit, [] { return false; });
     ProcessResult result;
@@ -169,7 +169,7 @@ class Process {
     return got > 0;
   }
 
-  // What lies in the pipes now.
+  // Reads the present content of the pipes.
   void drain() {
     for (auto& stream : streams_) {
       pollfd entry{stream.fd, POLLIN, 0};
@@ -188,7 +188,7 @@ inline ProcessResult run_process(const ProcessOptions& options, std::chrono::mil
   return Process(options).wait(limit);
 }
 
-// Processes (zombies aside) whose environment at their start had exactly this NAME=VALUE.
+// Processes, without zombies, that started with exactly this NAME=VALUE in their environment.
 inline std::vector<pid_t> processes_with(const std::string& variable) {
   std::vector<pid_t> found;
   DIR* folder = ::opendir("/proc");
@@ -203,7 +203,7 @@ inline std::vector<pid_t> processes_with(const std::string& variable) {
   return found;
 }
 
-// Tries until `condition` holds. For what no event tells, such as the end of another's process.
+// Tries until `condition` holds. For changes without an event, such as the end of another process.
 inline bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = kPatience) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {

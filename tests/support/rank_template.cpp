@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kVariable = "LOCKSTEP_TEST_TEMPLATE";  // the descriptor of the template's socket
 constexpr int kSocket = 3;
 constexpr std::size_t kLongest = 1 << 16;
-// Libraries read these when they are loaded, which a fork is too late for.
+// Libraries read these when they are loaded; a fork is too late.
 constexpr std::array kReadAtLoad = {"OMP_",    "GOMP_",  "OPENBLAS_", "MKL_", "LD_",
                                     "MALLOC_", "GLIBC_", "TORCH_",    "CUDA_"};
 
@@ -33,7 +33,7 @@ using Env = std::map<std::string, std::string>;
 
 bool is_served = false;  // main() has asked
 
-/// This process's environment with `changes`, without what concerns gtest, whose sharding is not a rank's.
+/// This process's environment with `changes`, without gtest's variables: its sharding does not concern a rank.
 Env environment_with(const Env& changes) {
   Env env = changes;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -70,7 +70,7 @@ Env read_at_load(const Env& env) {
   return read;
 }
 
-/// The rank: its environment and its log. It waits until the process that runs the tests is its parent.
+/// Becomes the rank, with its environment and its log. Waits until the process of the tests is its parent.
 std::string become_rank(const std::vector<std::string>& parts, pid_t middle) {
   while (getppid() == middle) usleep(100);
   const int log = open(parts.at(1).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -86,7 +86,8 @@ std::string become_rank(const std::vector<std::string>& parts, pid_t middle) {
   return parts.at(0);
 }
 
-/// Forks twice, so that the rank becomes a child of its nearest ancestor that adopts. The name of its test in the rank.
+/// Forks twice, so that the rank becomes a child of its nearest adopting ancestor. Returns the test's name, in the
+/// rank.
 std::optional<std::string> fork_rank(int socket, const std::vector<std::string>& parts) {
   const pid_t middle = fork();
   if (middle == 0) {
@@ -105,7 +106,7 @@ std::optional<std::string> fork_rank(int socket, const std::vector<std::string>&
   return std::nullopt;
 }
 
-/// This program once more, as a template; the other end of its socket.
+/// Starts this program again as a template; returns the other end of its socket.
 int start_template(Env env) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return -1;
@@ -129,7 +130,7 @@ int start_template(Env env) {
   return -1;
 }
 
-/// The template's answers: the rank's process id, and that its first parent has ended. -1: none.
+/// Reads the template's answers: the rank's process id, then the end of its first parent. Returns the id; -1: none.
 pid_t ask(int socket, const std::string& text) {
   pid_t pid = -1;
   pid_t done = -1;

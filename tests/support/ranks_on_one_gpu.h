@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks that share a GPU, as RanksOnOneGpu of two kinds. Nccl: NCCL connects them through sockets;
-// communicators, kernels and aborts are real. Double: the make-believe NCCL exchanges what lies in the GPU's memory; it
-// has no limit of ranks, and can be recorded. Streams, events and graphs are real with both.
+// Tests of several ranks that share a GPU: RanksOnOneGpu has two kinds. Nccl: NCCL connects them through sockets;
+// communicators, kernels and aborts are real. Double: the make-believe NCCL exchanges the data in the GPU's memory; it
+// has no limit of ranks and can be recorded. Streams, events and graphs are real with both.
 //
 //   TEST_P(RanksOnOneGpu, Sum) {
 //     LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
@@ -18,7 +18,7 @@
 
 namespace lockstep::testing {
 
-/// Who connects them: `path` is empty for NCCL itself.
+/// The library that connects the ranks: `path` is empty for NCCL itself.
 struct Connection {
   const char* name = "";
   const char* path = "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks: each is a fork of a template process (rank_template.h), or the test binary executed again
-// where that cannot be (forking after libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
+// Tests of several ranks: each is a fork of a template process (rank_template.h), or if that is impossible, the test
+// binary executed again (a fork after libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
 // adds ../support/run_ranks.cpp to its SOURCES:
 //
 //   RANKS_TEST(AllReduce, SumsOverTwoRanks, 2) {          // job: lockstep::Job&, on every rank
@@ -28,23 +28,23 @@ namespace lockstep::testing {
 
 struct RanksOptions {
   int world = 2;
-  std::map<std::string, std::string> env = {};  ///< for every rank, over this process's own
-  std::chrono::seconds deadline{60};            ///< several times as long under a sanitizer
+  std::map<std::string, std::string> env = {};  ///< for every rank, on top of this process's own
+  std::chrono::seconds deadline{60};            ///< several times longer under a sanitizer
   bool by_hand = false;                         ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
-  /// Not empty: the ranks say that they are on several hosts, so many on each; they share memory only inside one.
+  /// Not empty: the ranks claim to be on several hosts, with these numbers of ranks; they share memory only within one.
   std::vector<int> host_sizes = {};
 };
 
-/// How one rank ended.
+/// The end of one rank.
 struct RankEnd {
   int code = -1;  ///< exit code, 128 + n for signal n; -1: killed at the deadline
   std::string log;
 };
 
-/// The running ranks of one test. Its destructor kills what still runs and removes the logs.
+/// The running ranks of one test. Its destructor kills those that still run and removes the logs.
 class RankProcesses {
  public:
-  /// Starts `body`'s ranks. In a rank itself: runs the body and ends the process with its exit code, so that nothing
+  /// Starts the ranks of `body`. In a rank itself: runs the body and ends the process with its exit code, so nothing
   /// after this line happens there. `name` is the running test, "Suite.Name".
   RankProcesses(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
   ~RankProcesses();
@@ -52,11 +52,11 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   [[nodiscard]] pid_t pid(int rank) const;
-  /// Waits until `text` stands in the rank's log (stdout and stderr); false at the deadline.
+  /// Waits until `text` is in the rank's log (stdout and stderr); false at the deadline.
   [[nodiscard]] bool wait_for_log(int rank, const std::string& text);
-  /// What the ranks know as TMPDIR and XDG_RUNTIME_DIR.
+  /// The ranks' TMPDIR and XDG_RUNTIME_DIR.
   [[nodiscard]] std::string temporary_folder() const;
-  /// Waits for all ranks; those that run at the deadline are killed.
+  /// Waits for all ranks; kills those that run at the deadline.
   [[nodiscard]] std::vector<RankEnd> wait();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a test runs under a sanitizer, which has malloc and the handlers of signals for itself.
+// True if a test runs under a sanitizer, which replaces malloc and the signal handlers.
 #pragma once
 
 namespace lockstep::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that need a shell: namespaces, other programs.
+// For tests that need a shell: namespaces, other programs.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// What a command printed, both streams, and its wait status: 0 for success.
+/// A command's output, both streams, and its wait status: 0 for success.
 struct Output {
   int code = -1;
   std::string text;

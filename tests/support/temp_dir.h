@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of the test's own, gone at its end.
+// The test's own folder, removed at its end.
 #pragma once
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Python with the PyTorch that this build's libtorch is of: a client of 2.x cannot join the store of torchrun 1.13.
+// A Python whose PyTorch has the version of this build's libtorch: a client of 2.x cannot join the store of torchrun
+// 1.13.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 
 namespace lockstep::testing {
 
-/// The active environment's, or the system's; "" if neither has that version.
+/// The active environment's Python, or the system's; "" if neither has that version.
 inline std::string python_of_this_torch() {
   const std::string version = LOCKSTEP_TEST_TORCH_VERSION;
   const std::string minor = version.substr(0, version.rfind('.') + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree order written plainly with tensors: what every backend's result is compared with, bit for bit.
+// The tree order in plain tensors: the reference for every backend's result, bit for bit.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -31,7 +31,7 @@ inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
   return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 }
 
-/// Drawn once: a sweep asks for the same ones for each dtype and operation.
+/// Drawn once: a sweep asks for the same numbers for each dtype and operation.
 inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
   thread_local std::map<std::pair<std::int64_t, int>, at::Tensor> drawn;
   at::Tensor& values = drawn[{count, rank}];
@@ -42,11 +42,11 @@ inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
   return values;
 }
 
-/// The same on every rank that asks: values whose sum depends on the order.
+/// Values whose sum depends on the order, the same on every rank that asks.
 inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
   const at::Tensor values = random_doubles(count, rank);
   if (dtype == at::kBool) return values.gt(0);
-  // Wraps around in the narrow integers, on purpose.
+  // Wraps around in narrow integers, on purpose.
   return c10::isIntegralType(dtype, false) ? values.to(at::kLong).to(dtype)
                                            : values.to(dtype, /*non_blocking=*/false, /*copy=*/true);
 }

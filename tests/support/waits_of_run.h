@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run on the make-believe GPU, and what a step of it waits for.
+// A training run on the make-believe GPU, and the waits of its steps.
 #pragma once
 
 #include "support/host_waits.h"
@@ -16,10 +16,10 @@
 
 namespace lockstep::testing {
 
-/// Ends the run when its steps were counted.
+/// Ends the run when the steps have been counted.
 struct CountedEnough {};
 
-/// Counts the waits of the steps after the first ones, in which memory is taken and tables are made.
+/// Counts the waits of later steps; the first ones take memory and make tables.
 class WaitCounter final : public RunSink {
  public:
   static constexpr std::int64_t kWarmup = 5;
@@ -39,7 +39,7 @@ class WaitCounter final : public RunSink {
   std::optional<HostWaits> waits_;
 };
 
-/// What kSteps steps of this task wait for. `config` has its data set.
+/// The waits of kSteps steps of this task. `config` has its data set.
 /// Example: EXPECT_THAT(waits_of_run<SegmentationTask>(config), IsEmpty());
 template <class TheTask, class Config>
 std::vector<std::string> waits_of_run(Config config) {

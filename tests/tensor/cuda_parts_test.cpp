@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts for CUDA are loaded before main() where they can be, and each function asks them. Libraries and driver are
-// stand-ins; a library that stands before libtorch's shows the folder that counts as libtorch's.
+// The parts for CUDA are loaded before main() if possible, and each function asks them. Libraries and driver are
+// stand-ins; a preloaded libc10.so marks the folder that counts as libtorch's.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 
 const std::string kFolder = LOCKSTEP_CUDA_STAND_INS;
 
-/// Returns what a program says whose libtorch has CUDA.
+/// Returns the output of a program whose libtorch has CUDA.
 std::string said(const std::string& system) {
   test::Process probe({.command = {kFolder + "/probe"},
                        .environment = {{"LD_LIBRARY_PATH", system}, {"LD_PRELOAD", kFolder + "/torch/libc10.so"}}});

@@ -22,8 +22,8 @@ namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
 
-/// With a make-believe CUDA that only knows which device is current in which thread. It takes the place of a real one,
-/// which is there before main().
+/// Uses a make-believe CUDA that knows only the current device of each thread. It replaces a real one, which exists
+/// before main().
 class Device : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { static const c10::impl::DeviceGuardImplRegistrar kFake(c10::kCUDA, new FakeCuda()); }
@@ -92,10 +92,10 @@ constexpr std::size_t kLarge = std::size_t{64} << 20;
 
 TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
-  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some of their own
+  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some, too
   void* before = std::malloc(kLarge);
   ASSERT_NE(before, nullptr);
-  EXPECT_EQ(mallinfo2().hblks, mapped + 1) << "glibc maps large blocks until it is told otherwise";
+  EXPECT_EQ(mallinfo2().hblks, mapped + 1) << "glibc maps large blocks unless an option says otherwise";
   std::free(before);
   keep_freed_memory();
   void* after = std::malloc(kLarge);
@@ -105,7 +105,7 @@ TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   EXPECT_GE(mallinfo2().fordblks, kLarge) << "the freed block stays with the process";
 }
 
-/// The page faults of a thread that uses a block for the second time, which is larger than a thread's own arena.
+/// The page faults of a thread that uses a block for the second time. The block is larger than a thread's own arena.
 std::int64_t faults_of_second_use() {
   constexpr std::size_t kBlock = 2 * kLarge;
   std::int64_t faults = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the scripts in golden/ folders dumped from PyTorch: JSON, a tensor as {"shape": [...], "data": [...]}.
+// Reads dumps from PyTorch by the scripts in golden/ folders: JSON, a tensor as {"shape": [...], "data": [...]}.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -15,7 +15,7 @@
 
 namespace lockstep::test {
 
-/// `path`: below the tests folder.
+/// `path` is relative to the tests folder.
 inline nlohmann::json read_golden(const std::string& path) {
   std::ifstream file(std::string(LOCKSTEP_TEST_SOURCE_DIR) + "/tests/" + path);
   if (!file) throw std::runtime_error("no golden file " + path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC itself, where it can be loaded: LD_LIBRARY_PATH may name the folder of Python's nvidia-cuda-nvrtc. No GPU is
+// NVRTC itself, if it can be loaded: LD_LIBRARY_PATH may name the folder of Python's nvidia-cuda-nvrtc. No GPU is
 // needed.
 #include "tensor/kernel_compiler.h"
 

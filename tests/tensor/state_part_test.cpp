@@ -150,7 +150,7 @@ TEST(StatePart, PartsThatMakeNoWholeAreRefusedByName) {
   EXPECT_EQ(why_not(parts), "two parts hold 'n'");
 }
 
-/// What load_tensors says of `state`, or "" where it takes it.
+/// The complaint of load_tensors about `state`; "" if it accepts it.
 std::string complaint(const NamedTensors& items, const StateDict& state) {
   try {
     load_tensors(items, state);

@@ -45,8 +45,8 @@ TEST(SetThreads, SetsThoseOfLibtorch) {
   tensor::set_threads(before);
 }
 
-// Less than a stack is left, and the stacks of threads that had ended before the fork are too few for all.
-// libtorch's pool alone would wait for ever for a thread that never began.
+// Less than a stack is left, and threads that ended before the fork left too few stacks. libtorch's own pool would wait
+// forever for a thread that never began.
 TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
   if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
@@ -61,7 +61,7 @@ TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
       ::testing::ExitedWithCode(69), "cannot start a thread for libtorch .*ulimit -v");
 }
 
-// After a fork libtorch builds its pool again at the first call, and other callers found none in that moment.
+// After a fork, libtorch rebuilds its pool at the first call; other callers found none at that moment.
 TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
   const int before = at::get_num_threads();
   tensor::set_threads(4);
@@ -80,7 +80,7 @@ TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
   tensor::set_threads(before);
 }
 
-/// Sets libtorch's number of threads, and back at its end.
+/// Sets libtorch's number of threads for its lifetime.
 struct Threads {
   explicit Threads(int count) : before(at::get_num_threads()) { tensor::set_threads(count); }
   ~Threads() { tensor::set_threads(before); }
@@ -138,9 +138,9 @@ TEST(ParallelFor, GivesTheErrorOfARangeToItsCaller) {
   EXPECT_EQ(calls, 0);
 }
 
-// Programs are started again with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
+// These tests start their program again with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
 
-/// A product that wide and narrow kernels round differently: 700 terms a sum.
+/// A product that wide and narrow kernels round differently: 700 terms per sum.
 std::uint64_t digest_of_a_product() {
   std::vector<float> left(300 * 700);
   std::vector<float> right(700 * 200);
@@ -158,7 +158,7 @@ std::uint64_t digest_of_a_product() {
   return digest;
 }
 
-/// What the test PrintsItsKernels says in a program that is started with `setting`.
+/// The output of the test PrintsItsKernels in a program started with `setting`.
 std::string printed_with(const std::string& setting) {
   return lockstep::testing::run_shell(setting + " " + lockstep::testing::this_program() +
                                       " --gtest_filter=BlasKernels.PrintsItsKernels")
@@ -180,7 +180,7 @@ TEST(BlasKernels, AreThoseThatTheProcessorCanRunWithoutBeingAsked) {
 TEST(BlasKernels, OfAProgramThatChangedThemHaveTheBitsOfOneThatBeganWithThem) {
   const auto library = tensor::product_library();
   if (!library || library->core.empty()) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
-  // Both are new programs: threads and memory of the tests before this one change how a product is cut.
+  // Both are new programs: threads and memory of earlier tests change the partition of a product.
   const std::string changed = printed_with("env -u OPENBLAS_CORETYPE");
   const std::size_t digest = changed.find("digest [");
   ASSERT_NE(digest, std::string::npos) << changed;

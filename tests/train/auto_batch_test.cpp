@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `batch_size: auto` where the memory is made up: a task that runs out of it above a number of samples.
+// `batch_size: auto` with made-up memory: a task that runs out of it above a number of samples.
 #include "train/setup/auto_batch.h"
 
 #include <ATen/ops/ones.h>
@@ -34,7 +34,7 @@ using train::TaskNet;
 
 constexpr std::int64_t kNoLimit = 1'000'000;
 
-/// Memory for `limit` samples in training; for half as many from a forward of each network on, where that is asked for.
+/// Has memory for `limit` samples in training; on request, for half as many after a forward of each network.
 class LimitedTask final : public Task {
  public:
   explicit LimitedTask(std::int64_t limit, std::int64_t size = 67) : noisy_(size), limit_(limit) {}
@@ -83,7 +83,7 @@ TrainConfig auto_config() {
   return config;
 }
 
-/// A run with what it leaves behind.
+/// A run with its traces.
 struct Outcome {
   TrainConfig config;
   std::string shown;
@@ -176,7 +176,7 @@ TEST(AutoBatch, ResumingTakesTheCheckpointsNumberWithoutATrial) {
   TrainConfig rest = first;
   rest.batch_size = AutoInt::automatic();
   rest.max_steps = 10;
-  // On a device whose memory is no measure, and which would hold more.
+  // On a device whose memory is not limited.
   const Outcome run = train_run(alone(), LimitedTask(kNoLimit), rest, folder / "run", "auto");
   EXPECT_EQ(run.config.batch_size, 3);
   EXPECT_THAT(run.shown, Not(HasSubstr("found by")));
@@ -310,7 +310,7 @@ RANKS_TEST(AutoBatch, ARankWithoutRoomForOneSampleEndsAll, 2) {
   } catch (const ResourceError& error) {
     EXPECT_THAT(error.message(), HasSubstr(job.rank() == 1 ? "on cpu: std::bad_alloc" : "on another rank"));
   }
-  job.barrier();  // the group is none the worse
+  job.barrier();  // the group still works
 }
 
 RANKS_TEST(AutoBatch, RanksTrainAndGoOnWithWhatTheyFound, 2) {

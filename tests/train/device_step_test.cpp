@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on a GPU finds out a step later than one on a CPU, and that it finds it out. On a make-believe one.
+// Errors that a run on a GPU notices a step later than one on a CPU. On a make-believe GPU.
 #include "support/host_waits.h"
 
 #include <ATen/ops/full.h>
@@ -31,7 +31,7 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
 };
 
-/// The gradient of step `bad` is not finite, and its loss is.
+/// The gradient of step `bad` is not finite, but its loss is.
 class RootTask : public Task {
  public:
   explicit RootTask(std::int64_t bad) : bad_(bad) {}
@@ -71,7 +71,7 @@ TrainConfig clipped_config() {
 
 struct Ended {
   std::string error = "no error";
-  std::int64_t saved = 0;  ///< the last step that was
+  std::int64_t saved = 0;  ///< the last saved step
 };
 
 Ended run_with(std::int64_t bad_step, TrainConfig config) {
@@ -111,7 +111,7 @@ TEST(DeviceStep, WeightsOfSuchAStepAreNotSaved) {
   EXPECT_EQ(ended.saved, 6);
 }
 
-/// Whether a gradient was not finite decides what the host queues.
+/// The host has to know if a gradient was finite before it can queue the rest.
 TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   TrainConfig config = clipped_config();
@@ -123,7 +123,7 @@ TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
   EXPECT_THAT(testing::waits_of_run<LineTask>(config), IsEmpty());
 }
 
-/// The loader's workers copy the batches, from page-locked memory. The numbers are read when all batches are counted.
+/// The loader's workers copy the batches from page-locked memory. The host reads the numbers after all batches.
 TEST(DeviceStep, AnEvaluationWaitsOnceAtItsEnd) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const char* program = "test";

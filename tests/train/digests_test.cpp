@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's digests.bin: what is in it, and that it is the same however the run came about.
+// A run's digests.bin: its content, which does not depend on the way the run was made.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using view::DigestChain;
 
 std::string chain_of(const std::filesystem::path& run) { return FileSystem::system().read(run / view::kDigestFile); }
 
-/// The parameters of a checkpoint of NoisyNet, whose buffers do not count.
+/// The digest of NoisyNet's parameters in a checkpoint, without buffers.
 std::uint64_t weights_in(const std::filesystem::path& run, std::int64_t step) {
   const auto folder = run / "checkpoints" / fmt::format("step-{:08}", step);
   const StateDict model = load_checkpoint(folder.string()).state("model");
@@ -63,7 +63,7 @@ struct World {
 
 class DigestWorlds : public ::testing::TestWithParam<World> {};
 
-/// The tests' folder, the same on every rank: rank 0 of the test process has made it.
+/// The tests' folder is the same on every rank: the test process has made it.
 TEST_P(DigestWorlds, HaveOneChain) {
   const TempDir folder;
   const char* told = std::getenv("LOCKSTEP_TEST_SHARED");
@@ -89,7 +89,7 @@ TEST(Digests, OfAResumedRunAreThoseOfARunThatWasNeverStopped) {
   for (const int step : {7, 8, 9, 10}) {
     std::filesystem::remove_all(folder / "resumed/checkpoints" / fmt::format("step-{:08}", step));
   }
-  // As a kill leaves it: steps behind the checkpoint, and a part of a record.
+  // As after a kill: steps after the checkpoint, and a part of a record.
   const std::string torn = chain_of(folder / "whole").substr(0, 9 * 32 + 7);
   write_file_atomically(FileSystem::system(), folder / "resumed/digests.bin", torn);
   NoisyRun second;

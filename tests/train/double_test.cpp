@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of several make-believe GPUs that are recorded, with NCCL's collectives inside.
+// Recorded steps of several make-believe GPUs, with NCCL's collectives inside.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>
@@ -56,7 +56,7 @@ using testing::current_stream;
 using testing::kGpu;
 using testing::put_behind;
 
-/// What the recording of `work` throws.
+/// The error of recording `work`.
 std::string refusal(const std::function<void()>& work) {
   const auto graph = tensor::make_device_graph();
   std::string words = fault_of<std::runtime_error>([&] { graph->record(work); });
@@ -189,7 +189,7 @@ TEST_F(DoubleGraph, AnEventOfARecordingIsNotAskedFor) {
   EXPECT_THAT(words([&] { inside.block(current_stream()); }), HasSubstr(recorded));
 }
 
-/// What would have to be done first is not: the graph is kept for ever.
+/// The graph has to go first, but it is kept forever.
 TEST_F(DoubleGraph, ACommunicatorThatEndsBeforeAGraphOfItsEndsTheProcess) {
   RankProcesses ranks(
       current_test(),
@@ -228,12 +228,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// How a training differs from the plain one.
+/// The differences of a training from the plain one.
 struct Plan {
   bool records = true;
   bool automatic = false;
   int steps = 20;
-  int batches = 1;  ///< of a step
+  int batches = 1;  ///< per step
   bool waits_in_recordings = false;
   DdpOptions ddp = {.first_bucket_bytes = 64, .bucket_bytes = 600};
   std::function<std::int64_t(int step)> rows = [](int /*step*/) { return 4; };
@@ -304,7 +304,7 @@ class Training {
   bool adds_up_ = false;
 };
 
-/// Trains with recorded steps, and the same without: the same bits. Returns: how often a step was replayed.
+/// Trains with recorded steps and without, and expects the same bits. Returns: the number of replays.
 int replays_of(Job& job, Plan plan) {
   EXPECT_THAT(job.backend(), HasSubstr("nccl"));
   Training recorded(job, plan);
@@ -333,7 +333,7 @@ TEST_P(GraphWorlds, ReduceTheGradientsOfSeveralBatchesOnceAStep) {
   run_ranks(
       current_test(),
       [](Job& job) {
-        // After 11 batches: the second and the third of the fourth step, and all of the later ones.
+        // After 11 batches: the last one of the fourth step, and all later ones.
         EXPECT_EQ(replays_of(job, {.steps = 8, .batches = 3}), 8 * 3 - StepGraph::kWarmUpOfRanks);
       },
       ranks_on_gpus(GetParam()));
@@ -364,7 +364,7 @@ TEST(DoubleSteps, AShapeThatAllRanksHaveIsRecordedAsWell) {
       ranks_on_gpus(2));
 }
 
-/// Which parameters are used is asked of the hosts in each step.
+/// In each step the hosts exchange which parameters are used.
 Plan with_branches() {
   Plan plan;
   plan.ddp.find_unused_parameters = true;
@@ -412,7 +412,7 @@ TEST(DoubleSteps, GradientsTravelCompressedInARecordingAsWell) {
       ranks_on_gpus(2));
 }
 
-/// Only some of the gradients were on their way when one rank's recording failed.
+/// Only some of the gradients were in flight when one rank's recording failed.
 TEST(DoubleSteps, ARecordingThatFailsWithinBackwardIsTakenBack) {
   run_ranks(
       current_test(),
@@ -452,7 +452,7 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 // Failures ------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
-/// Trains by replays until something ends it. A rank that stops itself has computed all that it was given.
+/// Trains by replays until something ends it. A rank that stops itself has finished its work.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
   training.run();
@@ -468,7 +468,7 @@ void train_for_ever(Job& job) {
   }
 }
 
-/// NCCL's calls of a step are as many as buckets, and those of before the first one; this one is in a replay.
+/// NCCL has one call per bucket in a step, and some before the first step; this one is in a replay.
 constexpr const char* kInAReplay = "call=80";
 
 EndedRanks loop_with(int world, const std::string& fault, Env env = {}) {
@@ -514,7 +514,7 @@ TEST(DoubleStepFailure, AStoppedRankIsNamed) {
   EXPECT_THAT(end.log, HasSubstr("waiting for   rank 1 on"));
 }
 
-/// With it a make-believe GPU is stopped, where a real one would go on.
+/// A make-believe GPU stops with the process; a real one would continue.
 TEST(DoubleStepFailure, ARankThatIsStoppedAnywhereIsATimeout) {
   const RankEnd end = end_beside_a_stopped_rank(ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}}), false);
   EXPECT_EQ(end.code, 76) << end.log;

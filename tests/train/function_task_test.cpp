@@ -58,7 +58,7 @@ Batch batch_of(std::vector<float> data, std::vector<float> target) {
   return {.data = at::tensor(data).view({size, 1}), .target = at::tensor(target).view({size, 1}), .size = size};
 }
 
-// F1 is no mean over samples: it comes from counts, which are summed over batches and ranks.
+// F1 is not a mean over samples: it comes from counts summed over batches and ranks.
 class F1Task : public lockstep::FunctionTask {
  public:
   using FunctionTask::FunctionTask;

@@ -34,11 +34,11 @@ namespace gpu_test {
 using test::TempDir;
 using ::testing::HasSubstr;
 
-// The Trainer on a GPU: a batch that is measured.
+// The Trainer on a GPU: a measured batch size.
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-/// Some 50 MB of activations for each sample, so that a few hundred to a few thousand fill any GPU; 32 MB of weights.
+/// Some 50 MB of activations per sample, so that a few hundred to a few thousand fill any GPU; 32 MB of weights.
 class WideTask final : public Task {
  public:
   static constexpr std::int64_t kSamples = 100'000;
@@ -80,7 +80,7 @@ TrainConfig wide_config() {
   return config;
 }
 
-/// Trains in a folder of its own. Returns: the batch at the end.
+/// Trains in a separate folder. Returns: the batch size at the end.
 std::int64_t train_wide(TrainConfig config) {
   const TempDir folder;
   WideTask task;
@@ -116,7 +116,7 @@ TEST(TrainGpu, TheSearchLeavesNoMemoryBehindAndNoPeak) {
 
 // StepGraph on a real GPU.
 
-/// A network with statistics and dropout, its optimizer, and a step that may read its loss back.
+/// A network with statistics and dropout, its optimizer, and a step that can read its loss back.
 class Side {
  public:
   explicit Side(int reads_back_from = 1000) : reads_back_from_(reads_back_from) {
@@ -129,7 +129,7 @@ class Side {
     optimizer_.emplace(net_, AdamWOptions{.lr = 1e-2});
   }
 
-  /// Each step has two batches, and the loss is scaled.
+  /// Trains steps of two batches with a scaled loss.
   void train_scaled_in_halves(bool recorded) {
     GradScaler scaler({.init_scale = 1024, .growth_interval = 2});
     scaler_ = &scaler;
@@ -196,7 +196,7 @@ class Side {
     return loss.detach();
   }
 
-  int reads_back_from_;  ///< how many calls of compute() do not
+  int reads_back_from_;  ///< the number of calls of compute() that do not
   int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;
@@ -223,7 +223,7 @@ TEST(StepGraphGpu, ReplayedStepsTrainAsThoseThatAreComputedWithDropoutStatistics
   expect_alike(plain, recorded);
 }
 
-/// The statistics of the step that overflows are NaN in both.
+/// The statistics of the overflowing step are NaN in both.
 TEST(StepGraphGpu, ReplayedBatchesOfOneStepAddUpUnderAScaleThatChanges) {
   LOCKSTEP_NEEDS_GPU();
   Side plain;
@@ -263,7 +263,7 @@ TEST(StepGraphGpu, AnAutomaticStepThatReadsANumberBackIsNotRecorded) {
 TEST(StepGraphGpu, AnAutomaticRecordingThatFailsLeavesTheRunAsItWas) {
   LOCKSTEP_NEEDS_GPU();
   Side plain(3);
-  Side reading(3);  // only from the recording on
+  Side reading(3);  // only after the recording
   const std::vector<float> expected = plain.train(false, 10);
   const std::vector<float> found = reading.train(true, 10, /*automatic=*/true);
   EXPECT_FALSE(reading.recorded());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard where each rank has a make-believe GPU, whose gradients come in a thread of autograd's.
+// The guard on ranks with make-believe GPUs: gradients come in a thread of autograd.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ NoisyRun guarded() {
 }
 
 struct Flip {
-  std::string order;  ///< empty: nothing errs
+  std::string order;  ///< empty: no error
   std::string named;  ///< in the error of every rank
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard: it names the rank that errs, whatever errs, and is silent where nothing does.
+// The guard: it names the rank with an error of any kind, and is silent without one.
 #include "train/step/guard.h"
 
 #include <fmt/format.h>

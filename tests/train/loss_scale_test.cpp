@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses that are scaled, and gradients that are not finite.
+// Scaled losses, and gradients that are not finite.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -41,11 +41,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// Runs with a scaled loss, forced on in float32 on CPUs: what is skipped, on whom, and what a checkpoint keeps of it.
+// Runs with a scaled loss, forced on in float32 on CPUs: the skipped steps, on all ranks, and their record in a
+// checkpoint.
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// What is not finite in the first step of each epoch (its second batch), on one replica.
+/// The part that is not finite in the first step of each epoch (its second batch), on one replica.
 enum class Poison { kNothing, kOneGradient, kLoss, kAllLosses };
 
 /// A NoisyTask with a replica that goes wrong.
@@ -78,7 +79,7 @@ class PoisonedTask final : public Task {
 
   NoisyTask noisy_;
   Poison poison_;
-  std::array<std::int64_t, 8> batch_{};  ///< by replica: the number in the epoch of the batch under way
+  std::array<std::int64_t, 8> batch_{};  ///< by replica: the current batch's number in the epoch
 };
 
 struct PoisonedRun {
@@ -86,7 +87,7 @@ struct PoisonedRun {
   TrainConfig config = noisy_config();
 };
 
-/// Two good steps raise the scale, so that it moves both ways.
+/// Two good steps raise the scale, so that it moves in both directions.
 PoisonedRun scaled_run(Poison poison, std::int64_t steps = 10) {
   PoisonedRun run{.poison = poison};
   run.config.max_steps = steps;
@@ -133,7 +134,7 @@ TEST(LossScale, GivesTheWeightsOfARunWithoutItWhereNothingOverflows) {
   plain.config.grad_scaler.enabled = "false";
   train(alone(), folder / "plain", plain);
   EXPECT_EQ(train(alone(), folder / "scaled", scaled_run(Poison::kNothing)).skipped_steps, 0);
-  // The scale is a power of two: multiplying with it and back rounds nothing.
+  // The scale is a power of two: multiplying with it and dividing again does not round.
   for (const auto& [name, value] : state_of(folder / "plain", "model")) {
     EXPECT_TRUE(std::get<at::Tensor>(value).equal(std::get<at::Tensor>(state_of(folder / "scaled", "model").at(name))))
         << name;
@@ -259,7 +260,7 @@ TEST(LossScale, AFactorOutOfRangeIsAUsageError) {
 }  // namespace loss_scale_test
 }  // namespace lockstep
 
-// What is said of gradients and losses that are not finite, or unusual.
+// Messages about gradients and losses that are not finite, or unusual.
 
 namespace lockstep::train {
 namespace not_finite_test {
@@ -357,7 +358,7 @@ RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
 }  // namespace not_finite_test
 }  // namespace lockstep::train
 
-// A gradient that is not finite under a loss that is: no checkpoint keeps what comes of it, and the run can go on.
+// A gradient that is not finite with a finite loss: no checkpoint keeps the result, and the run can be resumed.
 namespace lockstep {
 namespace finite_saves_test {
 
@@ -376,10 +377,10 @@ struct LineNet : torch::nn::Module {
   LineNet() { mask = register_buffer("mask", at::full({3}, -kInf)); }
   at::Tensor forward(const at::Tensor& x) { return line(x); }
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
-  at::Tensor mask;  // as an attention has one
+  at::Tensor mask;  // like an attention's
 };
 
-/// The gradient of the root is infinite at 0: times 0 it is none, and the loss is finite. In step 6 only.
+/// The gradient of the root is infinite at 0: times 0 it is NaN, but the loss is finite. Only in step 6.
 TaskOptions root_task(bool spoils) {
   return {.model = [] { return LineNet(); },
           .dataset =
@@ -475,7 +476,7 @@ TEST_P(ByAllRanks, EachEndsWithTheErrorAndNoCheckpointIsSpoilt) {
 INSTANTIATE_TEST_SUITE_P(ZeroAndNotInTheBackgroundAndNot, ByAllRanks,
                          ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
-/// A run of a version before this one, or of somebody who wanted to look at it.
+/// Makes a run like an older version, or like a person who wanted to look at the values.
 void run_into_spoilt_checkpoint(const fs::path& run) {
   TrainConfig config = config_of(6);
   config.checkpoint.require_finite = false;

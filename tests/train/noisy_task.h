@@ -37,7 +37,7 @@ class NoisyNet final : public torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor hidden = norm(first(x)).relu();
-    // Unlike batch norm's, this buffer reaches the output while training.
+    // Unlike batch norm's, this buffer affects the output in training.
     if (is_training()) level.mul_(0.9).add_(hidden.detach().mean(0), 0.1);
     return last(at::dropout(hidden - level, 0.3, is_training()));
   }
@@ -49,14 +49,14 @@ class NoisyNet final : public torch::nn::Module {
   at::Tensor level;
 };
 
-/// The product of two numbers, to be learned from `size` noisy samples. `shifted` is one sample that is another one.
+/// The product of two numbers, to learn from `size` noisy samples. `shifted`: one changed sample.
 class NoisyTask final : public Task {
  public:
   explicit NoisyTask(std::int64_t size = 67, std::int64_t shifted = -1) : size_(size), shifted_(shifted) {}
 
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
     return lockstep::make_dataset(size_, [shifted = shifted_](std::int64_t i, SampleContext& context) {
-      const double noise = context.random.uniform(-0.01, 0.01);  // an augmentation: another one in each epoch
+      const double noise = context.random.uniform(-0.01, 0.01);  // an augmentation: different in each epoch
       const double x = static_cast<double>((i * 37) % 67) / 30 - 1 + (i == shifted ? 0.5 : 0) + noise;
       const double y = static_cast<double>((i * 17) % 67) / 30 - 1;
       return Sample{at::tensor({x, y}, at::kFloat), at::full({1}, x * y)};
@@ -67,7 +67,7 @@ class NoisyTask final : public Task {
     if (on_forward) on_forward(++forwards_);
     return dynamic_cast<NoisyNet&>(model).forward(batch.data);
   }
-  /// Divided by the squares of all replicas, so that a collective lies between forward and backward.
+  /// Divides by the squares of all replicas, so that a collective lies between forward and backward.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
     const at::Tensor squares = batch.target.detach().pow(2).sum().reshape({1}).cpu();
     this_replica().all_reduce(squares, ReduceOp::kMean);

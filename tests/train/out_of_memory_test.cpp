@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Too little memory: what is said, and the search for the largest batch.
+// Too little memory: the messages, and the search for the largest batch.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
@@ -28,7 +28,7 @@ struct Search {
   std::vector<std::int64_t> tried;
 };
 
-/// With a memory that holds `limit` samples.
+/// A search in memory for `limit` samples.
 Search search(std::int64_t most, std::int64_t limit) {
   Search search;
   search.found = largest_batch(most, [&](std::int64_t batch) {
@@ -38,7 +38,7 @@ Search search(std::int64_t most, std::int64_t limit) {
   return search;
 }
 
-/// By counting instead of searching.
+/// The result by counting.
 std::int64_t expected(std::int64_t most, std::int64_t limit) {
   if (limit >= most) return most;
   return limit < 8 ? limit : limit / 8 * 8;
@@ -91,8 +91,8 @@ TEST(BatchSearch, WithoutSamplesNothingIsTried) {
 }  // namespace lockstep::train
 
 #ifdef __SANITIZE_ADDRESS__
-// AddressSanitizer ends a program that asks for more than 1 TiB, where the C library returns no memory. These tests
-// ask for so much. The sanitizer reads this function's options before it reads ASAN_OPTIONS.
+// AddressSanitizer ends a program that asks for more than 1 TiB; the C library returns no memory. These tests ask for
+// that much. The sanitizer reads this function's options before ASAN_OPTIONS.
 extern "C" {
 [[gnu::visibility("default")]] const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -152,7 +152,7 @@ ResourceError error_of(GreedyTask task, std::int64_t replicas) {
 
 TEST(OutOfMemory, InTrainingNamesStepBatchAndTensorsAndProposesASmallerBatch) {
   for (const std::int64_t replicas : {1, 4}) {  // several replicas are threads
-    // Two batches a step: the fifth forward of a replica is in its third step.
+    // Two batches per step: a replica's fifth forward is in its third step.
     const ResourceError error = error_of({true, static_cast<int>(4 * replicas + 1)}, replicas);
     EXPECT_THAT(error.message(), HasSubstr("out of memory in step 3 (batch_size 3): "));
     EXPECT_THAT(error.message(), HasSubstr("can't allocate memory"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a loop of one's own: evaluation, state of one rank, accumulation, and who forgets the wrapper.
+// Parts of a user's own loop: evaluation, state of one rank, accumulation, and a forgotten wrapper.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -50,13 +50,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The evaluation of a loop of one's own: every sample once, the same bits on any number of ranks.
+// The evaluation in a user's own loop: every sample once, the same bits on any number of ranks.
 
 std::shared_ptr<Dataset> numbers(std::int64_t count) {
   return make_dataset(count, [](std::int64_t i) { return Sample{at::full({1}, std::sin(i + 1.0), at::kDouble)}; });
 }
 
-/// The bits of a sum whose order of additions matters, and of the number of samples.
+/// The bits of a sum that depends on the order of additions, and of the number of samples.
 std::string bits_of(const Job& job, std::int64_t samples) {
   torch::nn::Linear net(1, 1);
   const auto found = evaluate_sharded(job, *net, numbers(samples), {.batch_size = 4}, [](const Batch& batch) {
@@ -68,7 +68,7 @@ std::string bits_of(const Job& job, std::int64_t samples) {
 class Worlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(Worlds, HaveTheBitsOfOneProcess) {
-  // 1 and 3 samples are one batch, so that all ranks but the first have none; 21 are six uneven batches.
+  // 1 and 3 samples are one batch, so only the first rank has one; 21 are six uneven batches.
   for (const std::int64_t samples : {1, 3, 5, 21, 100}) {
     const bool is_rank = std::getenv("EXPECTED_BITS") != nullptr;
     const std::string expected = is_rank ? "" : bits_of(alone(), samples);
@@ -110,7 +110,7 @@ struct Normed : torch::nn::Module {
 
 RANKS_TEST(EvaluateSharded, TheWrappersBuffersAreThoseOfRankZero, 2) {
   DistributedDataParallel model{Normed(), job};
-  model->norm->running_mean.fill_(job.rank());  // as after a step, in which each rank saw other samples
+  model->norm->running_mean.fill_(job.rank());  // as after a step in which each rank saw other samples
   const auto found = evaluate_sharded(job, model, numbers(8), {.batch_size = 4},
                                       [&](const Batch& batch) { return model(batch.data.to(at::kFloat)).sum(); });
   EXPECT_EQ(model->norm->running_mean.item<float>(), 0);
@@ -175,7 +175,7 @@ TEST(EvaluateSharded, ASampleThatIsLeftOutCountsNowhere) {
   EXPECT_THAT(found.sums, ElementsAre(0 + 1 + 2 + 3 + 7 + 8 + 9));
 }
 
-// Who forgets the wrapper is told so at the end of the first epoch, or when something is saved.
+// A forgotten wrapper is reported at the end of the first epoch, or at the first save.
 
 constexpr const char* kWords = "the 2 ranks have read different samples and reduced no gradients";
 
@@ -203,7 +203,7 @@ DataLoader loader_of(Job& job) {
   return DataLoader{samples, job, {.batch_size = 4, .workers = 0, .shuffle = true}};
 }
 
-/// What is said while the ranks train for an epoch.
+/// The output while the ranks train for an epoch.
 template <class Net, class Step>
 std::string said(Job& job, Net& net, const Step& step, std::int64_t batches = 100) {
   DataLoader loader = loader_of(job);
@@ -277,10 +277,9 @@ RANKS_TEST(SeparateTraining, NorWhereGradientsAreAveragedByHand, 2) {
   EXPECT_THAT(said(job, net, step), IsEmpty());
 }
 
-// accumulate_steps: the gradients of several batches are those of one batch of all their samples, to float32's
-// rounding.
+// accumulate_steps: several batches give the gradients of one batch with all their samples, up to float32's rounding.
 
-/// No batch norm, whose statistics are those of one batch, and no dropout, whose numbers are drawn for each.
+/// Without batch norm, whose statistics are those of one batch, and without dropout, which draws numbers for each.
 class PlainNet final : public torch::nn::Module {
  public:
   PlainNet() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is decided before a run, and what is kept of it.
+// The decisions before a run, and their record.
 #include <ATen/Context.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -53,7 +53,7 @@ TEST(Plan, TheLearningRateIsScaledAsAsked) {
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1 * 512 / 256);
 }
 
-/// The segmentation origin's launch document: 16 images a step on one, two and four cards, --lr 1e-3.
+/// The segmentation origin's launch document: 16 images per step on one, two and four cards, --lr 1e-3.
 TEST(Plan, ScaledByReplicasItHasTheRowsOfTheDocument) {
   struct Row {
     std::int64_t batch_size;
@@ -95,7 +95,7 @@ TEST(Plan, TheDefaultIsTheCosineAfterAWarmUpInStepsOfTheEpoch) {
   EXPECT_DOUBLE_EQ(plan.schedule.lr(200), 1e-6);
 }
 
-/// Runs of earlier versions go on with the same bits.
+/// Runs of earlier versions continue with the same bits.
 TEST(Plan, TheDefaultHasTheBitsThatItAlwaysHad) {
   TrainConfig config;
   config.schedule.warmup_epochs = 0.5;
@@ -144,9 +144,9 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
-// The state of a run as a checkpoint holds it, which anybody may have made.
+// The state of a run in a checkpoint, which may come from anyone.
 
-/// With every entry there is.
+/// A state with all entries.
 StateDict full_state() {
   RunState run{.step = 12, .epoch = 1, .batch = 4, .samples = 64, .loss_sum = 0.5, .loss_count = 8, .skipped = 2};
   run.best = Metric{.name = "accuracy", .value = 0.5};
@@ -186,7 +186,7 @@ TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(third); }), HasSubstr("1 and 2 make sense"));
 }
 
-// Such an epoch would have no end.
+// Such an epoch would never end.
 TEST(RunState, StandsNotBehindTheLastBatchOfItsEpoch) {
   const RunState run = run_state_of(full_state());
   EXPECT_NO_THROW(require_place(run, 4));
@@ -204,7 +204,7 @@ using train::precision_text;
 const c10::Device kCpu(c10::kCPU);
 const c10::Device kCuda(c10::kCUDA, 0);
 
-/// libtorch's switches as they were, at the end of a test.
+/// Restores libtorch's switches at the end of a test.
 class Tf32 : public ::testing::Test {
  protected:
   Tf32() : products_(at::globalContext().allowTF32CuBLAS()), convolutions_(at::globalContext().allowTF32CuDNN()) {}

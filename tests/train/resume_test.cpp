@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is broken off and goes on has the bits of one that was not, on any number of ranks.
+// An interrupted and resumed run has the bits of an uninterrupted one, on any number of ranks.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -90,7 +90,7 @@ class PlainTask final : public Task {
 
 class ResumeWorlds : public ::testing::TestWithParam<int> {};
 
-/// The tests' folder, the same on every rank: rank 0 of the test process has made it.
+/// The tests' folder is the same on every rank: the test process has made it.
 TEST_P(ResumeWorlds, FourReplicasGiveOneDigest) {
   const TempDir folder;
   const std::string shared =
@@ -203,7 +203,7 @@ TEST(Resume, TheLogHasEachStepOnceAndTheLossesOfTheUnbrokenRun) {
   for (int step = 8; step <= 10; ++step) fs::remove_all(folder / fmt::format("broken/checkpoints/step-{:08}", step));
   train(alone(), folder / "broken", {.resume = "auto"});
   EXPECT_EQ(losses("broken"), losses("whole"));
-  EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs were begun
+  EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs began
 }
 
 TEST(Resume, ATornCheckpointIsSkippedForTheOneBefore) {
@@ -265,14 +265,14 @@ TEST(Resume, ReplicasAndThreadsComeFromTheCheckpoint) {
 TEST(Resume, ARunWithoutACheckpointBeginsAgainAsWideAsItHadBegun) {
   const TempDir folder;
   train(alone(), folder / "run");
-  fs::remove_all(folder / "run/checkpoints");  // killed before the first
+  fs::remove_all(folder / "run/checkpoints");  // killed before the first save
   NoisyRun run{.resume = "auto"};
   run.config.replicas = 0;
   EXPECT_EQ(train(alone(), folder / "run", run).replicas, 4);
   EXPECT_EQ(digest_of(folder / "run"), expected_digest());
 }
 
-/// A run of 10 steps that is divided into 2 replicas, of 6 samples each, for its first 5 ones.
+/// A run of 10 steps; the first 5 have 2 replicas of 6 samples each.
 NoisyRun begun_with_two() {
   NoisyRun run;
   run.config.replicas = 2;
@@ -328,7 +328,7 @@ TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
   EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
 }
 
-/// Without dropout and batch norm a step is a function of its samples, but for the order of additions.
+/// Without dropout and batch norm a step depends only on its samples and the order of additions.
 TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
   const TempDir folder;
   PlainTask task;
@@ -357,7 +357,7 @@ TEST(Resume, ARunThatIsDividedAnewGoesOnWithTheSettingsOfItsBeginning) {
   run.resume = "auto";
   run.allow_other_bits = true;
   train(alone(), folder / "run", run);
-  run = begun_with_two();  // the old file of settings, which says 6 samples
+  run = begun_with_two();  // the old settings file, with 6 samples
   run.config.replicas = 0;
   run.config.max_steps = 10;
   run.resume = "auto";
@@ -401,7 +401,7 @@ TEST(Resume, TheBestEvaluationIsNamedAndPruningSparesIt) {
   const TempDir folder;
   NoisyRun run;
   run.config.max_steps = 24;
-  run.config.optimizer.lr = 0.2;  // so that the last is hardly the best
+  run.config.optimizer.lr = 0.2;  // so that the last is rarely the best
   run.config.checkpoint = {.every_steps = 1, .keep_last = 1};
   train(alone(), folder / "run", run);
   const Checkpoint best = load_checkpoint((folder / "run").string() + ":best");
@@ -422,7 +422,7 @@ RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
   }
 }
 
-/// The launcher of a range starts it again with fewer ranks.
+/// The launcher of a range of nodes restarts it with fewer ranks.
 TEST(Resume, MoreRanksThanReplicasLeaveWhereTheLauncherCanGoOnWithFewer) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -482,7 +482,7 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   }
 }
 
-/// Settings as they are typed.
+/// Settings in typed form.
 TrainConfig typed_config(std::int64_t steps) {
   TrainConfig config = noisy_config();
   ConfigTree tree;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run folders on the disk, on full and read-only ones too, and with a holder that is killed: the test executes itself
-// as that holder.
+// Run folders on disks, also full and read-only ones, and with a killed holder: the test executes itself as that
+// holder.
 #include "lockstep/train/run_folder.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::string read(const fs::path& path) { return FileSystem::system().read(path);
 
 void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// What opening the folder says; its type first.
+// The error of opening the folder, with its type first.
 std::string error_of(const fs::path& path, const RunFolderOptions& options = {}) {
   try {
     const RunFolder folder(path, options);
@@ -43,7 +43,7 @@ std::string error_of(const fs::path& path, const RunFolderOptions& options = {})
   }
 }
 
-// A small disk of its own in memory, in a mount namespace of this thread: nothing of it is seen outside or stays.
+// A small disk in memory, in a mount namespace of this thread: it is invisible outside and leaves nothing.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& path) : path_(path) {
@@ -59,7 +59,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  // Why there is none; empty: there is.
+  // The reason why there is none; empty if there is.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   void fill() const {
@@ -240,7 +240,7 @@ TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
       "No space left on device\n  next  free space on that disk; --resume auto then goes on with the run";
   EXPECT_THAT(error_of(root / "disk/other"), EndsWith(kNoSpace));
   std::optional<std::string> error;
-  for (int step = 1; !error && step < 10000; ++step) {  // the first ones still fit into the log's block
+  for (int step = 1; !error && step < 10000; ++step) {  // the first lines still fit into the log's block
     try {
       folder.log({{"step", std::to_string(step)}});
     } catch (const IoError& problem) {

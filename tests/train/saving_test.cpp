@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways of saving, none of which changes what is saved: in a thread, by all ranks, of a sharded optimizer.
+// Ways of saving that do not change the result: in a thread, by all ranks, of a sharded optimizer.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@
 #include "train/loop/run_saver.h"
 #include "train/noisy_task.h"
 
-/// In the place of the C library's: a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
+/// Replaces the C library's: a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
 extern "C" int fsync(int fd) {
   static const char* const slow = std::getenv("LOCKSTEP_TEST_FSYNC_MS");
   if (slow != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
@@ -53,7 +53,8 @@ NoisyRun run_with(std::int64_t steps, bool zero, bool sharded) {
 
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
-/// One leg of a run on `world` processes, each of which writes its part; the ranks learn from the environment which.
+/// One leg of a run on `world` processes, each of which writes its part; the environment describes the leg to the
+/// ranks.
 void run_sharded_leg(const fs::path& folder, int world, std::int64_t steps, bool zero) {
   run_ranks(current_test(),
             [](Job& job) {
@@ -80,7 +81,7 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
-/// Ranks 0 and 1 wait for a save that rank 2 never makes: it says twice where it stands, as they do, and dies.
+/// Ranks 0 and 1 wait for a save that rank 2 never makes: it reports its position twice, like them, and dies.
 void save_with_a_dead_rank(Job& job, bool asynchronous) {
   train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
   job.barrier();
@@ -96,7 +97,7 @@ void save_with_a_dead_rank(Job& job, bool asynchronous) {
 
 class DeadRank : public ::testing::TestWithParam<bool> {};
 
-/// The threads that save ask each other through the store, which knows nothing of deaths.
+/// The saving threads communicate through the store, which does not know of deaths.
 TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
   const TempDir folder;
   RankProcesses ranks(
@@ -109,10 +110,11 @@ TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
 }
 INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 
-/// By one rank, and sharded.
+/// Saves by one rank, and sharded ones.
 class SlowDisk : public ::testing::TestWithParam<bool> {};
 
-/// Seven times 0.6 s a checkpoint, with 3 s for a collective. The first is written in the background, the last is not.
+/// A checkpoint takes seven times 0.6 s, with a limit of 3 s for a collective. The first is written in the background,
+/// the last is not.
 TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -135,7 +137,7 @@ TEST(ShardedSave, InTheMiddleOfAnEpochHasTheBuffersThatOneRankWouldSave) {
   const TempDir folder;
   const auto run = [] {
     NoisyRun plain;
-    plain.config.eval_every_epochs = 0;  // an evaluation would bring the buffers together
+    plain.config.eval_every_epochs = 0;  // an evaluation would make the buffers equal
     return plain;
   };
   run_ranks(current_test(),
@@ -180,7 +182,7 @@ TEST(AsyncSave, LeavesTheSameCheckpointsAsOneThatTrainingWaitsFor) {
 TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   const TempDir folder;
   NoisyRun run;
-  // A file where the checkpoints' folder was, in the middle of the run.
+  // Replaces the checkpoints' folder with a file in the middle of the run.
   run.task.on_forward = [&](std::int64_t number) {
     if (number != 40) return;
     while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may be at work in it
@@ -198,7 +200,7 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   EXPECT_THAT(message, ::testing::AnyOf(HasSubstr("is not saved: "), HasSubstr("cannot list ")));
 }
 
-/// Lets the threads that write checkpoints begin late.
+/// Makes the threads that write checkpoints begin late.
 void slow_down_writers() {
   at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
                           if (std::string_view(function.name()) == "the checkpoint writer")
@@ -227,7 +229,7 @@ std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, c
   return "";
 }
 
-/// Is it sharded, and which rank's writer is late.
+/// True if sharded; the rank whose writer is late.
 class FailedSave : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
 TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) {
@@ -249,7 +251,7 @@ TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) 
 }
 INSTANTIATE_TEST_SUITE_P(ByRankAndByAll, FailedSave, ::testing::Combine(::testing::Bool(), ::testing::Values(0, 1)));
 
-/// A rank's model, large enough that it is not on the disk at once.
+/// A rank's model, large enough that a save takes a while.
 StateParts large_model() {
   StateParts parts;
   parts["model"] = part_of({{"weight", at::full({32 << 20}, 1.0F)}}, 0, 1);

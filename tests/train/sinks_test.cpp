@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and programs see of a run.
+// The view of a run for people and programs.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,13 +61,13 @@ class WordSink final : public RunSink {
   void note(std::string word) { words.push_back(std::move(word)); }
 };
 
-/// 3 steps, which are one epoch, by default.
+/// By default 3 steps: one epoch.
 TrainResult train(const Job& job, const std::filesystem::path& run_dir, std::vector<std::shared_ptr<RunSink>> sinks,
                   const std::string& resume = "none", std::int64_t steps = 3) {
   NoisyTask task;
   TrainConfig config = noisy_config();
   config.max_steps = steps;
-  config.schedule.type = "none";  // else a run of another length is another run
+  config.schedule.type = "none";  // else a run with another length is another run
   Trainer trainer(job, task, config,
                   {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .sinks = std::move(sinks)});
   return trainer.fit();
@@ -147,8 +147,8 @@ TEST(RunSink, OfEveryRankHearsTheSameStepReport) {
           EXPECT_GT(rank.buckets, 0);
         }
         EXPECT_EQ(whole->ranks[1].steps, 3);
-        const std::string mine = view::to_json(*epoch);
-        for (const auto& others : all_gather_object(job.group(), mine)) EXPECT_EQ(others, mine);
+        const std::string own = view::to_json(*epoch);
+        for (const auto& others : all_gather_object(job.group(), own)) EXPECT_EQ(others, own);
       },
       {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
   EXPECT_THAT(FileSystem::system().read(folder / "run/log.jsonl"),
@@ -183,7 +183,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// What people and Prometheus see of a run while it goes on: TensorBoard's event files and the page /metrics.
+// The view of a running training for people and Prometheus: TensorBoard's event files and the page /metrics.
 
 struct Wanted {
   std::int64_t steps = 4;
@@ -198,7 +198,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   test::NoisyTask task;
   TrainConfig config = test::noisy_config();
   config.max_steps = wanted.steps;
-  config.schedule.type = "none";  // else a run of another length is another run
+  config.schedule.type = "none";  // else a run with another length is another run
   config.tensorboard = wanted.tensorboard;
   config.tensorboard_histograms = wanted.histograms;
   config.metrics_address = wanted.metrics_address;
@@ -207,7 +207,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   return trainer.fit();
 }
 
-/// The steps of the scalar `tag`, in the order in which they are shown.
+/// The steps of the scalar `tag`, in their displayed order.
 std::vector<std::int64_t> steps_of(const std::vector<Json>& values, const std::string& tag) {
   std::vector<std::int64_t> steps;
   for (const Json& value : values) {
@@ -395,7 +395,7 @@ class SetClock final : public Clock {
   TimePoint now_ = {};
 };
 
-/// A rank of the group before that hangs in the kernel still has the port.
+/// A rank of the previous group that hangs in the kernel still has the port.
 TEST(MetricsSink, OfAGroupThatWasStartedAgainTakesItsPortWhenThatIsFree) {
   std::optional<train::MetricsServer> before(std::in_place, train::ServerAddress{}, [] { return "page"; });
   const std::string url = before->url();

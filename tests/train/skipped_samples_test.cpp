@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data.skip_samples: which samples come in the place of others, and that a run which leaves samples out has the same
-// bits however it came about.
+// data.skip_samples: the samples that replace others. A run without some samples has the same bits whichever way it was
+// made.
 #include "train/plan/skipped_samples.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ TEST(SkippedSamples, LeaveTheOrderAsItIsElsewhere) {
 TEST(SkippedSamples, AreLeftOutFromTheirBatchOn) {
   const Order whole = order_without({}, 2);
   SkippedSamples skipped;
-  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // the place before that batch
+  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // the position before that batch
   skipped.add(whole[24], {.epoch = 2, .batch = 2});
   EXPECT_EQ(order_without(skipped, 1), order_without({}, 1));
   const Order order = order_without(skipped, 2);
@@ -133,7 +133,7 @@ TEST(SkipFile, OfAnUnknownSampleNamesTheLineAndTheNearest) {
               AllOf(HasSubstr("skip:2: data.train has no sample 'sampel 61'"), HasSubstr("did you mean 'sample 61'?")));
 }
 
-/// The indices that a run reads, by step.
+/// Records the indices that a run reads, by step.
 class SampleWatch final : public StepWatch {
  public:
   bool wants(std::int64_t step) override { return (now_ = step) > 0; }
@@ -207,7 +207,7 @@ TEST(SkippingRuns, ThatWereKilledGoOnWithTheSameSamples) {
   const TempDir folder;
   test::train(testing::alone(), folder / "whole");
   test::train(testing::alone(), folder / "half", second_half(folder, folder / "whole"));
-  // Nothing was saved since it resumed: the run folder alone knows what is left out.
+  // Nothing was saved since it resumed: only the run folder knows the skipped samples.
   std::filesystem::copy(folder / "whole", folder / "killed", std::filesystem::copy_options::recursive);
   for (const int step : {5, 6, 7, 8, 9, 10}) {
     std::filesystem::remove_all(folder / "killed/checkpoints" / fmt::format("step-{:08}", step));

@@ -45,8 +45,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Runs in two stages: what decides them, and that they end in the same bits on any number of ranks and however often
-// they were killed.
+// Runs in two stages: the switch between them, and the same bits on any number of ranks and after any number of kills.
 
 constexpr TrainConfig::Stages kThree{.stop_epoch = 3, .ema_restart_decay = 0.9, .ema_decay_step = 0.1};
 
@@ -144,7 +143,7 @@ TEST(StageDecisions, TheSecondStagesEpochsAreCountedFromItsFirstAndEndWithTheRun
   config.epochs = 10;
   config.stages = {.stop_epoch = 8, .patience = 1, .epochs = 3};
   StageState state;
-  EXPECT_EQ(last_epoch(config, state), 10) << "nobody knows yet when the second one begins";
+  EXPECT_EQ(last_epoch(config, state), 10) << "the start of the second one is not known yet";
   make_move(config.stages, StageMove::kRefresh, 4, std::nullopt, state);
   EXPECT_EQ(last_epoch(config, state), 7);
   state.begin_epoch = 8;
@@ -179,7 +178,7 @@ TEST(StageDecisions, OneStageHasNoNamesButBestAndNoStateOfStages) {
   EXPECT_THAT(saved, IsEmpty());
 }
 
-/// 3 steps an epoch; the rate is high, so that some epochs are no better.
+/// 3 steps per epoch; with the high rate some epochs are no better.
 NoisyRun staged_run() {
   NoisyRun run;
   run.config.max_steps = 0;
@@ -277,7 +276,7 @@ TEST(StagedRun, ResumedInAFolderOfItsOwnItTakesTheFirstStagesBestAlong) {
   EXPECT_THAT(checkpoint_names(FileSystem::system(), folder / "run/checkpoints"), Contains("best_stg1"));
 }
 
-/// A kill may come between a checkpoint and its names; what has none is pruned.
+/// A kill may come between a checkpoint and its names; checkpoints without names are pruned.
 TEST(StagedRun, ResumedWithoutTheNamesOfItsBestsItGivesThemAgain) {
   const TempDir folder;
   const fs::path run_dir = folder / "run";
@@ -326,7 +325,8 @@ TEST(StagedRun, WithoutAnAverageItRefreshesTheWeights) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("refresh weights at epoch 3: "));
 }
 
-/// Nothing is learned, so that the second evaluation is no better than the first: stage 2 is epoch 3, at its own rate.
+/// The model does not learn, so the second evaluation is no better than the first: stage 2 is epoch 3, with its own
+/// rate.
 NoisyRun impatient_run() {
   NoisyRun run = staged_run();
   run.config.optimizer.lr = 1e-12;
@@ -378,7 +378,7 @@ TEST(StagedRun, ATornBestIsAnErrorThatNamesTheFile) {
   run.config.checkpoint.async = false;
   std::int64_t evaluations = 0;
   run.task.on_forward = [&](std::int64_t) {
-    // Before the switch: the file that the second stage needs loses its end.
+    // Before the switch, the file for the second stage loses its end.
     const fs::path best = folder / "run/checkpoints/best_stg1";
     if (!fs::exists(best) || ++evaluations > 1) return;
     const fs::path step = find_named_checkpoint(FileSystem::system(), folder / "run/checkpoints", "best_stg1");
@@ -421,7 +421,7 @@ TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
 
 // Fresh runs that start from the weights of another run or file, on one process and on two.
 
-/// One step that hardly moves the parameters: what is saved is what the run started from.
+/// One step that hardly moves the parameters: the run saves its start.
 TrainConfig still_config() {
   TrainConfig config = noisy_config();
   config.max_steps = 1;
@@ -444,7 +444,7 @@ at::Tensor entry_of(const fs::path& run, const std::string& state, const std::st
   return std::get<at::Tensor>(load_checkpoint(run.string()).state(state).at(name));
 }
 
-/// The tests' folder, the same on every rank: rank 0 of the test process has made it.
+/// The tests' folder is the same on every rank: the test process has made it.
 class InitFromWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(InitFromWorlds, EveryRankAndTheAverageStartFromTheWeights) {
@@ -475,7 +475,7 @@ TEST(InitFrom, WhatFitsIsTakenAndTheRestStaysAsTheSeedMadeIt) {
       at::equal(entry_of(folder / "run", "model", "last.weight"), entry_of(folder / "seeded", "model", "last.weight")));
 }
 
-/// The network's tensors of more than half of its 146 elements, and those of less.
+/// Tensors with more than half of the network's 146 elements.
 StateDict most_weights() {
   return {{"first.weight", at::ones({16, 2})},
           {"first.bias", at::ones({16})},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are recorded.
+// Recorded steps.
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -26,12 +26,12 @@ namespace step_graph_test {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// StepGraph with a make-believe recording on the CPU: it runs the work at each replay, where a GPU's computes.
+// StepGraph with a make-believe recording on the CPU: each replay runs the work, as a GPU's graph would.
 
-/// What the recording was told, counted.
+/// Counts the calls to the recording.
 struct Calls {
   bool entered = false;              ///< the recorded stream is the current one
-  std::vector<bool> on_stream = {};  ///< by computation of a step: it was then
+  std::vector<bool> on_stream = {};  ///< for each computation of a step: true if it was then
   int records = 0;
   int replays = 0;
 };
@@ -46,7 +46,7 @@ void set_gradients(const NamedTensors& parameters, const std::vector<at::Tensor>
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].second.mutable_grad() = gradients[i];
 }
 
-/// While it lives, the values of these tensors may change: what is recorded is not computed.
+/// Restores the values of these tensors at its end: recorded work must not take effect.
 class KeptValues {
  public:
   explicit KeptValues(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
@@ -65,7 +65,7 @@ class KeptValues {
   std::vector<at::Tensor> values_;
 };
 
-/// A replay computes into the memory that the recording was made in, as a GPU's does, and reads what was there.
+/// Like a GPU's, a replay reads and writes the memory of the recording.
 class MakeBelieveGraph final : public tensor::DeviceGraph {
  public:
   MakeBelieveGraph(Calls& calls, NamedTensors parameters) : calls_(calls), parameters_(std::move(parameters)) {}
@@ -113,7 +113,7 @@ class BrokenGraph final : public tensor::DeviceGraph {
   void replay() override { throw std::logic_error("nothing was recorded"); }
 };
 
-/// A network with dropout, its weights and its step. Batches of 3 also need a second layer.
+/// A network with dropout, its weights and its step. Batches of 3 also use a second layer.
 struct Small {
   torch::nn::Linear net{6, 2};
   torch::nn::Linear more{6, 2};
@@ -134,7 +134,7 @@ struct Small {
       at::Tensor loss = at::dropout(net(batch.data), 0.5, true).pow(2).sum() * share;
       if (batch.size == 3) loss = loss + more(batch.data).pow(2).sum() * share;
       (scaler == nullptr ? loss : scaler->scale(loss)).backward();
-      return loss_.copy_(loss.detach());  // where a recording's loss always is
+      return loss_.copy_(loss.detach());  // a recording's loss is always there
     };
   }
   void update() {
@@ -190,7 +190,7 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
   EXPECT_EQ(calls.records, 1);
 }
 
-/// Runs steps of `batches` batches each, as the sizes say. Returns: the losses.
+/// Runs steps of `batches` batches each, with these sizes. Returns: the losses.
 std::vector<double> accumulate(Small& small, StepGraph& steps, const std::vector<std::int64_t>& sizes,
                                std::size_t batches) {
   small.share = 1.0 / static_cast<double>(batches);
@@ -228,7 +228,7 @@ TEST(StepGraph, ABatchAddsToGradientsOfAnotherShapeAndOfLayersThatItDoesNotUse) 
   EXPECT_GT(calls.replays, 40);
 }
 
-/// The weights after steps whose loss is scaled; one of them overflows, and is left out.
+/// Trains steps with a scaled loss; one overflows and is skipped.
 void train_scaled(Small& small, StepGraph& steps) {
   GradScaler scaler({.init_scale = 4, .growth_interval = 2});
   SGD optimizer(small.parameters(), {.lr = 0.01});

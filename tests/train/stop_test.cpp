@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are to end, and one whose folder is lost.
+// Runs that are asked to end, and runs whose folder is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ using train::StopReason;
 using train::StopSignals;
 using train::StopWish;
 
-// A run that is asked to leave saves and leaves, all ranks at one step, and goes on as if nothing had been.
+// A run that is asked to end saves and ends, all ranks at one step, and resumes as if nothing had happened.
 
 class ManualClock final : public Clock {
  public:
@@ -114,13 +114,13 @@ TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
       {
         const StopSignals signals;
         ::raise(SIGTERM);
-        ::usleep(1'050'000);  // the handler has a clock of its own
+        ::usleep(1'050'000);  // the handler has its own clock
         ::raise(SIGTERM);
       },
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-/// Which signal the `number`-th forward of rank `rank` brings.
+/// The signal at the `number`-th forward of rank `rank`.
 struct Kick {
   int signal = SIGTERM;
   std::int64_t number = 1;
@@ -148,7 +148,7 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   const TempDir folder;
   train(alone(), folder / "whole");
   const std::string expected = digest_of(folder / "whole");
-  // 4 replicas of 2 batches a step, 3 steps an epoch (the last of one batch): these lie before, in and after epochs.
+  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): these lie before, in and after epochs.
   for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
     SCOPED_TRACE(number);
     const fs::path run = folder / fmt::format("stopped-{}", number);
@@ -186,7 +186,7 @@ TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));
 }
 
-/// All ranks have to take part when rank 0 gathers the optimizer, also where the step was saved just before.
+/// All ranks have to take part when rank 0 gathers the optimizer, even if the step was saved just before.
 TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -205,7 +205,7 @@ TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
 TEST(Stop, WhenTheTimeIsOver) {
   const TempDir folder;
   NoisyRun run;
-  run.config.checkpoint.every_steps = 0;  // to save is to combine the loss at once
+  run.config.checkpoint.every_steps = 0;  // saving combines the loss at once
   Trainer trainer(alone(), run.task, run.config,
                   {.recipe = "noisy", .run_dir = folder / "run", .max_time = std::chrono::nanoseconds(1)});
   const TrainResult result = trainer.fit();
@@ -227,7 +227,7 @@ TEST(Stop, ThatComesWithTheLastStepIsTheEnd) {
   EXPECT_TRUE(fs::exists(folder / "run/summary.json"));
 }
 
-/// A scontrol of our own in PATH, which writes down what it was asked; and the variables of a Slurm job.
+/// Puts a fake scontrol into PATH that logs its requests, and sets the variables of a Slurm job.
 class Slurm : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -283,9 +283,9 @@ using test::noisy_config;
 using test::NoisyTask;
 using ::testing::HasSubstr;
 
-// A run folder that is lost while training, as "rm -rf" in the wrong window does it.
+// A run folder that is lost during training, as by "rm -rf" in the wrong window.
 
-/// A run whose rank 0 does `harm` once step 4 is done.
+/// A run whose rank 0 does `harm` after step 4.
 struct Harmed {
   fs::path run_dir;
   fs::path rescue = {};
@@ -314,7 +314,7 @@ std::string error_of(const Job& job, const Harmed& run) {
   }
 }
 
-/// At one stroke, where a save may be under way.
+/// Removes the run at one stroke, as a save may be in progress.
 void remove_run(const fs::path& run) {
   const fs::path aside = run.string() + "-removed";
   fs::rename(run, aside);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks whose network gives several tensors, whose loss has parts, and whose evaluation needs all samples at once; and
-// what is kept of a batch that ends a run.
+// Tasks with several output tensors, with a loss in parts, and with an evaluation that needs all samples at once; and
+// the record of a batch that ends a run.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -45,7 +45,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 
-/// Gathers numbers; the metric is the median, which is no mean of anything that ranks could add up.
+/// Gathers numbers; the metric is the median, which ranks could not compute by adding.
 class MedianTally final : public Tally {
  public:
   void add(const Outputs& outputs, const Batch& batch) override {
@@ -294,7 +294,7 @@ TEST(TotalBatchSize, IsDividedOverTheReplicas) {
 
 std::string read(const fs::path& path) { return FileSystem::system().read(path); }
 
-/// A task whose metric is `value` of the number of the evaluation, from 1 on.
+/// A task whose metric is `value` of the evaluation's number, from 1 on.
 class GivenMetric final : public Task {
  public:
   explicit GivenMetric(std::function<double(int)> value) : value_(std::move(value)) {}
@@ -325,7 +325,7 @@ TrainResult train_late(const fs::path& run, int late) {
   return trainer.fit();
 }
 
-/// The lines of epochs in log.jsonl.
+/// The epoch lines of log.jsonl.
 std::vector<Json> epochs_of(const fs::path& run) {
   std::vector<Json> epochs;
   std::istringstream lines(read(run / "log.jsonl"));

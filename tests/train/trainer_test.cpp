@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer on a problem of one layer, so that what it writes and decides can be checked in a second.
+// The Trainer on a problem of one layer: its files and decisions can be checked in a second.
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/step_timer.h"
 
@@ -121,7 +121,7 @@ TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
     return std::get<at::Tensor>(state.at("line.weight")).item<float>();
   };
   EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
-  // AdamW forgives a wrong scale of the gradients; the loss, which has the same scale, does not.
+  // AdamW does not mind a wrong scale of the gradients; the loss, with the same scale, shows it.
   EXPECT_NEAR(last_epoch_loss(folder / "whole"), last_epoch_loss(folder / "halves"), 1e-5);
 }
 
@@ -236,7 +236,7 @@ TEST(Trainer, AResumedRunKnowsTheBadSamplesOfTheRunBefore) {
   TornTask torn;
   (void)Trainer(alone(), torn, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
   const std::string first_epoch = (folder / "run/checkpoints/step-00000008").string();
-  LineTask mended;  // it has no bad sample: what it counts comes from the checkpoint
+  LineTask mended;  // it has no bad sample: its count comes from the checkpoint
   (void)Trainer(alone(), mended, config, {.recipe = "line", .run_dir = folder / "again", .resume = first_epoch}).fit();
   EXPECT_NE(read(folder / "again/log.jsonl").find("\"bad_samples\": 2"), std::string::npos);
 }
@@ -273,7 +273,7 @@ TEST(Trainer, FloatSixteenOnTheProcessorIsAUsageErrorThatSaysWhatToUse) {
 }
 
 RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
-  const test::TempDir folder;  // each rank has one of its own: what is written shows who wrote
+  const test::TempDir folder;  // each rank has its own: the files show who wrote
   const TrainResult result = train(job, line_config(), folder / "run");
   EXPECT_EQ(result.steps, 12);  // 32 samples on 2 ranks x 4
   EXPECT_EQ(FileSystem::system().exists(folder / "run/summary.json"), job.is_main());
@@ -281,7 +281,7 @@ RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
   EXPECT_EQ(result.metrics.size(), 1U);
 }
 
-// ---- settings that reach what they are for ----
+// ---- settings that have their effect ----
 
 class WideNet final : public torch::nn::Module {
  public:
@@ -313,16 +313,17 @@ RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
     (void)timer.run(1);
     return timer.bucket_bytes();
   };
-  // Three layers of 1.6 MB: each closes the first bucket of 1 MiB, and then one of 1 MiB but not one of 25.
+  // Three layers of 1.6 MB: the first closes the bucket of 1 MiB; each later one closes a bucket of 1 MiB but not one
+  // of 25.
   EXPECT_EQ(buckets(1).size(), 4U);
   EXPECT_EQ(buckets(3).size(), 3U);
   EXPECT_EQ(buckets(25).size(), 2U);
   EXPECT_EQ(buckets(100), buckets(25));
 }
 
-// ---- an exception of the user's code ----
+// ---- an exception in the user's code ----
 
-/// Throws where it is told to.
+/// Throws in the given place.
 class ThrowingTask final : public LineTask {
  public:
   explicit ThrowingTask(std::string where) : where_(std::move(where)) {}
@@ -343,7 +344,7 @@ class ThrowingTask final : public LineTask {
   std::string where_;
 };
 
-/// What the launcher reads of a program whose task throws there, and its exit code.
+/// The launcher's record of a program whose task throws there, and its exit code.
 std::pair<int, std::string> end_of_task(const std::string& where) {
   const test::TempDir folder;
   ::setenv("LOCKSTEP_ERROR_FILE", (folder / "error.json").c_str(), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs whose weights follow a schedule of learning rates, a moving average, a sharded optimizer.
+// Runs with a schedule of learning rates, a moving average, or a sharded optimizer.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,9 +30,9 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 
-// Runs whose learning rate follows a schedule, above all one that follows the evaluations.
+// Runs with a schedule, above all one that follows the evaluations.
 
-/// Three steps an epoch. The threshold makes almost every evaluation a bad one.
+/// Three steps per epoch. The threshold makes almost every evaluation a bad one.
 NoisyRun plateau_run(std::int64_t steps = 24) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;
@@ -78,7 +78,7 @@ TEST(ScheduleRun, AResumedOneHasTheLearningRatesAndTheBitsOfTheUnbrokenOne) {
   }
 }
 
-/// Step 10 is no epoch's last: the evaluation that ends the shorter run is none of the longer one's.
+/// Step 10 is no epoch's last: the longer run does not have the evaluation at the end of the shorter one.
 TEST(ScheduleRun, WhatEndsARunEarlierIsNoEvaluationOfThePlateau) {
   const TempDir folder;
   train(alone(), folder / "whole", plateau_run());
@@ -99,7 +99,7 @@ TEST(ScheduleRun, AMetricThatDoesNotExistIsAUsageErrorNamingThoseThatDo) {
     EXPECT_THAT(error.what(), HasSubstr("one of error"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
-  run.config.schedule.type = "constant";  // which asks for no metric
+  run.config.schedule.type = "constant";  // it needs no metric
   EXPECT_NO_THROW(train(alone(), folder / "constant", run));
 }
 
@@ -129,7 +129,7 @@ NoisyRun run_with(const std::string& type) {
 
 class ScheduleOnRanks : public ::testing::TestWithParam<const char*> {};
 
-/// Two ranks with rates of their own would end with weights that one rank alone does not have.
+/// Two ranks with different rates would not end with the weights of one rank.
 TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
   const TempDir folder;
   const std::string shared =
@@ -145,7 +145,8 @@ TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(OfEachType, ScheduleOnRanks,
                          ::testing::Values("constant", "step", "multi_step", "noam", "plateau"));
 
-// Runs with a moving average: the same bits on any number of ranks and however often resumed, and what is evaluated.
+// Runs with a moving average: the same bits on any number of ranks and after any number of resumes, and the evaluated
+// weights.
 
 NoisyRun averaged_run() {
   NoisyRun run;
@@ -241,7 +242,7 @@ TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
   EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
 }
 
-/// What an average holds that begins with the weights of step 5 and has seen those of the steps up to 10.
+/// An average that begins with the weights of step 5 and has seen those of the steps up to 10.
 StateDict average_since_step_5(const fs::path& run) {
   const auto model_at = [&run](std::int64_t step) {
     return load_checkpoint((run / fmt::format("checkpoints/step-{:08}", step)).string()).state("model");
@@ -314,9 +315,9 @@ using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
-// Runs with sharded optimizer state and synced batch norm: the digest of one that has neither processes nor shards.
+// Runs with sharded optimizer state and synced batch norm: they have the digest of one process without shards.
 
-/// A constant learning rate: the number of steps is then no part of the result so far.
+/// A constant learning rate: then the number of steps does not affect the result so far.
 NoisyRun run_with(std::int64_t steps, bool zero) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;
@@ -328,7 +329,7 @@ NoisyRun run_with(std::int64_t steps, bool zero) {
 
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
-/// One leg of a run on `world` processes; the ranks learn from the environment which.
+/// One leg of a run on `world` processes; the environment describes the leg to the ranks.
 void run_leg(const std::filesystem::path& folder, int world, std::int64_t steps) {
   run_ranks(current_test(),
             [](Job& job) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scripts/trials/trial provoke starts as ranks: a small training whose samples, forward and buckets cost what the
-// variables say, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
+// The ranks of scripts/trials/trial provoke: a small training with the costs of samples, forward and buckets in
+// variables, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
 //   PROVOKE_SAMPLE_MS   CPU time of a sample          PROVOKE_READ      a file that each sample reads
 //   PROVOKE_FORWARD_MS  CPU time of a forward         PROVOKE_LAYERS    layers of 1 MiB
-//   PROVOKE_FREE_MB     all but so much of the memory is taken in the first steps
+//   PROVOKE_FREE_MB     the first steps take all but this much of the memory
 //   PROVOKE_CORES       the core of each rank: "0,1"
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros.h>
@@ -37,7 +37,7 @@ double number(const char* name, double otherwise = 0) {
   return given ? std::atof(given->c_str()) : otherwise;
 }
 
-/// This rank is the one that PROVOKE_RANK names, or it names none.
+/// True if PROVOKE_RANK names this rank or none.
 bool is_here() {
   const auto rank = lockstep::env::get("PROVOKE_RANK");
   return !rank || *rank == lockstep::env::get("RANK").value_or("0");
@@ -45,7 +45,7 @@ bool is_here() {
 
 double number_here(const char* name, double otherwise) { return is_here() ? number(name, otherwise) : otherwise; }
 
-/// Uses the core for so much CPU time, however long that takes.
+/// Uses this much CPU time, however long that takes.
 void compute_for(double ms) {
   const auto used = [] {
     timespec now{};
@@ -83,7 +83,7 @@ class Net final : public torch::nn::Module {
   }
   at::Tensor forward(at::Tensor x) {
     compute_for(ms_);
-    constexpr int kStarted = 10;  // what training itself takes is taken by then
+    constexpr int kStarted = 10;  // by then training has taken its own memory
     if (++forwards_ == kStarted) ballast_ = take_memory();
     for (torch::nn::Linear& layer : layers_) x = layer(x);
     return x;

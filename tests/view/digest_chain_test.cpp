@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// digests.bin: what is written is read, and what a kill leaves is dropped.
+// digests.bin: round trips, and dropping the leftovers of a kill.
 #include "lockstep/view/digest_chain.h"
 
 #include <gmock/gmock.h>
@@ -129,7 +129,7 @@ TEST(DigestChain, IsReadOnAsItGrows) {
   EXPECT_EQ(chain.records().size(), 2U);
   chain.read_on(std::string_view(bytes).substr(chain.whole_bytes()));
   EXPECT_EQ(chain.records(), DigestChain::parse(bytes, "x").records());
-  chain.read_on(std::string_view(bytes).substr(32));  // steps that it has
+  chain.read_on(std::string_view(bytes).substr(32));  // steps that it has already
   EXPECT_EQ(chain.records().size(), 5U);
 }
 

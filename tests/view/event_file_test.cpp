@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every record is read back by tests/view/read_events.py, which shares no code with the writer.
+// tests/view/read_events.py, which shares no code with the writer, reads every record back.
 #include "lockstep/view/event_file.h"
 
 #include <fcntl.h>
@@ -261,7 +261,7 @@ TEST(Histogram, OfNothingHasABucketAllTheSame) {
   EXPECT_THAT(histogram.counts, ElementsAre(0));
 }
 
-/// A limit that a loaded machine keeps; bench figures stand in docs/benchmarks.md.
+/// A limit that holds on a loaded machine; docs/benchmarks.md has bench figures.
 TEST(EventFile, CostsAStepSomeMicroseconds) {
   const test::TempDir folder;
   EventFile file(folder.path());

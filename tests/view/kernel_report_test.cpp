@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel computed which layer, and what is known to be slow.
+// The kernel of each layer, and the known slow cases.
 #include "lockstep/view/kernel_report.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ ProfiledCall section(const std::string& name, std::int64_t begin_ms, std::int64_
   return made;
 }
 
-/// A node of the backward that a layer has made, which began at `made_ms`.
+/// A backward node of a layer that began at `made_ms`.
 ProfiledCall node(std::int64_t made_ms, std::int64_t begin_ms, std::int64_t end_ms) {
   ProfiledCall made = call("Node", begin_ms, end_ms);
   made.kind = CallKind::kBackwardNode;
@@ -71,9 +71,9 @@ const std::vector<std::int64_t> kImages = {4, 64, 30, 80};
 const std::vector<std::int64_t> kFilters = {128, 64, 3, 3};
 
 /// The first row of a profile whose forward has these calls, from 1 ms on.
-KernelRow row_of(std::vector<ProfiledCall> calls, const KernelMachine& by = machine()) {
+KernelRow row_of(std::vector<ProfiledCall> calls, const KernelMachine& used_machine = machine()) {
   calls.insert(calls.begin(), section("forward", 0, 50));
-  const std::vector<KernelRow> rows = kernel_table(profile_of(std::move(calls)), by);
+  const std::vector<KernelRow> rows = kernel_table(profile_of(std::move(calls)), used_machine);
   return rows.empty() ? KernelRow{.layer = "none"} : rows.front();
 }
 
@@ -83,11 +83,11 @@ KernelRow convolution_by(const std::string& name, std::vector<CallInput> inputs)
 }
 
 TEST(KernelTable, NamesTheKernelThatComputedAConvolution) {
-  const auto of = [](const std::string& type) { return std::vector{tensor(kImages, type), tensor(kFilters)}; };
-  auto large = of("float32");
+  const auto pair_of = [](const std::string& type) { return std::vector{tensor(kImages, type), tensor(kFilters)}; };
+  auto large = pair_of("float32");
   large.push_back(numbers({4}));
   EXPECT_EQ(convolution_by("lockstep::winograd_convolution", large).kernel, "Winograd 4x4");
-  auto strided = of("bfloat16");
+  auto strided = pair_of("bfloat16");
   strided.push_back(numbers({2, 2, 1, 1, 1, 1}));
   const KernelRow direct = convolution_by("lockstep::direct_convolution", strided);
   EXPECT_EQ(direct.kernel, "direct");
@@ -95,11 +95,11 @@ TEST(KernelTable, NamesTheKernelThatComputedAConvolution) {
   EXPECT_EQ(direct.instructions, "AVX-512 bf16");
   EXPECT_EQ(direct.layer, "conv 3x3 /2, 4x64x30x80 to 128");
   EXPECT_FALSE(direct.is_plain_3x3);
-  const KernelRow theirs = convolution_by("aten::mkldnn_convolution", of("float32"));
+  const KernelRow theirs = convolution_by("aten::mkldnn_convolution", pair_of("float32"));
   EXPECT_EQ(theirs.kernel, "oneDNN");
   EXPECT_EQ(theirs.maker, KernelMaker::kOneDnn);
   EXPECT_EQ(theirs.layer, "conv 3x3, 4x64x30x80 to 128");
-  EXPECT_EQ(convolution_by("aten::thnn_conv2d", of("float32")).kernel, "im2col");
+  EXPECT_EQ(convolution_by("aten::thnn_conv2d", pair_of("float32")).kernel, "im2col");
 }
 
 TEST(KernelTable, ReadsAConvolutionsGeometryFromLibtorchsOperator) {
@@ -190,11 +190,11 @@ TEST(KernelTable, KnowsNoBoundOfAnOperatorThatItDoesNotKnow) {
 }
 
 /// A report of one row that takes half of a step.
-KernelReport report_of(KernelRow row, KernelSettings settings, const KernelMachine& by = machine()) {
+KernelReport report_of(KernelRow row, KernelSettings settings, const KernelMachine& used_machine = machine()) {
   row.forward.ns = 50;
   settings.network = "net";
   if (settings.batch == 0) settings.batch = 64;
-  return {.settings = std::move(settings), .machine = by, .rows = {std::move(row)}, .step_ns = 100};
+  return {.settings = std::move(settings), .machine = used_machine, .rows = {std::move(row)}, .step_ns = 100};
 }
 
 KernelRow convolution(const std::string& kernel, KernelMaker maker, const std::string& type = "float32") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of a machine and of the links between machines.
+// The findings about a machine and the links between machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr std::uint64_t kGB = 1'000'000'000;
 
-/// A machine that has nothing to improve.
+/// A machine with nothing to improve.
 MachineFacts healthy() {
   return {.cores = CoreFacts{.name = "Xeon", .online = 8, .usable = 8},
           .memory = MemoryFacts{.total = 64 * kGB, .available = 60 * kGB},
@@ -44,7 +44,7 @@ Check find_check(const MachineFacts& facts, const std::string& name) {
   return found == checks.end() ? Check{} : *found;
 }
 
-/// One finding of that weight, and no other check has any.
+/// Expects one finding of this weight, and none from other checks.
 void expect_finding(const MachineFacts& facts, const std::string& name, Health health, const std::string& hint) {
   for (const Check& check : check_machine(facts)) {
     if (check.name != name) {

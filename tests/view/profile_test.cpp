@@ -60,7 +60,7 @@ std::int64_t sum_of_parts(const Profile& profile) {
 }
 
 TEST(OperatorTable, GivesAnOperatorTheTimeThatItsCalleesDoNotHave) {
-  // Callees end, and so are recorded, before their caller.
+  // Callees end, and are recorded, before their caller.
   const Profile profile = profile_of({call("mm", 2, 7), call("t", 8, 9), call("linear", 0, 10)});
   EXPECT_EQ(row_of(profile, "linear").total_ns, 10 * kMs);
   EXPECT_EQ(row_of(profile, "linear").self_ns, 4 * kMs);

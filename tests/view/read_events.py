@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads TensorBoard's event files with nothing of Lockstep's: framing, checksums and protocol buffers are written anew
-here from their specifications. Prints a JSON object for each value, in the order in which TensorBoard reads the files.
+"""Reads TensorBoard's event files without Lockstep's code: framing, checksums and protocol buffers are implemented anew from
+their specifications. Prints a JSON object for each value, in the order in which TensorBoard reads the files.
 
 usage: read_events.py FOLDER [--shown]
 
---shown: only what TensorBoard still shows: SessionLog START at a step voids the values from there on that came before.
-A record that is torn at the end of a file ends it, as for TensorBoard; any other damage ends the program with code 1."""
+--shown: only the values that TensorBoard still shows: SessionLog START at a step voids earlier values from that step on. A torn
+record at the end of a file ends it, as for TensorBoard; any other damage ends the program with code 1."""
 import json
 import pathlib
 import struct

@@ -51,7 +51,7 @@ flight::RankFacts rank_in_step(int rank, std::int64_t last_event_ns) {
   return {.rank = rank, .host = "gpu-a", .ring = ring, .process = {.state = 'S'}};
 }
 
-/// Rank 0 has waited for rank 1 for that long.
+/// Rank 0 has waited `ns` for rank 1.
 RunFacts waiting(std::int64_t ns) {
   RunFacts facts = run_folder();
   facts.attempts = {{.number = 0, .ranks = 2, .has_rings = true}};
@@ -106,7 +106,8 @@ TEST(RunDiagnosis, TheHintOfTheVerdictComesFirstAndStacksAreShown) {
   EXPECT_THAT(diagnosis_text(diagnosis, false), HasSubstr("  stacks\n    #0 read\n    #1 main\n"));
 }
 
-/// Every rank ends with the guard's error: it names who erred, and the verdict may name another rank as the first.
+/// Every rank ends with the guard's error, which names the rank that erred; the verdict may name another rank as the
+/// first.
 TEST(RunDiagnosis, AWrongNumberIsThatOfTheRankThatErred) {
   const std::string words = "step 7: rank 1 on host gpu-b (node 0) computed another loss";
   RunFacts facts = run_folder();
@@ -186,7 +187,7 @@ TEST(RunDiagnosis, RanksThatLeftAsTheyWereToldHaveNotFailed) {
   facts.log->stopped_by = "--max-time";
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
   EXPECT_EQ(diagnose(facts).text, "by --max-time: it saved after step 120 and left");
-  facts.log->stopped_by.clear();  // a program of one's own, or ranks that were killed before they saved
+  facts.log->stopped_by.clear();  // a user's own program, or ranks that were killed before they saved
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
   EXPECT_EQ(diagnose(facts).text, "the ranks stopped on request, rank 1 on vm first (exit code 143)");
   EXPECT_THAT(diagnose(facts).next, Contains(HasSubstr("--resume auto")));
@@ -301,7 +302,7 @@ TEST(RunDiagnosis, JsonHasNullsForWhatIsUnknown) {
   EXPECT_THAT(json, HasSubstr(R"("step": null, "checkpoint": null, "report": null})"));
 }
 
-/// A report of one rank, about so many steps.
+/// A report of one rank, about `step` steps.
 StepReport report_up_to(std::int64_t step) {
   return {.first_step = 1,
           .last_step = step,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules over figures. scripts/trials/trial provoke sees them find the real causes.
+// The rules on figures. scripts/trials/trial provoke checks that they find real causes.
 #include "lockstep/view/step_report.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ constexpr ReportSettings kSettings{.workers = 2, .batch_size = 64};
 
 void set(RankFigures& rank, StepPart part, double seconds) { rank.parts[static_cast<std::size_t>(part)] = seconds; }
 
-/// 100 steps in 10 s, of which nothing is unusual.
+/// 100 steps in 10 s, nothing unusual.
 RankFigures healthy_rank(int rank) {
   RankFigures figures{.rank = rank, .host = "gpu-a", .steps = 100, .seconds = 10};
   set(figures, StepPart::kData, 0.2);
@@ -57,7 +57,7 @@ std::vector<RankFigures> healthy(int world = 2) {
   return ranks;
 }
 
-/// The step waits for data that long, and its workers are never done.
+/// The steps wait long for data, and the workers are always busy.
 void wait_for_data(RankFigures& rank) {
   set(rank, StepPart::kData, 6.1);
   set(rank, StepPart::kForward, 1.2);
@@ -180,7 +180,7 @@ TEST(StepReport, BlamesNoCoreThatARankSharesWithItsOwnWorkers) {
   EXPECT_EQ(only(ranks).cause, Cause::kUnbalancedLoader);
 }
 
-/// Every step takes that much longer, from stretch `from` on; the rank is on its core or waits for one.
+/// Makes every step `factor` times longer, from stretch `from` on; the rank is on its core or waits for one.
 void slow_down(RankFigures& rank, double factor, std::size_t from, bool computes) {
   for (std::size_t i = from; i < rank.stretches.size(); ++i) {
     rank.stretches[i].compute *= factor;
@@ -208,7 +208,7 @@ TEST(StepReport, TellsSinceWhenACoreIsShared) {
   std::vector<RankFigures> ranks = healthy(3);
   slow_down(ranks[2], 1.5, 6, false);
   EXPECT_THAT(only(ranks).sentence, HasSubstr("slower in backward since step 61: its core is shared"));
-  ranks[2].stretches[1].compute *= 1.5;  // it has come and gone
+  ranks[2].stretches[1].compute *= 1.5;  // a passing slowdown
   EXPECT_THAT(only(ranks).sentence, Not(HasSubstr("since")));
 }
 
@@ -259,7 +259,7 @@ TEST(StepReport, NamesTinyBucketsByTheRankThatWaitsLeast) {
     rank.buckets = 7;
     rank.bucket_bytes = 7 << 20;
   }
-  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few cost nothing
+  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few do not cost anything
   for (RankFigures& rank : ranks) {
     rank.buckets = 60;
     rank.bucket_bytes = 60 << 20;
@@ -267,7 +267,7 @@ TEST(StepReport, NamesTinyBucketsByTheRankThatWaitsLeast) {
   const Finding finding = only(ranks, tiny);
   EXPECT_EQ(finding.cause, Cause::kTinyBuckets);
   EXPECT_EQ(finding.advice, "bucket_cap_mb=25 (it is 1)");
-  EXPECT_THAT(find_causes(ranks, kSettings), IsEmpty());  // they are as large as they should be
+  EXPECT_THAT(find_causes(ranks, kSettings), IsEmpty());  // they have the right size
   set(ranks[1], StepPart::kExposed, 0.5);                 // the others wait for this rank, not for the network
   EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());
 }
@@ -308,7 +308,7 @@ TEST(StepReport, AddsUpTimesAndKeepsTheNewestState) {
   EXPECT_DOUBLE_EQ(sum.workers.busy, 4);
   EXPECT_EQ(sum.resident, 400'000'000);
   EXPECT_THAT(sum.traffic, SizeIs(1));
-  EXPECT_THAT(sum.stretches, SizeIs(10));  // each report has all of the run
+  EXPECT_THAT(sum.stretches, SizeIs(10));  // each report covers the whole run
 }
 
 TEST(StepReport, CountsEachHostsNetworkOnce) {
@@ -319,7 +319,7 @@ TEST(StepReport, CountsEachHostsNetworkOnce) {
   report.ranks[2].resent = 4;
   const auto sum = network_of(report);
   ASSERT_TRUE(sum);
-  EXPECT_DOUBLE_EQ(sum->sent, 24);  // bytes a second
+  EXPECT_DOUBLE_EQ(sum->sent, 24);  // bytes per second
   EXPECT_DOUBLE_EQ(sum->received, 10);
   EXPECT_EQ(sum->resent, 4);
 }
@@ -341,7 +341,7 @@ TEST(StepReport, HasALineForEachRankIn80Columns) {
   }
 }
 
-/// The shares of a rank are to add up for a reader.
+/// The shares of a rank must add up for a reader.
 TEST(StepReport, LeavesOutNoPartThatExplainsASlowStep) {
   StepReport report{.ranks = healthy()};
   for (RankFigures& rank : report.ranks) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is drawn on a terminal: lines that fit, tables, the banner, progress.
+// Drawing on a terminal: lines that fit, tables, the banner, progress.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST(Table, ACellSteersNoTerminalAndStaysInItsRow) {
 
 TEST(Confusions, ListsTheMostFrequentFirst) {
   EXPECT_EQ(render_confusions({{"1", "I", 1}, {"0", "O", 12}, {"5", "S", 1}, {"2", "Z", 0}}, 2),
-            "predicted O where 0 stood: 12 times\npredicted I where 1 stood: 1 time\nand 1 more kinds\n");
+            "predicted O for 0: 12 times\npredicted I for 1: 1 time\nand 1 more kinds\n");
   EXPECT_EQ(render_confusions({}), "no confusions\n");
 }
 
@@ -365,7 +365,7 @@ TEST_F(ProgressBarTest, ThePlainLinesOfALoopDoNotEndInItsMiddle) {
 }
 
 TEST_F(ProgressBarTest, TheLastLineHasAllOfALongLabel) {
-  // Longer than what a string keeps in itself: a label that was freed is then seen here, and by the address sanitizer.
+  // Too long for a string's own buffer: a freed label then shows here, and in the address sanitizer.
   const std::string label = "evaluating the held-out pictures of the second stage";
   {
     ProgressBar bar(options(false), clock_);

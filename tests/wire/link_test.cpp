@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to one rank where somebody else answers in its place.
+// The link to a rank, also if a stranger answers in its place.
 #include "wire/link.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ const std::string kToken = "a token that both ranks know";
 const std::string kKey = wire_key(kToken, "seed");
 const std::string kNonceOfZero(kNonceBytes, 'Z');
 
-/// A store in which rank 0 has published its address.
+/// A store with the address of rank 0's listener.
 std::shared_ptr<Store> store_with(const Endpoint& zero) {
   auto store = make_local_store();
   store->set("group/seed", "seed");
@@ -42,7 +42,7 @@ HubOptions rank_one(const Endpoint& zero, bool is_encrypted, std::chrono::millis
 
 class Calling : public ::testing::TestWithParam<bool> {
  protected:
-  /// The next call that the link makes; a call of 0 ms looks, waits for nothing, and lets the link go on.
+  /// The next call of the link, which goes on with each connect().
   UniqueFd next_call() {
     for (int tries = 0; tries < 5000; ++tries) {
       (void)link_.connect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections between ranks: how they open, what they refuse, and messages in pieces of every size.
+// Connections between ranks: their opening, their refusals, and messages in pieces of every size.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -76,7 +76,7 @@ Ends ends_with(const std::string& key_of_caller, const std::string& key_of_calle
   return {std::move(caller), Opening::answer({key_of_called, kListener, route_of_called}, hello, words)};
 }
 
-/// Hands over `words` in pieces that end where the bits of `cuts` say.
+/// Hands over `words` in pieces; the bits of `cuts` give their ends.
 void hand_over(Opening& to, const std::string& words, std::uint64_t cuts) {
   std::size_t begin = 0;
   for (std::size_t at = 1; at <= words.size(); ++at) {
@@ -109,7 +109,7 @@ TEST(Opening, LeavesTheFirstMessageBehindItAlone) {
 }
 
 TEST(Opening, IsRefusedByACallerWhoseRouteTheOtherEndDoesNotSee) {
-  Ends ends = ends_with(kKey, kKey, {"10.0.0.9 40000", kRoute.called});  // a program relays
+  Ends ends = ends_with(kKey, kKey, {"10.0.0.9 40000", kRoute.called});  // a third program relays
   hand_over(ends.caller, ends.called.words(), 0);
   EXPECT_EQ(ends.caller.step(), Opening::Step::kRefused);
   EXPECT_EQ(ends.caller.words(), "");
@@ -172,7 +172,7 @@ Pair pair_of(bool is_encrypted, const std::string& key_of_called = kKey) {
       Opening::answer({key_of_called, kListener, route_of(sockets.called.get(), End::kCalled)}, hello, words);
   Pair pair;
   pair.caller = std::make_unique<Connection>(std::move(sockets.caller), std::move(caller));
-  // The listener has read the hello before it hands the connection over.
+  // The listener reads the hello before it hands the connection over.
   (void)pair.caller->open();
   std::vector<std::byte> read(kHelloBytes);
   while (receive_some(sockets.called.get(), {}, {read.data(), read.size()}) == 0) continue;

@@ -50,7 +50,7 @@ void take_output(const std::string& out, view::AllReduceFacts& facts) {
   }
 }
 
-/// What it said last, without an empty line at the end.
+/// The last line of its output that is not empty.
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text::printable_line(text.substr(text.rfind('\n') + 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where lockstep-worker finds its libraries: this program is linked without libtorch, beside which NCCL may lie.
+// Finds the libraries of lockstep-worker: NCCL may be in the folder of libtorch, which this program does not link.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace lockstep::apps {
 
-/// Reads what the system's loader would load for a program: lines such as "libc10.so => /opt/torch/lib/libc10.so
-/// (0x7f...)". Returns the search of that program, without what the environment says. It is a pure function.
+/// Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so (0x7f...)".
+/// Returns the search of that program, without the environment's part. Pure function.
 [[nodiscard]] nccl::Search search_in(const std::string& loaded);
 
-/// Returns where lockstep-worker looks for NCCL. Where the loader does not say, that is the system's place.
+/// Returns the search of lockstep-worker for NCCL: in the system's place if the loader does not say.
 /// Cost: some 50 ms; nothing of the worker runs.
 [[nodiscard]] nccl::Search search_of_worker();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep new NAME: a small project that builds, is tested and trains.
+// lockstep new NAME: writes a small project that builds, trains and has a test.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep plan`: how fast a run would be on other machines, simulated from steps that were measured.
+// `lockstep plan`: predicts the speed of a run on other machines, simulated from measured steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ cli::CommandText help() {
                        "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend tcp --json"}};
 }
 
-/// Returns no problem: what scripts say of the backend by its old name means the same.
+/// Returns no problem: the backend's old name in scripts means the same.
 std::string rename_gloo(std::string& backend) {
   const std::size_t at = backend == "gloo" || backend == "shm+gloo" ? backend.rfind("gloo") : std::string::npos;
   if (at == std::string::npos) return {};
@@ -107,7 +107,7 @@ simulate::Cluster cluster_of(const PlanOptions& options, const simulate::Workloa
   return cluster;
 }
 
-/// A folder is a run's; anything else is measured here as a recipe, on as many ranks as there are cores for, and on
+/// A folder is a run's. Anything else is a recipe: it is measured here on as many ranks as there are cores for, and on
 /// one.
 MeasuredRecipe measure_source(const PlanOptions& options) {
   std::error_code problem;

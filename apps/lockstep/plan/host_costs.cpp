@@ -22,7 +22,7 @@ constexpr std::int64_t kLargeBytes = 4 << 20;
 constexpr int kBenchRanks = 2;
 constexpr auto kBenchLimit = std::chrono::milliseconds(20'000);
 
-/// Seconds of an all-reduce, by bytes; empty where it could not be measured.
+/// Seconds of an all-reduce, by bytes; empty if it could not be measured.
 std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   const ChildResult result = run_child(
       {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kBenchRanks), "--backend", backend,
@@ -41,14 +41,14 @@ std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   return times;
 }
 
-/// Seconds in which this thread had a core.
+/// Seconds that this thread had a core.
 double core_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Bytes a second of copying memory that no cache holds, while other programs leave the core.
+/// Bytes per second of copying memory that is in no cache, counted in time on a core.
 double copy_rate() {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   std::vector<char> from(kBytes, 1);

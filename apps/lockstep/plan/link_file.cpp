@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kGigabit = 1e9 / 8;
 
-/// A number of `json`; below 0 where there is none.
+/// A number of `json`; below 0 if it has none.
 double number_of(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : -1;

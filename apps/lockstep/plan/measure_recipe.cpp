@@ -29,14 +29,14 @@ constexpr const char* kRepeats = "30";
 constexpr std::size_t kWarmup = 4;  // steps
 constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
 
-/// The bench's line of JSON, which the launcher may have put a rank's number before.
+/// The bench's line of JSON, from which any rank number that the launcher put before it is cut.
 nlohmann::json bench_line(const std::string& out) {
   const std::size_t at = out.find("{\"bench\"");
   if (at == std::string::npos) return nullptr;
   return json_or_null(out.substr(at, out.find('\n', at) - at));
 }
 
-/// What a bench of a recipe is asked.
+/// A request to bench a recipe.
 struct BenchRequest {
   std::string recipe;
   int ranks = 1;
@@ -81,8 +81,8 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   return line;
 }
 
-/// The median time of a rank's steps, from one end of a synced backward to the next, without time in which its main
-/// thread could have run and had no core. The first ones warm up. 0: the ring has none.
+/// The median time of a rank's steps, from one end of a synced backward to the next, less the time in which its main
+/// thread waited for a core. The first ones warm up. 0: the ring has none.
 double step_of_ring(const fs::path& logs) {
   std::vector<const flight::Event*> ends;
   flight::Snapshot ring;

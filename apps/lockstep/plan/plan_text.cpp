@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kPays = 0.01;  // of a step
 constexpr int kBarColumns = 24;
 
-/// Images where they are known, else steps of all ranks.
+/// In images if they are known, else in steps of all ranks.
 double rate_of(const PlanPoint& point, const Workload& workload) {
   return point.prediction.rate(point.cluster.ranks(), workload.images > 0 ? workload.images : 1);
 }

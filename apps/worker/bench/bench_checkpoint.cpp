@@ -41,7 +41,7 @@ CheckpointStates bench_states() {
   return {{"model", model_state_dict(*net)}, {"optimizer", optimizer.state_dict()}};
 }
 
-/// A plain copy of all tensors into memory that was used before: what a pause can come down to.
+/// A plain copy of all tensors into memory that was used before: the shortest possible pause.
 class Copies {
  public:
   explicit Copies(const CheckpointStates& states) {
@@ -74,7 +74,7 @@ struct Figures {
   std::vector<double> save, load, copy, pause, written;
 };
 
-/// All in turn, so that what slows the machine for a while slows all.
+/// Times all in turn, so that a slow phase of the machine slows all.
 class Bench {
  public:
   explicit Bench(const CheckpointBench& bench) : bench_(bench), states_(bench_states()), copies_(states_) {

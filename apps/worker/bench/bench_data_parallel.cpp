@@ -39,7 +39,7 @@ std::shared_ptr<CaptchaNet> make_net(const CaptchaConfig& config, CaptchaTask& t
   return net;
 }
 
-/// Around the network, for DataParallel: it makes one like it.
+/// Wraps the network for DataParallel, which clones it.
 class CopiedNet final : public torch::nn::Cloneable<CopiedNet> {
  public:
   explicit CopiedNet(std::function<std::shared_ptr<CaptchaNet>()> make) : make_(std::move(make)) { reset(); }

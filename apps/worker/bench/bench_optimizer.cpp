@@ -31,7 +31,7 @@ struct Entry {
   OptimizerOptions options;
 };
 
-/// The options of peers/optimizer.py where it has the optimizer; the names of the JSON lines too.
+/// The options are those of peers/optimizer.py if it has the optimizer; so are the names in the JSON lines.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},
@@ -92,7 +92,7 @@ struct Pair {
   double stream_over_step = 0;
 };
 
-/// In turn, so that what slows the machine for a while slows both.
+/// Runs both in turn, so that a slow phase of the machine slows both.
 template <class Step>
 Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
   constexpr std::int64_t kWarmup = 2;

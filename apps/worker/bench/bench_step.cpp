@@ -50,7 +50,7 @@ thread_local double CollectiveCpu::began_ = 0;
 struct StepTime {
   double seconds = 0;
   double collective_share = 0;            ///< share of all CPU seconds
-  std::optional<std::size_t> waits = {};  ///< of the host for the GPU in a step; none where they were not counted
+  std::optional<std::size_t> waits = {};  ///< of the host for the GPU in a step; none if not counted
 };
 
 StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {

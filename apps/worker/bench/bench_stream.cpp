@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the choice is made at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/bench/bench_stream.cpp"
 #include <hwy/foreach_target.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory traffic of an AdamW step and nothing else: what its time is compared with.
+// The memory traffic of an AdamW step and nothing else, to compare the step's time with.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct StreamMemory {
   float* second;
 };
 
-/// Reads all four and adds `grad` to the other three: 28 bytes of traffic an element.
+/// Reads all four and adds `grad` to the other three: 28 bytes of traffic per element.
 void stream_4r3w(const StreamMemory& memory, std::int64_t count);
 
 }  // namespace lockstep::worker

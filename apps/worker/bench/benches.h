@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep bench` measures in a process with libtorch: a function each, and its options.
+// The measurements of `lockstep bench` in a process with libtorch: a function for each, and its options.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep::worker {
 
-/// Saving and loading the captcha network with its AdamW: what a step waits for, what the disk takes.
+/// Saving and loading the captcha network with its AdamW: the wait of a step, and the time of the disk.
 struct CheckpointBench {
-  std::filesystem::path folder;  ///< where checkpoints are written; what is written is removed
+  std::filesystem::path folder;  ///< for the checkpoints, which are removed afterwards
   std::int64_t repeats = 5;
   bool json = false;
 };
 
-/// Throws: UsageError where the folder is there and not empty, IoError.
+/// Throws: UsageError if the folder exists and is not empty; IoError.
 int run_checkpoint_bench(const CheckpointBench& bench);
 
 /// Epochs over real files, or over samples that cost nothing.
 struct LoaderBench {
-  std::string path;          ///< a folder, list, packed file, ...; what open_source() opens
+  std::string path;          ///< anything that open_source() opens: a folder, list, packed file, ...
   std::int64_t batch = 64;   ///< samples
   std::int64_t workers = 2;  ///< loader threads
   std::int64_t prefetch = 2;
@@ -34,14 +34,14 @@ struct LoaderBench {
   bool json = false;
 };
 
-/// Gray pictures as floats: a captcha recogniser's input. Throws: DataError naming the file; UsageError where the
-/// pictures do not have one size.
+/// Gray pictures as floats: a captcha recogniser's input. Throws: DataError naming the file; UsageError if the pictures
+/// differ in size.
 int bench_captcha_loader(const LoaderBench& bench);
 
 /// Random resized crop, flip, normalise: ImageNet's training input.
 int bench_imagenet_loader(const LoaderBench& bench);
 
-/// Samples that are one number each: what the loader itself costs.
+/// Samples of one number each: the cost of the loader itself.
 int bench_noop_loader(const LoaderBench& bench);
 
 /// One step of each optimizer on the captcha network's parameters, beside a kernel that only moves as much memory.
@@ -74,8 +74,8 @@ struct StepBench {
   bool shapes = false;  ///< the JSON has the parameters' shapes
 };
 
-/// Without `data.train` the recipe's made-up scenes are loaded, or random images for captcha. Loading takes no part:
-/// one batch's samples are kept in memory, and only put together again for each step. The learning rate is 0.
+/// Without `data.train` it uses the recipe's made-up scenes, or random images for captcha. Loading is not timed: the
+/// samples of one batch stay in memory and are only collated for each step. The learning rate is 0.
 /// Collective: yes. Prints on rank 0. Throws: UsageError as the Trainer.
 int run_step_bench(Job& job, const StepBench& bench);
 

@@ -41,7 +41,7 @@ struct PeakBench {
   bool json = false;
 };
 
-/// A 99th percentile needs many, and small messages are cheap.
+/// A 99th percentile needs many runs, and small messages are cheap.
 std::int64_t counted_runs(std::int64_t bytes) {
   if (bytes >= kLarge) return 15;
   return bytes <= 65536 ? 2000 : 200;
@@ -99,7 +99,7 @@ int all_reduce(const Arguments& arguments) {
   return with_job(bench.join, [&](Job& job) { return run_all_reduce(job, bench); });
 }
 
-/// What copying memory reaches on all ranks at once: the yardstick of the large all-reduce.
+/// The speed of memory copies on all ranks at once: the yardstick of the large all-reduce.
 int run_memory(Job& job, std::int64_t bytes, bool json) {
   tensor::set_threads(1);
   const at::Tensor from = at::ones({bytes}, at::kByte);
@@ -139,7 +139,7 @@ int memory(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
 
-/// What products of matrices reach on all ranks at once: the yardstick of a training step.
+/// The speed of matrix products on all ranks at once: the yardstick of a training step.
 int run_peak(Job& job, const PeakBench& bench) {
   tensor::set_threads(static_cast<int>(bench.threads));
   for (const auto& [type, name] : {std::pair{at::kFloat, "float32"}, std::pair{at::kBFloat16, "bf16"}}) {
@@ -233,7 +233,7 @@ int startup(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [](Job& job) { return run_startup_bench(job); });
 }
 
-/// What a person types; most of it are settings of the recipe.
+/// The typed options; most of them are settings of the recipe.
 struct StepArguments {
   StepBench bench;
   std::string batch;
@@ -304,14 +304,13 @@ int step(const Arguments& arguments) {
   StepArguments given;
   CLI::App app;
   cli::prepare(
-      app,
-      {.name = "lockstep bench step",
-       .description =
-           "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data lie in "
-           "memory: those of data.train where it is given, else made-up scenes or random images. Every rank has one "
-           "thread unless the setting `threads` says otherwise. The learning rate is 0.",
-       .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
-                    "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});
+      app, {.name = "lockstep bench step",
+            .description =
+                "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data lie in "
+                "memory: those of data.train if it is given, else made-up scenes or random images. Every rank has one  "
+                "thread unless the setting `threads` says otherwise. The learning rate is 0.",
+            .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
+                         "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});
   add_step_options(app, given);
   cli::describe_processes(app);
   app.add_option("--replicas", given.replicas, "replicas in all; a rank runs its replicas in turn")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the digests of a step cost: updates with and without them in turn, and the record in the file. Pairs of whole
-// steps differ by more than the figure that is asked for.
+// The cost of a step's digests: updates with and without them in turn, and the record in the file. Whole steps would
+// not do: a pair of them differs by more than that cost.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct DigestCost {
   std::int64_t pairs = 0;
   double step = 0;          ///< median of a whole step without digests
   double update = 0;        ///< median of the optimizer's update without digests
-  MedianRange digest = {};  ///< what an update with digests takes longer
-  double record = 0;        ///< median of a record's write, which rank 0 does
-  /// Returns the share of a step that the upper or lower end, or the median, is.
+  MedianRange digest = {};  ///< extra time of an update with digests
+  double record = 0;        ///< median time to write a record, on rank 0
+  /// Returns the share of a step for the median of `digest` or one of its ends.
   [[nodiscard]] double share(double digest_seconds) const { return (digest_seconds + record) / step; }
 };
 
-/// Runs `pairs` updates of each kind with an optimizer of `type` on copies of the parameters, and every few of them a
-/// `step`, so that all see the same machine. Collective: yes, where `step` is.
+/// Runs `pairs` updates of each kind with an optimizer of `type` on copies of the parameters. Runs `step` between some
+/// of them, so that all see the same machine. Collective: yes, if `step` is.
 [[nodiscard]] DigestCost measure_digests(std::int64_t pairs, const NamedTensors& parameters, const std::string& type,
                                          const std::function<void()>& step);
 

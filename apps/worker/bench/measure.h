@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing for `lockstep bench`: the median of repeated runs of one action, after warm-up runs that do not count.
+// Timing for `lockstep bench`: the median of repeated runs of one action, without the warm-up runs before them.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct MedianRange {
   double high = 0;
 };
 
-/// The list is not empty.
+/// Returns the range of a list that is not empty.
 [[nodiscard]] inline MedianRange median_range(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const double n = static_cast<double>(values.size());
@@ -61,7 +61,7 @@ template <class Action>
   return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100]};
 }
 
-/// Seconds of the median run of `action`.
+/// Returns the seconds of the median run of `action`.
 template <class Action>
 [[nodiscard]] double median_seconds(const Repeats& repeats, Action action) {
   return time_runs(repeats, action).median;

@@ -12,7 +12,7 @@
 namespace lockstep::worker {
 namespace {
 
-/// The process has no sinks while it lives.
+/// Removes the process's sinks for its lifetime.
 class WithoutSinks {
  public:
   WithoutSinks() {

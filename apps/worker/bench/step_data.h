@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a timed step learns from where no data are given.
+// Data for a timed step if none are given.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace lockstep::worker {
 
-/// The value of data.train in whose place random_captchas() come.
+/// The value of data.train that means random_captchas().
 inline constexpr std::string_view kRandomImages = "random images";
 
-/// Returns the value of data.train for a bench where none was given.
+/// Returns the value of data.train for a bench without one.
 [[nodiscard]] std::string made_up_data(const std::string& recipe);
 
-/// Random images and labels, as the recipe's own.
+/// Random images and labels in the form of the recipe's own.
 [[nodiscard]] std::shared_ptr<Dataset> random_captchas(const TrainConfig& config);
 
 }  // namespace lockstep::worker

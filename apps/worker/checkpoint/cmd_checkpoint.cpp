@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint inspect|verify PATH` and `diff A B`: what a checkpoint holds, whether every byte is as it was
-// written, and where two differ. What makes or removes files stands in cmd_checkpoint_files.cpp.
+// `lockstep checkpoint inspect|verify PATH` and `diff A B`: the contents of a checkpoint, the proof that every byte is
+// as written, and the differences of two. cmd_checkpoint_files.cpp has the verbs that make or remove files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr int kDiffer = 1;  // as of cmp and diff: an answer, not an error
+constexpr int kDiffer = 1;  // as in cmp and diff: an answer, not an error
 
-/// A file of another program, by its ending; what else is no folder is no checkpoint.
+/// True for a file of another program, by its ending.
 bool is_other_file(const std::string& where) {
   const std::filesystem::path path = where;
   const std::string ending = path.extension().string();
@@ -54,7 +54,7 @@ int inspect_checkpoint(const Arguments& arguments) {
   return 0;
 }
 
-/// Every problem is on stdout already: the error counts them.
+/// The problems are on stdout already; the error has their number.
 void throw_damaged(const std::filesystem::path& path, const std::vector<FileCheck>& parts, const std::string& hint) {
   const auto damaged = std::count_if(parts.begin(), parts.end(), [](const FileCheck& c) { return !c.problem.empty(); });
   throw DataError(fmt::format("{}: {} of {} files missing or torn", path.string(), damaged, parts.size()), hint);
@@ -66,7 +66,7 @@ void verify_one_file(const std::string& path) {
   if (!report.ok()) throw_damaged(report.path, report.parts, "fetch or export the file again");
 }
 
-/// `whole`: what a run folder means, its newest valid checkpoint. One that is newer and torn is no success.
+/// Throws if a run folder has a checkpoint newer than `whole`, its newest valid one: that checkpoint is torn.
 void require_newest_whole(const std::string& where, const std::filesystem::path& whole) {
   FileSystem& files = FileSystem::system();
   const bool is_run = !files.exists(std::filesystem::path(where) / "manifest.json") && files.exists(where);
@@ -98,7 +98,7 @@ int verify_any(const Arguments& arguments) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), path);
   cli::print(to_text(report));
   if (!report.ok()) {
-    throw_damaged(report.path, report.files, "use another checkpoint: a run folder stands for its newest valid one");
+    throw_damaged(report.path, report.files, "use another checkpoint: a run folder means its newest valid one");
   }
   return 0;
 }

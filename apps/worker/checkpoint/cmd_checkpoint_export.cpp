@@ -60,8 +60,8 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
                 ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
                 "layers and batches of any size.\n\n"
                 ".onnx: the same network for ONNX Runtime, TensorRT and browsers. The live page of a run (lockstep "
-                "dashboard) has a box for pictures where RUN/model.onnx is one; of a detector, with --postprocess.\n\n"
-                ".html: one page with that network, which answers in a browser where a picture is dropped, without a "
+                "dashboard) has a box for pictures if RUN/model.onnx is one; of a detector, with --postprocess.\n\n"
+                ".html: one page with that network, which answers in a browser if you drop a picture on it, without a  "
                 "server.\n\n"
                 "With --as-origin: the file that the program writes which the recipe re-creates, with its names, for "
                 "that program to load.",
@@ -124,7 +124,7 @@ void check_as_origin(const ExportArguments& given) {
                      "a checkpoint of `lockstep train`");
 }
 
-/// Whether the ending is that of a network: TorchScript, ONNX or a page.
+/// True if the ending is that of a network: TorchScript, ONNX or a page.
 bool becomes_network(const std::string& to) {
   const std::string ending = fs::path(to).extension().string();
   return ending == ".pt" || ending == ".onnx" || ending == ".html";
@@ -161,7 +161,7 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
-/// The runtime that the file is compared by; none: a note has said so.
+/// The runtime that checks the file; none: a note has said so.
 std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   if (given.no_check) return std::nullopt;
   auto runtime = find_onnx_runtime(given.runtime);
@@ -173,7 +173,7 @@ std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   return runtime;
 }
 
-/// What the file says of itself. A page is for others: neither settings nor paths of this machine are in it.
+/// The file's description of itself. A page is for others: it has no settings and no paths of this machine.
 std::map<std::string, std::string> texts_of(const Trained& trained, const nn::NetworkFunction& function, bool is_page) {
   std::map<std::string, std::string> texts = {{"recipe", trained.recipe}};
   if (!function.page.empty()) texts["page.json"] = function.page;
@@ -187,7 +187,8 @@ std::map<std::string, std::string> texts_of(const Trained& trained, const nn::Ne
   return texts;
 }
 
-/// A file takes its place once it was compared; until then it is in a folder beside it. A page has the ONNX file in it.
+/// Writes into a folder beside the file's place and moves the file there after the comparison. A page contains the ONNX
+/// file.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   const std::optional<DemoParts> parts = is_page ? std::optional(read_demo_parts()) : std::nullopt;
@@ -224,7 +225,7 @@ int write_as_origin(const ExportArguments& given) {
   return 0;
 }
 
-/// A page takes the function that it can show.
+/// A page needs a function that it can show.
 std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, const Trained& trained) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   std::optional<nn::NetworkFunction> function;

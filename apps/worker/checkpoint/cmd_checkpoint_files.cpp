@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint import|prune`: weights of other programs, and room on the disk.
+// `lockstep checkpoint import|prune`: reads weights of other programs, and frees room on the disk.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ constexpr WholeRange kSteps{0, 1'000'000'000'000'000};
 
 namespace fs = std::filesystem;
 
-/// A run folder's "checkpoints", or the folder itself where it holds step folders.
+/// A run folder's "checkpoints", or the folder itself if it holds step folders.
 fs::path checkpoints_folder(const fs::path& where) {
   FileSystem& files = FileSystem::system();
   if (files.exists(where / "checkpoints" / ".")) return where / "checkpoints";
@@ -29,7 +29,7 @@ fs::path checkpoints_folder(const fs::path& where) {
 
 std::uint64_t folder_bytes(const fs::path& folder) {
   std::uint64_t bytes = 0;
-  std::error_code ignored;  // what goes away meanwhile takes no room
+  std::error_code ignored;  // a file that was removed meanwhile takes no room
   for (const auto& entry : fs::directory_iterator(folder, ignored)) bytes += entry.file_size(ignored);
   return bytes;
 }

@@ -7,16 +7,16 @@
 
 namespace lockstep::worker {
 
-/// What all such pages have in common: web/ builds it into share/lockstep/network, beside the programs' folder.
+/// The parts that all such pages share: web/ builds them into share/lockstep/network, beside the programs' folder.
 struct DemoParts {
-  std::string page;     ///< demo.html, with marks for what follows
+  std::string page;     ///< demo.html, with marks for the other parts
   std::string runtime;  ///< ONNX Runtime's WebAssembly, gzipped
 };
 
-/// Throws: UsageError where this Lockstep was built without npm.
+/// Throws: UsageError if this Lockstep was built without npm.
 [[nodiscard]] DemoParts read_demo_parts();
 
-/// Returns the page with an ONNX file in it.
+/// Returns the page with the ONNX file `model` in it.
 [[nodiscard]] std::string demo_page(const DemoParts& parts, std::string_view model);
 
 }  // namespace lockstep::worker

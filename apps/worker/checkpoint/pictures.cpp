@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostRows = 5;  // of compare_onnx()
 
-/// First arguments of the network in an evaluation: up to kMostRows rows.
+/// The network's first argument in an evaluation: up to kMostRows rows.
 at::Tensor rows_of(const Trained& trained, const std::string& data) {
   const at::NoGradGuard no_grad;
   const auto network = trained.task->network_function(*trained.model);

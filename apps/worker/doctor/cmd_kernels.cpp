@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep doctor kernels`: some training steps of a network, and which kernel computed which layer.
+// `lockstep doctor kernels`: runs some training steps of a network and shows the kernel of each layer.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 #include <unistd.h>
@@ -40,8 +40,8 @@ std::vector<std::string> settings_of(const KernelsArguments& given) {
   return sets;
 }
 
-/// A recipe, a preset or a file of settings as it is; of a saved network the settings that lie beside its weights,
-/// which say its shapes.
+/// A recipe, a preset or a settings file as it is. For a saved network, the settings beside its weights: they say its
+/// shapes.
 std::string settings_file(const std::string& what) {
   const bool is_file = what.ends_with(".yml") || what.ends_with(".yaml");
   const std::string path = what.substr(0, what.find(':'));
@@ -52,7 +52,7 @@ std::string settings_file(const std::string& what) {
                   "only checkpoints of `lockstep train` have them");
 }
 
-/// Of a file of settings, where its training data still are: classes and sizes may come from them. Else the steps take
+/// The training data of a settings file, if they still exist: classes and sizes may come from them. Else the steps use
 /// made-up data.
 std::vector<std::string> data_settings(const std::string& file) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return {};

@@ -21,7 +21,7 @@ constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kCopies = 7;
 constexpr double kPeakSeconds = 0.5;
 
-/// "AVX2" of "... CPU capability usage: AVX2 ..."; empty where libtorch does not say it.
+/// "AVX2" of "... CPU capability usage: AVX2 ..."; empty if libtorch does not say.
 std::string aten_vectors() {
   constexpr std::string_view kKey = "CPU capability usage: ";
   const std::string config = at::show_config();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bisect`: the first step at which two runs differ, and in it the first layer and operator.
+// `lockstep bisect`: finds the first step at which two runs differ, and its first differing layer and operator.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -66,15 +66,15 @@ bool parse(BisectArguments& bisect, const Arguments& arguments) {
   return cli::parse(app, arguments);
 }
 
-/// One run's replay of the step, against what the run itself had.
+/// One run's replay of the step, and its comparison with the run itself.
 struct Side {
   std::string run;
   StepRecord record;
   bool repeats = false;
-  std::string elsewhere = {};  ///< what the replay's platform is, and the run's was; empty: the same
+  std::string elsewhere = {};  ///< the platforms of replay and run; empty: the same
 };
 
-/// The checkpoint nearest before the step, which says on what the run was computed.
+/// The manifest of the nearest checkpoint before the step: it names the platform of the run.
 std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
   const fs::path folder = fs::path(run) / "checkpoints";
   auto found = find_newest_finite(FileSystem::system(), folder, step);
@@ -99,7 +99,7 @@ Side side_of(const std::string& run, const view::DigestRecord& own, const fs::pa
   return side;
 }
 
-// Each in a process of its own, with the run's variables: libtorch chooses its kernels once.
+// Replays in a separate process with the run's variables: libtorch chooses its kernels once.
 Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, const fs::path& file) {
   const std::string step = std::to_string(own.step);
   const auto manifest = manifest_of(run, own.step);
@@ -119,7 +119,7 @@ Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, c
   return side_of(run, own, file);
 }
 
-/// "rank 1 of 2", where the run's summary has its world size.
+/// "rank 1 of 2", if the run's summary has its world size.
 std::string carrier(const std::string& run, int replica) {
   const fs::path file = fs::path(run) / "summary.json";
   if (!FileSystem::system().exists(file)) return "";
@@ -133,7 +133,7 @@ std::string carrier(const std::string& run, int replica) {
   return "";
 }
 
-/// What differs between the two worlds: platform of the nearest checkpoints, and settings.
+/// The differences between the two runs' surroundings: the platforms of the nearest checkpoints, and settings.
 Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   Rows rows;
   const auto compare = [&](const std::string& what, const std::string& a, const std::string& b) {
@@ -165,7 +165,7 @@ Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   return rows;
 }
 
-/// "1,204 bytes of 2026-11-28 08:40:12", where the sample has a file.
+/// "1,204 bytes of 2026-11-28 08:40:12", if the sample has a file.
 std::string file_text(const std::string& name) {
   struct stat status {};
   if (::stat(name.c_str(), &status) != 0) return "-";
@@ -203,7 +203,7 @@ std::string place_text(const StepDifference& found) {
                      found.layer.empty() ? "" : fmt::format(" of layer {}", found.layer), what);
 }
 
-/// Where a replay does not have its run's own bits, that run was disturbed, or its files have changed since.
+/// If a replay does not reproduce its run's bits, that run was disturbed, or its files have changed since.
 std::string repeat_text(const Side& a, const Side& b) {
   if (a.repeats && b.repeats) return "each has the digests of its run: the difference is in what they compute";
   if (!a.repeats && !b.repeats) {

@@ -79,7 +79,7 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
 
 std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "not finite"; }
 
-/// All samples of the step with the largest loss first; what is not finite is larger than everything.
+/// All samples of the step, the largest loss first; a loss that is not finite is the largest.
 struct ShownSample {
   int replica;
   const SampleRecord* sample;
@@ -111,7 +111,7 @@ std::string samples_table(const StepRecord& record, std::int64_t limit) {
       view::render_table({{"replica"}, {"loss alone"}, {"index"}, {"sample", 0, view::Align::kLeft}}, rows));
 }
 
-/// The samples that samples_table() shows.
+/// Writes the samples that samples_table() shows.
 void write_names(const StepRecord& record, const ExplainArguments& explain) {
   std::string names;
   std::int64_t left = explain.limit;
@@ -161,7 +161,7 @@ std::string layers_table(const Replay& replay, std::int64_t limit) {
       view::render_table({{"layer", 0, view::Align::kLeft}, {"norm"}, {title + " before"}, {"ratio"}}, rows));
 }
 
-/// The run's own loss of the step, where it logged it.
+/// The run's own loss of the step, if it logged it.
 std::optional<double> logged_loss(const std::string& run, std::int64_t step) {
   if (!FileSystem::system().exists(fs::path(run) / view::kRunLog)) return {};
   const view::RunCurves curves = view::read_run_curves(run);
@@ -173,7 +173,7 @@ std::optional<double> logged_loss(const std::string& run, std::int64_t step) {
   return {};
 }
 
-/// The run's own digests of the step; none where it kept none.
+/// The run's own digests of the step; none if it kept none.
 std::optional<view::DigestRecord> own_digests(const std::string& run, std::int64_t step) {
   if (!FileSystem::system().exists(fs::path(run) / view::kDigestFile)) return {};
   const view::DigestChain chain = view::DigestChain::load(run);
@@ -296,7 +296,7 @@ int cmd_explain(const Arguments& arguments) {
   explain.request.step = explain.spike ? find_spike(explain.request.run, explain.json) : explain.step;
   explain.request.operators = !explain.record.empty();
   explain.request.single_losses = explain.record.empty();
-  cli::be_quiet();  // the banner and the steps are those of the replay
+  cli::be_quiet();  // hides the banner and the steps of the replay
   const Replay replay = replay_step(explain.request);
   if (!explain.record.empty()) {
     write_record(replay.record, explain.record);

@@ -20,7 +20,7 @@ bool same_losses(const std::vector<double>& a, const std::vector<double>& b) {
   });
 }
 
-/// The operator that begins at `at`, or the nearest one around it, that belongs to a layer.
+/// The layer of the operator that begins at `at`, or of the nearest operator around it that has one.
 std::string layer_at(const Values& values, std::size_t at) {
   int depth = values[at].depth;
   for (std::size_t i = at + 1; i-- > 0;) {
@@ -31,8 +31,8 @@ std::string layer_at(const Values& values, std::size_t at) {
   return "";
 }
 
-/// The operator whose result `at`, which begins, reads: of the same direction, the one that ended last, of no greater
-/// depth, and whose result was not looked at. Else `at` itself.
+/// The operator whose result the operator that begins at `at` reads: the last to end in the same direction, at no
+/// greater depth, with no digest of its result. Else `at` itself.
 std::size_t maker_of(const Values& values, std::size_t at) {
   for (std::size_t i = at; i-- > 0;) {
     if (values[i].backward != values[at].backward) break;
@@ -98,8 +98,7 @@ StepDifference in_samples(const BatchRecord& a, const BatchRecord& b) {
   return found;
 }
 
-/// Names of the operators that have bits somewhere. Others are views: the first step of a process may have more of
-/// them.
+/// The names of operators with a digest somewhere. Others are views: the first step of a process may have more of them.
 std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b) {
   std::set<std::string> names;
   for (const Values* values : {&a.values, &b.values}) {
@@ -110,8 +109,8 @@ std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b
   return names;
 }
 
-/// The batch with those operators alone, up to the end of the backward: what comes behind it moves gradients into
-/// buckets, which the first step of a process does in another way.
+/// The batch with those operators alone, up to the end of the backward. Later ones move gradients into buckets, which
+/// the first step of a process does in another way.
 BatchRecord with_operators(BatchRecord batch, const std::set<std::string>& names) {
   const auto last =
       std::find_if(batch.values.rbegin(), batch.values.rend(), [](const auto& value) { return value.backward; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two records of a step that should be equal: the first thing of which they differ. Pure.
+// Finds the first difference between two records of a step that should be equal. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep::worker {
 
-/// Where a step's results first part, in the order in which a step makes them.
+/// The first part of a step whose results differ, in the order of the step.
 enum class Part { kNone, kWeights, kSamples, kForward, kBackward, kGradients, kUpdate };
 
 /// The first difference.

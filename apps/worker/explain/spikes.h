@@ -13,10 +13,10 @@ struct Spike {
   std::int64_t step = 0;
   double loss = 0;
   double usual = 0;  ///< median of the points before
-  double jump = 0;   ///< what it is above that, in median absolute deviations of these points
+  double jump = 0;   ///< its height above that, in median absolute deviations of these points
 };
 
-/// Returns at most `limit` jumps, the largest first; each is compared with up to 20 points before it, and needs 3.
+/// Returns at most `limit` jumps, the largest first; each is compared with up to 20 points before it, at least 3.
 [[nodiscard]] std::vector<Spike> largest_spikes(const view::Curve& loss, std::size_t limit);
 
 }  // namespace lockstep::worker

@@ -21,7 +21,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepDigest, loss, gradients, weights)
 namespace lockstep::worker {
 namespace {
 
-// JSON has no number that is not finite: null stands for all of them.
+// JSON has only finite numbers: others become null.
 struct Number {
   double value = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replay saw of one step: samples, losses, the bits of every operator, gradients. `explain` shows it, `bisect`
+// The record of one replayed step: samples, losses, the bits of every operator, gradients. `explain` shows it; `bisect`
 // compares two.
 #pragma once
 
@@ -17,9 +17,9 @@ namespace lockstep::worker {
 /// A sample as a replica read it.
 struct SampleRecord {
   std::int64_t index = 0;    ///< in the training set
-  std::string name;          ///< Dataset::describe(): its file where it has one
+  std::string name;          ///< Dataset::describe(): its file, if it has one
   std::uint64_t digest = 0;  ///< of its row of the batch; 0: samples have no rows of their own
-  double loss = 0;           ///< alone, in training mode; NaN where it was not computed
+  double loss = 0;           ///< alone, in training mode; NaN if it was not computed
 };
 
 /// One replica's part of the step.
@@ -27,7 +27,7 @@ struct BatchRecord {
   int replica = 0;
   std::uint64_t data = 0;      ///< digest of Batch::data
   std::uint64_t target = 0;    ///< digest of Batch::target
-  std::vector<double> losses;  ///< the loss, and its parts where there are several
+  std::vector<double> losses;  ///< the loss, and its parts if there are several
   std::vector<SampleRecord> samples;
   std::vector<observe::OperatorValue> values;
 };
@@ -44,16 +44,16 @@ struct StepRecord {
   std::int64_t from_step = 0;        ///< the step that the replay resumed from; 0: it began with the run
   std::string platform;              ///< checkpoint::platform() of the replay
   double lr = 0;                     ///< learning rate of the step
-  double loss = 0;                   ///< mean over all replicas; NaN where it was not finite
+  double loss = 0;                   ///< mean over all replicas; NaN if it was not finite
   std::uint64_t weights = 0;         ///< digest of parameters and buffers before the step
-  std::optional<StepDigest> digest;  ///< the step's own, as the run's chain has it; none: the step ended early
+  std::optional<StepDigest> digest;  ///< the step's own, for the run's chain; none: the step ended early
   std::vector<BatchRecord> batches;  ///< by replica, and then in their order
   std::vector<GradientRecord> gradients;
 };
 
 /// Writes it as JSON. Throws: IoError.
 void write_record(const StepRecord& record, const std::filesystem::path& file);
-/// Throws: DataError, IoError.
+/// Reads what write_record() wrote. Throws: DataError, IoError.
 [[nodiscard]] StepRecord read_record(const std::filesystem::path& file);
 
 }  // namespace lockstep::worker

@@ -99,7 +99,7 @@ void StepRecorder::on_batch_done(const WatchedBatch& watched, const at::Tensor& 
   batch.losses.assign(row.data_ptr<double>(), row.data_ptr<double>() + row.numel());
 }
 
-/// As the only replica: a loss may add up over all of them.
+/// Runs as the only replica, as a loss may be summed over all of them.
 void StepRecorder::add_single_losses() {
   const KeptBuffers kept(*model_);
   ReplicaTeam alone(*options_.group, {.replicas = 1, .threads = static_cast<int>(config_.threads)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepRecorder: watches the steps of a replay, and records the last one.
+// StepRecorder: watches the steps of a replay and records the last one.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace lockstep::worker {
 
 struct RecorderOptions {
   ProcessGroup* group = nullptr;                        ///< of this process alone; for single_losses
-  std::int64_t step = 0;                                ///< the one that is recorded
+  std::int64_t step = 0;                                ///< the one to record
   bool operators = false;                               ///< with the bits of every operator
   bool single_losses = false;                           ///< with the loss of each sample alone
   std::function<void(std::int64_t step)> on_step = {};  ///< called before each step
@@ -39,20 +39,20 @@ class StepRecorder final : public StepWatch {
   void on_batch_done(const WatchedBatch& watched, const at::Tensor& losses) override;
   void on_gradients(const StepGradients& gradients) override;
 
-  /// Returns what the step had; its lr and its loss are not known here.
+  /// Returns the record of the step, without its lr and its loss.
   [[nodiscard]] const StepRecord& record() const { return record_; }
   /// Returns true once the step's batches are recorded.
   [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
   /// Returns the gradient norms of the replayed steps, the recorded one last.
   [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
-  /// Returns the pictures of the step, by replica and sample; undefined where its data are no pictures.
+  /// Returns the pictures of the step, by replica and sample; undefined if its data are not pictures.
   [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
 
  private:
   /// The batch that the replica computes.
   [[nodiscard]] BatchRecord& batch_of(int replica) { return record_.batches[places_.at(replica)]; }
   void add_single_losses();
-  /// The loss of a sample alone: twice in a batch, for batch norm.
+  /// The loss of a sample alone. The batch has it twice, for batch norm.
   [[nodiscard]] double loss_alone(std::int64_t index) const;
 
   Task& task_;

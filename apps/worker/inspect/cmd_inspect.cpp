@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep inspect sampler|data|config|flight|env|gpu`: which samples a rank reads, what a set holds, every setting of
+// `lockstep inspect sampler|data|config|flight|env|gpu`: the samples of a rank, the contents of a set, every setting of
 // a recipe with its origin, and the machine.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -87,12 +87,11 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
                      .examples = {"lockstep inspect config captcha:digits --set epochs=3",
                                   "lockstep inspect config captioning --folder experiments/PureT_XE",
                                   "lockstep inspect config base --keys 'checkpoint.*'"}});
-  app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base stands for what all recipes have")
-      ->required();
+  app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base means what all recipes have")->required();
   app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  std::vector<std::string> updates;  // have become --set; here for the help
+  std::vector<std::string> updates;  // already --set; here for the help
   app.add_option("-u,--update", updates, "settings, as many as follow")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep inspect` shows of sets, of flight rings, and of the machine with its environment.
+// The parts of `lockstep inspect` about sets, flight rings, and the machine with its environment.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,10 @@
 
 namespace lockstep::worker {
 
-/// `lockstep inspect data`: what is in a set, as counts, and how it looks, as a contact sheet.
+/// `lockstep inspect data`: counts the contents of a set, and shows it as a contact sheet.
 int inspect_data(const Arguments& arguments);
 
-/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, what cannot be read, and
+/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, unreadable files, and
 /// remarks. Pure function.
 [[nodiscard]] std::string survey_text(const std::string& name, const Survey& survey,
                                       const std::vector<std::string>& class_names,
@@ -28,24 +28,24 @@ int inspect_data(const Arguments& arguments);
                                       const std::vector<std::string>& class_names,
                                       const std::vector<std::string>& remarks = {});
 
-/// `lockstep inspect flight`: what each rank of a run did last, while it runs, hangs, or after it was killed.
+/// `lockstep inspect flight`: the last events of each rank of a live, hanging or killed run.
 int inspect_flight(const Arguments& arguments);
 
-/// The rings below `path`: a ring, a rank's log folder, an attempt's, or the newest attempt of a run. By rank.
+/// The rings below `path`, by rank. `path`: a ring, a rank's log folder, an attempt's, or a run (its newest attempt).
 /// Throws: DataError if it finds no ring; the error names the folders.
 [[nodiscard]] std::vector<std::filesystem::path> find_rings(const std::filesystem::path& path);
 
 /// One line for each rank: its place in the step, and its collectives. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
-/// and times count to the newest event. Pure function.
+/// and ages are relative to the newest event. Pure function.
 [[nodiscard]] std::string state_text(const std::vector<flight::Snapshot>& ranks, std::int64_t now_ns);
 
-/// The last `count` events of all ranks, on one clock where they ran on one host. Pure function.
+/// The last `count` events of all ranks, on one clock if they ran on one host. Pure function.
 [[nodiscard]] std::string events_text(const std::vector<flight::Snapshot>& ranks, std::size_t count);
 
-/// One JSON object a line for each event. Pure function.
+/// One JSON object per event, each on a line. Pure function.
 [[nodiscard]] std::string events_json(const std::vector<flight::Snapshot>& ranks);
 
-/// What the GPUs do right now, and which variables a run obeys.
+/// The current work of the GPUs, and the variables that a run obeys.
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 

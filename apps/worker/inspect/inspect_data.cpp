@@ -40,7 +40,7 @@ struct InspectWords {
   bool json = false;
 };
 
-/// What a word names: a recipe with its settings, or a path.
+/// The set that a word names: of a recipe with its settings, or at a path.
 struct Opened {
   std::string name;
   std::unique_ptr<Settings> settings;  ///< outlives the source
@@ -100,7 +100,7 @@ Survey survey_with_progress(const ImageSource& source, const std::string& name) 
   return survey;
 }
 
-/// So many different indices, in ascending order.
+/// Distinct random indices, in ascending order.
 std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   SampleRandom random(words.seed, static_cast<std::uint64_t>(words.epoch));
   std::set<std::int64_t> indices;
@@ -111,7 +111,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Leaves out pictures that cannot be read: the survey has named them. `all_values`: 255 in a mask is a value to show.
+/// Leaves out unreadable pictures: the survey has named them. `all_values`: 255 in a mask is a value to show.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));
@@ -131,7 +131,7 @@ std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const Inspe
   return pictures;
 }
 
-/// A folder of splits stands for all of them, unless one was asked for.
+/// A folder of splits means all of them, unless one was asked for.
 std::vector<std::string> with_splits(const std::string& word, const InspectWords& words) {
   const bool may_be = !is_recipe(word) && words.type == "auto" && words.split.empty();
   std::vector<std::string> all = may_be ? split_folders(word) : std::vector<std::string>{};

@@ -23,7 +23,7 @@ using flight::Snapshot;
 
 constexpr const char* kRing = "flight.ring";
 
-// The number behind `prefix` in a folder's name; -1 where it is none.
+// The number after `prefix` in a folder's name; -1 if there is none.
 int number_of(const fs::path& path, std::string_view prefix) {
   const std::string name = path.filename().string();
   int number = -1;

@@ -109,7 +109,7 @@ Rows machine_rows() {
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
-/// Only PATH and its like are so long, and they would push the meanings off the page.
+/// Shortens values as long as PATH, which would push the meanings off the page.
 Rows shortened(Rows rows) {
   constexpr int kWidest = 40;
   for (auto& row : rows) row[1] = view::fit(row[1], kWidest);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kNoClass = 255;
 
-/// Captchas and the texts in their names; a name that does not fit stays without one.
+/// Captchas with the texts in their names; none if a name does not fit.
 class CaptchaPictures final : public ImageSource {
  public:
   CaptchaPictures(std::shared_ptr<ImageSource> files, const captcha::CaptchaConfig& config)
@@ -34,7 +34,7 @@ class CaptchaPictures final : public ImageSource {
     return image;
   }
 
-  /// How many labels do not fit the settings, and what training says of the first; empty: all fit.
+  /// The number of labels that do not fit the settings, and training's error about the first; empty: all fit.
   [[nodiscard]] std::string remark() const {
     std::int64_t count = 0;
     std::string first;
@@ -64,7 +64,7 @@ class CaptchaPictures final : public ImageSource {
   std::string characters_;
 };
 
-/// Masks whose values are numbered otherwise than classes.
+/// Masks whose values are not the class ids.
 class RenumberedMasks final : public ImageSource {
  public:
   RenumberedMasks(std::shared_ptr<ImageSource> inner, const segmentation::MaskValues& values)
@@ -86,7 +86,7 @@ class RenumberedMasks final : public ImageSource {
   segmentation::MaskValues values_;
 };
 
-/// "{0: 0, 128: 1, 255: 2}": each value as the next class.
+/// "{0: 0, 128: 1, 255: 2}": each value is the next class.
 std::string numbered(const std::vector<std::int64_t>& values) {
   std::vector<std::string> pairs;
   for (const std::int64_t value : values) pairs.push_back(fmt::format("{}: {}", value, pairs.size()));
@@ -113,7 +113,7 @@ std::string remark_on_masks(const Survey& survey) {
   for (const auto& [value, count] : survey.pixels) values.push_back(value);
   const bool has_none = values.back() == kNoClass;
   const std::int64_t classes = std::ssize(values) - (has_none ? 1 : 0);
-  // Levels of gray lie far apart; ids of classes do not, even where a set shows only some of them.
+  // Levels of gray lie far apart; ids of classes do not, even if a set shows only some of them.
   constexpr std::int64_t kHigh = 32;
   constexpr std::int64_t kApart = 8;
   const std::int64_t highest = has_none && values.size() > 1 ? values[values.size() - 2] : values.back();
@@ -121,7 +121,7 @@ std::string remark_on_masks(const Survey& survey) {
   if (!(has_none && classes < 2) && !are_levels) return "";
   const std::string meaning = has_none ? ", and 255 means that a pixel has no class" : "";
   return fmt::format(
-      "the masks hold only the value{} {}{}\n  next  where these are classes, say so in training: --set "
+      "the masks hold only the value{} {}{}\n  next  if these are classes, say so in training: --set  "
       "data.mask_values='{}'",
       values.size() == 1 ? "" : "s", fmt::join(values, ", "), meaning, numbered(values));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set as a recipe's settings mean it, and what these settings would have to say of it.
+// A set as a recipe's settings read it, and the settings that it would need.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@ namespace lockstep::worker {
 
 struct RecipePictures {
   std::shared_ptr<ImageSource> source;
-  std::vector<std::string> remarks = {};  ///< what training would refuse, each once, with what to do
+  std::vector<std::string> remarks = {};  ///< faults that training would refuse, each once, with the remedy
 };
 
 /// Captchas with the texts in their names, masks with the values of data.mask_values as classes; other recipes' sets as
 /// they are. Lifetime: `config` outlives the source.
 [[nodiscard]] RecipePictures as_recipe_reads(std::shared_ptr<ImageSource> source, const TrainConfig& config);
 
-/// What masks hold that is no class id, such as 0 and 255: a remark with the setting that says what it means. Empty:
-/// nothing. Pure function.
+/// A remark on mask values that are not class ids, such as 0 and 255, with the setting that maps them; empty: none.
+/// Pure function.
 [[nodiscard]] std::string remark_on_masks(const Survey& survey);
 
-/// The same pictures, with 255 as a value like others, so that a sheet shows it.
+/// Makes 255 a value like others, so that a sheet shows it.
 void show_all_values(AnnotatedImage& picture);
 
 }  // namespace lockstep::worker

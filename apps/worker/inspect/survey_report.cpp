@@ -137,7 +137,7 @@ nlohmann::ordered_json named_counts(const Counts& counts, const std::vector<std:
   return all;
 }
 
-/// 255 is the value of what has no class.
+/// 255 is the value of pixels without a class.
 std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
   constexpr std::size_t kUnlabelled = 255;
   if (survey.pixels.contains(kUnlabelled) && names.size() <= kUnlabelled) {

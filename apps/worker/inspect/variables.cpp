@@ -16,8 +16,8 @@ struct Known {
   std::string_view meaning;
 };
 
-// Every variable that our sources read, which a test compares with them, and what people set for the libraries below;
-// whole families by their prefix come after it. Sorted.
+// Every variable that our sources read (a test compares the two), and those that people set for the libraries below.
+// Sorted; kFamilies has whole families by their prefix.
 constexpr std::array kKnown = {
     Known{"ATEN_CPU_CAPABILITY", "the instruction set of libtorch at most; others give other bits"},
     Known{"COLUMNS", "width of the output when it does not go to a terminal"},
@@ -28,12 +28,12 @@ constexpr std::array kKnown = {
     Known{"GLOO_SOCKET_IFNAME", "used if LOCKSTEP_SOCKET_IFNAME is not set; before NCCL_SOCKET_IFNAME"},
     Known{"GOTO_NUM_THREADS", "used if OPENBLAS_NUM_THREADS is not set"},
     Known{"GROUP_RANK", "this host's number (torchrun)"},
-    Known{"HOME", "contains .cache/lockstep, where fetched files are kept"},
+    Known{"HOME", "contains .cache/lockstep, the folder of fetched files"},
     Known{"LOCAL_RANK", "this rank's number on its host: its GPU"},
     Known{"LOCAL_WORLD_SIZE", "ranks on this host"},
     Known{"LOCKSTEP_BACKEND", "the same as --backend"},
     Known{"LOCKSTEP_DEVICE", "the same as --device"},
-    Known{"LOCKSTEP_ERROR_FILE", "where a rank writes why it failed; set by lockstep run"},
+    Known{"LOCKSTEP_ERROR_FILE", "the file in which a rank writes why it failed; set by lockstep run"},
     Known{"LOCKSTEP_FAULT", "flip:WHAT:rank=R:step=K[:always]: a flipped bit, to try the guard (exactness.md)"},
     Known{"LOCKSTEP_FETCH_MIN_SPEED",
           "a download slower than this many bytes per second is given up (default 1000; 0: never)"},
@@ -56,11 +56,12 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_START_NOTES",
           "what a rank says for its launcher once settings and data are right; set by lockstep"},
     Known{"LOCKSTEP_STORE", "host:port of the launcher's store; set by lockstep run"},
+    Known{"LOCKSTEP_STORE_PREFIX", "what the keys of the ranks of one round begin with there; set by lockstep run"},
     Known{"LOCKSTEP_STORE_TOKEN", "the secret of that store; set by lockstep run"},
     Known{"LOCKSTEP_TIMEOUT", "seconds that a collective may take (default 300)"},
     Known{"LOCKSTEP_TLS_CA", "the PEM file of the certificates that the store may show; default: LOCKSTEP_TLS_CERT"},
     Known{"LOCKSTEP_TLS_CERT", "the PEM file of the store's certificate: its connections are encrypted"},
-    Known{"LOCKSTEP_TLS_KEY", "the PEM file of that certificate's private key, where the store is served"},
+    Known{"LOCKSTEP_TLS_KEY", "the PEM file of that certificate's private key, on the host of the store"},
     Known{"LOCKSTEP_TOKEN", "the secret of a run over several nodes, the same on each"},
     Known{"LOCKSTEP_TRUST_NETWORK", "set by --trust-network: store and ranks turn away who is elsewhere"},
     Known{"LOCKSTEP_WIRE", "the same as --wire"},
@@ -97,7 +98,7 @@ constexpr std::array kKnown = {
     Known{"OPENBLAS_CORETYPE", "the processor whose kernels OpenBLAS uses; unset: the best that this one can run"},
     Known{"OPENBLAS_NUM_THREADS", "threads of OpenBLAS; before GOTO_NUM_THREADS and OMP_NUM_THREADS"},
     Known{"PATH", "where lockstep run looks for a program"},
-    Known{"PET_NNODES", "as with torchrun, read where --nnodes is not typed; lockstep run knows all of torchrun's"},
+    Known{"PET_NNODES", "as with torchrun, used if --nnodes is not typed; lockstep run knows all of torchrun's"},
     Known{"PET_NODE_RANK", "the same for --node-rank"},
     Known{"PET_NPROC_PER_NODE", "the same for --nproc-per-node"},
     Known{"PMI_NODE", "MPICH's number of this host"},
@@ -118,30 +119,30 @@ constexpr std::array kKnown = {
     Known{"SLURM_STEP_NUM_TASKS", "the ranks of the step; with 1 there is no job to join"},
     Known{"SLURM_STEP_TASKS_PER_NODE", "Slurm's name for LOCAL_WORLD_SIZE"},
     Known{"TERM", "dumb: no colours"},
-    Known{"TMPDIR", "where lockstep run keeps its logs without --log-dir"},
+    Known{"TMPDIR", "the folder for logs of lockstep run without --log-dir"},
     Known{"TORCHELASTIC_ERROR_FILE", "used if LOCKSTEP_ERROR_FILE is not set"},
-    Known{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "read where --log-line-prefix-template is not typed"},
+    Known{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "used if --log-line-prefix-template is not typed"},
     Known{"TORCHELASTIC_RESTART_COUNT", "above 0: the group was restarted and continues from its checkpoint"},
-    Known{"TORCHELASTIC_SIGNALS_TO_HANDLE", "read where --signals-to-handle is not typed"},
+    Known{"TORCHELASTIC_SIGNALS_TO_HANDLE", "used if --signals-to-handle is not typed"},
     Known{"TORCHELASTIC_USE_AGENT_STORE", "True: torchrun's agent keeps the store"},
-    Known{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "read where --shutdown-timeout is not typed"},
+    Known{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "used if --shutdown-timeout is not typed"},
     Known{"UCX_DEBUG_SIGNO", "the signal that stops a process for a debugger under --wire ucx (none)"},
     Known{"UCX_ERROR_SIGNALS", "the signals at which UCX shows a stack (none)"},
     Known{"UCX_HANDLE_ERRORS", "what UCX does at a crash (nothing)"},
     Known{"UCX_LOG_LEVEL", "info, warn, error or fatal (default): how much UCX prints under --wire ucx"},
     Known{"UCX_NET_DEVICES", "the devices of --wire ucx, as mlx5_0:1,eth0; before what Lockstep chooses"},
-    Known{"UCX_TCP_CONN_NB", "n: UCX waits while it connects, for minutes where a host is gone (y)"},
+    Known{"UCX_TCP_CONN_NB", "n: UCX waits while it connects, for minutes if a host is gone (y)"},
     Known{"UCX_TCP_RX_SEG_SIZE", "how much UCX reads from a connection at once (256k)"},
     Known{"UCX_TLS", "the transports of --wire ucx"},
     Known{"WORLD_SIZE", "how many ranks there are"},
-    Known{"XDG_CACHE_HOME", "contains lockstep/, where fetched files are kept; comes before HOME"},
+    Known{"XDG_CACHE_HOME", "contains lockstep/, the folder of fetched files; comes before HOME"},
 };
 
 constexpr std::array<std::string_view, 10> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",      "NCCL_",
                                                         "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_", "UCX_"};
 
-// Parts of the names of variables whose values open something: a job, Slurm's REST service, an account. People send
-// what `inspect env` prints to others.
+// Parts of the names of variables with secret values: of a job, Slurm's REST service, an account. People send the
+// output of `inspect env` to others.
 constexpr std::array<std::string_view, 8> kSecret = {"TOKEN",      "SECRET", "PASSW",   "PASSPHRASE",
                                                      "CREDENTIAL", "JWT",    "API_KEY", "ACCESS_KEY"};
 

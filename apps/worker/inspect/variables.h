@@ -11,11 +11,11 @@ namespace lockstep::worker {
 struct Variable {
   std::string name;
   std::optional<std::string> value = {};  ///< none: it is not set
-  std::string meaning = {};               ///< empty: it is one of a library's, of which nothing is known here
+  std::string meaning = {};               ///< empty: a library's variable, with no meaning known here
 };
 
-/// Every variable that Lockstep reads, set or not, and those that are set of the libraries below it, by name. Tokens
-/// keep their value to themselves. Pure function of "NAME=value" entries.
+/// Every variable that Lockstep reads, set or not, and the set ones of the libraries below it, by name. Values of
+/// tokens are hidden. Pure function of "NAME=value" entries.
 [[nodiscard]] std::vector<Variable> all_variables(const std::vector<std::string>& environment);
 
 }  // namespace lockstep::worker

@@ -40,8 +40,8 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
-/// The same for results whose rows have no order: each row beside the nearest one of the other side. Each result counts
-/// in parts of its largest value.
+/// The same for results whose rows have no order: compares each row with the nearest one of the other side. Each result
+/// counts relative to its largest value.
 Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
   std::vector<at::Tensor> both[2];
   for (std::size_t i = 0; i < wanted.size(); ++i) {

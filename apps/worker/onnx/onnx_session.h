@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of ONNX in a runtime of Python or Node, which computes as a program of its own.
+// An ONNX file in a runtime of Python or Node, which runs as a separate program.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,13 +21,13 @@ struct OnnxRuntime {
   std::vector<std::string> command;
 };
 
-/// Returns Python or Node, whichever PATH finds first that has ONNX Runtime; `chosen`: that one of them, by name or
-/// path. Throws: ResourceError where `chosen` has none.
+/// Returns the first Python or Node in PATH that has ONNX Runtime. `chosen`: the one to take, by name or path. Throws:
+/// ResourceError if `chosen` has no ONNX Runtime.
 [[nodiscard]] std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen);
 
 class OnnxSession {
  public:
-  /// Throws: ResourceError where the runtime does not load the file.
+  /// Throws: ResourceError if the runtime does not load the file.
   OnnxSession(const OnnxRuntime& runtime, const std::filesystem::path& model);
 
   [[nodiscard]] const std::string& runtime() const { return runtime_; }  ///< "ONNX Runtime 1.30.0 (Node)"
@@ -36,7 +36,7 @@ class OnnxSession {
   [[nodiscard]] double last_ms() const { return last_ms_; }  ///< of the last run()
 
   /// Returns the results, on the device of the arguments.
-  /// Throws: ResourceError with the runtime's words where it cannot compute them, as with arguments of other sizes.
+  /// Throws: ResourceError with the runtime's words if it cannot compute them, as with arguments of other sizes.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments);
 
  private:

@@ -60,7 +60,7 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
   return cli::parse(app, arguments);
 }
 
-/// One choice of values, made ready to step.
+/// One choice of values, ready to step.
 struct Timed {
   std::unique_ptr<Settings> settings;
   std::unique_ptr<Task> task;
@@ -100,7 +100,7 @@ class Tuner {
   const TuneArguments& arguments_;
   std::shared_ptr<Dataset> dataset_;
   TuneValues given_;                  ///< the given values of every key
-  std::vector<std::string> settled_;  ///< what the data have decided, as key=value
+  std::vector<std::string> settled_;  ///< settings that the data decided, as key=value
   std::map<TuneValues, Timed> ready_;
   std::int64_t pairs_ = 0;
   TimePoint begin_ = SystemClock::instance().now();
@@ -140,8 +140,8 @@ void Tuner::keep_only(const TuneValues& one, const TuneValues& other) {
   std::erase_if(ready_, [&](const auto& item) { return item.first != one && item.first != other; });
 }
 
-/// Times a step. Loading ahead for one choice continues during the other's step and slows both alike, unless it is
-/// loading that differs: then each loads in its own time only.
+/// Times a step. Loading ahead for one choice continues during the other's step and slows both alike. If the loading
+/// itself differs, each loads only in its own time.
 double Tuner::seconds(const TuneValues& values, bool loads) {
   StepTimer& timed = timer(values);
   if (!loads) return timed.run(1);
@@ -170,7 +170,7 @@ StepPair Tuner::pair(const TuneValues& best, const TuneValues& candidate, bool l
   return pair;
 }
 
-/// A model whose gradients all fit into either has the same buckets with both.
+/// True if both have the same buckets, as when all gradients of the model fit into either.
 bool Tuner::has_same_buckets(const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
   if (key.key != "bucket_cap_mb") return false;
   keep_only(best, candidate);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep tune` says and writes.
+// The lines and the file of `lockstep tune`.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lockstep::worker {
 /// "  workers=1    9.310 ms against   10.02 ms  0.93 x the time (noise 0.8 %)  taken".
 [[nodiscard]] std::string trial_line(const TuneTrial& trial);
 
-/// Where a search begins.
+/// The start of a search.
 struct TuneStart {
   std::string what;  ///< the recipe
   int processes = 1;
@@ -24,10 +24,10 @@ struct TuneStart {
 /// "captcha:conv3 on 2 processes: 10.02 ms per step with the given settings; budget 2:00".
 [[nodiscard]] std::string start_line(const TuneStart& start);
 
-/// The keys of `found` that have another value than in `start` and change a run's bits.
+/// The keys of `found` that differ from `start` and change a run's bits.
 [[nodiscard]] std::vector<std::string> bits_that_change(const TuneValues& start, const TuneResult& found);
 
-/// A step's seconds with the settings as they were, and with those that were found.
+/// A step's seconds with the given settings, and with the found ones.
 struct TuneGain {
   double before = 0;
   double after = 0;
@@ -36,8 +36,8 @@ struct TuneGain {
 /// "10.02 ms per step before, 9.310 ms with these settings: 0.93 x the time".
 [[nodiscard]] std::string gain_line(const TuneGain& gain);
 
-/// A settings file for `lockstep train`: `head` as comments, what `fields` have from elsewhere than their defaults,
-/// then the tuned keys with what was measured for each.
+/// A settings file for `lockstep train`: `head` as comments, the `fields` that are not defaults, then the tuned keys
+/// with the measurements of each.
 [[nodiscard]] std::string tuned_yaml(const std::vector<std::string>& head, const ConfigFields& fields,
                                      const TuneResult& found);
 

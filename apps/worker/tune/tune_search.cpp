@@ -13,11 +13,11 @@ namespace lockstep::worker {
 namespace {
 
 constexpr double kLeastGain = 0.02;
-constexpr std::size_t kFewPairs = 3;   // enough where the difference is plain
+constexpr std::size_t kFewPairs = 3;   // enough if the difference is plain
 constexpr std::size_t kManyPairs = 7;  // else
 constexpr double kPlain = 0.1;
 
-/// Each pair says the same, by far.
+/// True if all pairs agree, by far.
 bool is_plain(const std::vector<StepPair>& pairs) {
   const auto ratio = [](const StepPair& pair) { return pair.candidate / pair.best; };
   return std::all_of(pairs.begin(), pairs.end(), [&](const StepPair& pair) { return ratio(pair) > 1 + kPlain; }) ||
@@ -42,7 +42,7 @@ std::vector<std::string> powers_of_two(int first, int last) {
   return values;
 }
 
-/// What there is to try, in this order.
+/// The keys and values to try, in this order.
 std::vector<TuneKey> candidates(const TunePlace& place) {
   const auto reduces = [replicas = place.replicas](const TuneValues&) { return replicas > 1; };
   const auto on_cpu = [cpu = place.cpu](const TuneValues&) { return cpu; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search behind `lockstep tune`: which settings are the fastest, as a function of measured times and nothing else.
+// The search behind `lockstep tune` for the fastest settings: a function of measured times and nothing else.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ namespace lockstep::worker {
 
 using TuneValues = std::map<std::string, std::string>;  ///< by key: its value as YAML text
 
-/// A setting to be found, and what is tried for it in this order.
+/// A setting to tune, and the values to try, in this order.
 struct TuneKey {
   std::string key;
   std::vector<std::string> values = {};
   bool changes_bits = false;  ///< the choice changes bits of a run's result
-  bool loads = false;         ///< it changes how samples are loaded, which goes on beside the steps
-  /// Whether it does anything with these values; null: always.
+  bool loads = false;         ///< it changes the loading of samples, which continues beside the steps
+  /// True if it has an effect with these values; null: always.
   std::function<bool(const TuneValues&)> applies = nullptr;
 };
 
@@ -30,7 +30,7 @@ struct StepPair {
   double candidate = 0;
 };
 
-/// What pairs say of a candidate. The figures are those of one pair, so that whoever divides them gets the ratio.
+/// The result of pairs about a candidate. The seconds are those of one pair, so that their quotient is the ratio.
 struct TuneVerdict {
   double ratio = 1;    ///< candidate / best, of the pair in the middle of all
   double noise = 0;    ///< the ratios' median distance from it, as a standard deviation
@@ -39,7 +39,7 @@ struct TuneVerdict {
   bool faster = false;
 };
 
-/// Faster: by more than 2 % and by more than the noise.
+/// Faster means: by more than 2 % and by more than the noise.
 [[nodiscard]] TuneVerdict judge(const std::vector<StepPair>& pairs);
 
 struct TuneTrial {
@@ -48,12 +48,12 @@ struct TuneTrial {
   TuneVerdict verdict;
 };
 
-/// What the search asks of the world.
+/// The measurements that the search asks for.
 struct TuneMeasure {
   std::function<StepPair(const TuneValues& best, const TuneValues& candidate, const TuneKey& key)> pair;
   std::function<bool()> has_time;
   std::function<void(const TuneTrial& trial)> tried;
-  /// The candidate computes exactly as the best does, so that a difference would be noise; null: never.
+  /// True if the candidate computes exactly as the best does, so that a difference would be noise; null: never.
   std::function<bool(const TuneValues& best, const TuneValues& candidate, const TuneKey& key)> same = nullptr;
 };
 
@@ -67,7 +67,7 @@ struct TuneResult {
 /// One key after the other, each value against the best so far; a candidate that is faster becomes the best.
 [[nodiscard]] TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start, const TuneMeasure& measure);
 
-/// What can be tuned, and where.
+/// The machine and the job to tune for.
 struct TunePlace {
   int cores = 1;     ///< cores of this machine
   int ranks = 1;     ///< on this machine
@@ -75,9 +75,9 @@ struct TunePlace {
   bool cpu = true;
 };
 
-/// The settings whose rows say that they may be tuned, where they do something there, with the values to try. One that
-/// a run could not change at resume changes its bits.
-/// Throws: InternalError where a row may be tuned and nothing is known to try.
+/// The tunable settings by their rows, if they have an effect there, with the values to try. One that a run cannot
+/// change at resume changes its bits.
+/// Throws: InternalError if a row is tunable and no value to try is known.
 [[nodiscard]] std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows);
 
 }  // namespace lockstep::worker

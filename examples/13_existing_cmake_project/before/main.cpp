@@ -1,4 +1,4 @@
-// A project with a loop of its own, which trains on one device.
+// A project with its own loop, which trains on one device.
 #include <ATen/core/ivalue.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The indices of each batch, where these are not simply the next ones of an order. They are pure functions of the
-// epoch.
+// The indices of each batch, if these are not simply the next ones of an order. They are pure functions of the epoch.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ class BatchSampler {
 /// Source: torch.utils.data.BatchSampler
 class SequentialBatches final : public BatchSampler {
  public:
-  /// Throws: UsageError where the sampler is null or batch_size is below 1.
+  /// Throws: UsageError if the sampler is null or batch_size is below 1.
   SequentialBatches(std::shared_ptr<const Sampler> sampler, std::int64_t batch_size, bool drop_last = false);
   [[nodiscard]] BatchIndices batches(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override;
@@ -42,7 +41,7 @@ class SequentialBatches final : public BatchSampler {
   bool drop_last_;
 };
 
-/// How LengthBatches makes batches.
+/// The options of LengthBatches.
 struct LengthBatchesOptions {
   std::int64_t batch_size = 1;           ///< samples of a batch
   std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <=
@@ -55,8 +54,7 @@ struct LengthBatchesOptions {
 /// Yields batches of samples of similar length, so that little of a padded batch is padding.
 class LengthBatches final : public BatchSampler {
  public:
-  /// `lengths` has one entry for each index. Throws: UsageError where batch_size is below 1 or the boundaries do not
-  /// ascend.
+  /// `lengths` has one entry for each index. Throws: UsageError if batch_size is below 1 or boundaries do not ascend.
   LengthBatches(const std::vector<std::int64_t>& lengths, LengthBatchesOptions options);
   [[nodiscard]] BatchIndices batches(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return count_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that put the samples of a batch together where stacking is not enough.
+// Functions that combine the samples of a batch if stacking is not enough.
 #pragma once
 
 #include <concepts>
@@ -15,18 +15,18 @@
 
 namespace lockstep {
 
-/// Identifies the batch that is put together; a collate function may depend only on it and the samples. Numbers from
+/// Identifies the batch under construction; a collate function may depend only on it and the samples. Numbers from
 /// random() differ between replicas and depend neither on ranks nor on workers. A value that is equal on all replicas,
 /// such as a size, is drawn from a SampleRandom(seed, epoch, step).
 struct BatchContext {
   std::uint64_t seed = 0;    ///< the loader's seed
   std::int64_t epoch = 0;    ///< the epoch, from 0
   std::int64_t step = 0;     ///< the batch's place in the epoch, from 0
-  std::int64_t replica = 0;  ///< the loader's shard: the replica that gets the batch
+  std::int64_t replica = 0;  ///< the loader's shard: the replica that receives the batch
 
   /// Returns the random numbers of this batch of this replica, from their beginning.
   [[nodiscard]] SampleRandom random() const noexcept {
-    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // apart from the streams of samples
+    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separate from the streams of samples
     SampleRandom of_replica(seed ^ kStream, static_cast<std::uint64_t>(replica));
     return SampleRandom(of_replica(), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(step));
   }

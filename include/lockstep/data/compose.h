@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compose: a chain of steps from a picture to a sample, checked while compiling. Built-in augmentations, classes of the
-// user and lambdas chain alike.
+// Compose: a chain of steps from a picture to a sample, checked by the compiler. Built-in augmentations, users' classes
+// and lambdas chain alike.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace detail {
 
-/// What a step takes besides the value.
+/// The second parameter of a step, besides the value.
 enum class StepNeeds { kContext, kRandom, kNothing, kUnknown };
 
 template <class Step, class Value>
@@ -26,7 +26,7 @@ constexpr StepNeeds step_needs() {
   return std::invocable<const Step&, Value> ? StepNeeds::kNothing : StepNeeds::kUnknown;
 }
 
-/// Calls a step. `Value` is an lvalue or rvalue reference, as the step takes it.
+/// Calls a step. `Value` is an lvalue or rvalue reference, as the step needs.
 template <class Value, class Step>
 decltype(auto) call_step(const Step& step, Value value, SampleContext& context) {
   constexpr StepNeeds kNeeds = step_needs<Step, Value>();
@@ -43,14 +43,13 @@ decltype(auto) call_step(const Step& step, Value value, SampleContext& context) 
 template <class Step, class T>
 using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnknown, T&, T&&>;
 
-/// Returns the result of `step`, or its argument where it returns nothing.
+/// Returns the result of `step`, or its argument if it returns nothing.
 template <class T, class Step>
 auto apply_step(const Step& step, T value, SampleContext& context) {
-  static_assert(
-      step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
-      "a step of Compose cannot take what the step before it gives. It has to be callable, as const, with "
-      "AnnotatedImage (after ToTensor: Sample), by value or reference, and if it likes with SampleContext& or "
-      "SampleRandom& after it");
+  static_assert(step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
+                "a step of Compose cannot take the result of the step before it. It has to be callable, as const, with "
+                "AnnotatedImage (after ToTensor: Sample), by value or reference, and optionally SampleContext& or "
+                "SampleRandom& after it");
   using Result = decltype(call_step<StepValue<Step, T>>(step, std::declval<StepValue<Step, T>>(), context));
   if constexpr (std::is_void_v<Result>) {
     call_step<StepValue<Step, T>>(step, static_cast<StepValue<Step, T>>(value), context);
@@ -75,10 +74,11 @@ auto apply_steps(T value, SampleContext& context, const Step& step, const Rest&.
 }  // namespace detail
 
 /// Steps in the order in which they are applied. A step takes the result of the step before, an AnnotatedImage or a
-/// Sample, by value or by reference, and optionally a SampleContext& or SampleRandom& after it. It returns what the
-/// next one takes, or nothing where it changed its argument. A Compose is itself a step. Thread-safe: as the steps,
-/// which several loader workers call as const at once. Example: Compose{RandomResizedCrop{}, HorizontalFlip{},
-/// ToTensor{.normalize = Normalize{}}, [](Sample s) { return s; }}
+/// Sample, by value or by reference, and optionally a SampleContext& or SampleRandom& after it. It returns the argument
+/// of the next step, or nothing if it changed its own argument. A Compose is itself a step. Thread-safe: as the steps,
+/// which several loader workers call as const at once.
+/// Example: Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}, [](Sample s) { return s;
+///          }}
 template <class... Steps>
 class Compose {
  public:

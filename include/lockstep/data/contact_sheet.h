@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An overview of a set: pictures in a grid with their annotations drawn on them. No torch header.
+// An overview of a set: a grid of pictures with their annotations. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -13,20 +13,20 @@
 
 namespace lockstep {
 
-/// How a contact sheet looks.
+/// The look of a contact sheet.
 struct ContactSheetOptions {
   std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
-  std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller ones are enlarged
+  std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller pictures are enlarged
   std::vector<std::string> class_names = {};  ///< by label; a label without a name shows its number
-  std::vector<BoxMark> legend = {};           ///< what frames in the pictures mean: a text and its look each; no box
+  std::vector<BoxMark> legend = {};           ///< the legend of the frames: a text and a look each, without a box
 };
 
 /// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.
 /// Without FreeType's font the sheet has no text.
-/// Throws: DataError naming a picture that cannot be decoded; UsageError where there is no picture.
+/// Throws: DataError naming a picture that cannot be decoded; UsageError if there is no picture.
 [[nodiscard]] Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options = {});
 
-/// Writes a PNG file. Throws: IoError; UsageError where the channels are neither 1 nor 3.
+/// Writes a PNG file. Throws: IoError; UsageError if the channels are neither 1 nor 3.
 void write_png(const Image& image, const std::filesystem::path& path);
 
 }  // namespace lockstep

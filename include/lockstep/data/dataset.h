@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of a data set: a size and a sample per index. Loader workers are threads, so a local class or a lambda
-// will do.
+// The interface of a data set: a size and a sample per index. Workers are threads, so a local class or a lambda will
+// do.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -23,7 +23,7 @@
 
 namespace lockstep {
 
-/// One example. Where samples are stacked, all have the same shapes and dtypes.
+/// One example. Samples that are stacked all have the same shapes and dtypes.
 struct Sample {
   at::Tensor data;    ///< the network's input
   at::Tensor target;  ///< may be undefined; then the batch's target is undefined too
@@ -33,8 +33,8 @@ struct Sample {
 
 /// The memory of one sample of a batch: uninitialised, contiguous rows of the batch's tensors.
 struct SampleSlot {
-  void* data = nullptr;    ///< where the sample's data go
-  void* target = nullptr;  ///< nullptr where the spec has no target
+  void* data = nullptr;    ///< memory for the sample's data
+  void* target = nullptr;  ///< nullptr if the spec has no target
 
   /// Returns `data` as a pointer to elements of type T.
   template <class T>
@@ -56,9 +56,9 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
-/// A sample, or a picture that one would have been made of, that was left out.
+/// A bad sample that was left out, or a bad picture that an augmentation drew for one.
 struct BadSample {
-  std::int64_t index = 0;  ///< the sample's index; that in its source for a picture that an augmentation drew
+  std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, that in its source
   std::string what;        ///< the error's message, with the file's path if the sample has a file
 };
 
@@ -68,7 +68,7 @@ struct SampleContext {
   std::uint64_t seed = 0;  ///< the loader's seed
   std::int64_t epoch = 0;  ///< the epoch, from 0
   std::int64_t index = 0;  ///< the sample's index
-  SampleRandom random;     ///< random numbers that depend on the three above only
+  SampleRandom random;     ///< random numbers that depend only on the three above
 
   SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
       : seed(of_seed),
@@ -76,29 +76,29 @@ struct SampleContext {
         index(of_index),
         random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
 
-  /// Returns an uninitialised tensor for Sample::data. It is the sample's own row of its batch where that has this
-  /// shape and dtype, so that nothing is copied when samples are put together; otherwise it is new memory.
-  /// Lifetime: use at most one of each kind for a sample; the row lives as long as the batch.
+  /// Returns an uninitialised tensor for Sample::data. It is the sample's own row of its batch if the row has this
+  /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Lifetime: use at
+  /// most one of each kind for a sample; the row lives as long as the batch.
   [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
   /// Does the same for Sample::target.
   [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
 
   SampleSlot slot;                   ///< the row, once its batch has memory; the loader fills it in
-  const SampleSpec* spec = nullptr;  ///< what the row holds
-  /// Where bad samples are left out: takes the pictures that an augmentation draws and cannot read; it draws another in
+  const SampleSpec* spec = nullptr;  ///< the shapes and dtypes of the row
+  /// If bad samples are left out, collects the pictures that an augmentation draws and cannot read; it draws another in
   /// place of each. Null: they are errors.
   std::vector<BadSample>* left_out = nullptr;
 };
 
-/// Consecutive samples of one rank, put together.
+/// Consecutive samples of one rank, combined.
 struct Batch {
   at::Tensor data;                    ///< the samples' data, stacked: [B, ...]
-  at::Tensor target;                  ///< the targets, stacked; undefined where the samples have none
+  at::Tensor target;                  ///< the targets, stacked; undefined if the samples have none
   std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
   std::int64_t size = 0;              ///< number of samples; the last batch of an epoch may be smaller
   std::int64_t epoch = 0;             ///< the loop's epoch
   std::int64_t step = 0;              ///< the batch's place in the epoch, from 0; a resumed run starts at step + 1
-  std::any extra;  ///< data that a collate function adds; without one the samples' extras, as std::vector<std::any>
+  std::any extra;  ///< the data of a collate function; without one the samples' extras, as std::vector<std::any>
 };
 
 /// A set of samples with indices. Thread-safe: size() and get() must be; several workers call get() at once.
@@ -109,7 +109,7 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Returns sample `index`, 0 <= index < size(). An exception reaches the loop over the loader, at the sample's batch.
   virtual Sample get(std::int64_t index, SampleContext& context) = 0;
-  /// Describes the sample for messages: its file where it has one.
+  /// Describes the sample for messages: its file if it has one.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "sample " + std::to_string(index); }
 };
 
@@ -125,8 +125,8 @@ class FixedShapeDataset : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override;
 };
 
-/// A user's class that is not a Dataset: it has size() and get(index) or get(index, context), which several threads
-/// call.
+/// A user's class that is not a Dataset: it has size() and get(index) or get(index, context), which threads call at
+/// once.
 template <class D>
 concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const D& same, std::int64_t index) {
   { same.size() } -> std::convertible_to<std::int64_t>;
@@ -157,8 +157,8 @@ class PlainDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// A data set of libtorch (torch::data::datasets::Dataset and its like): get(index) returns an Example, size() an
-/// optional number. Several threads call get() of one object, where libtorch's loader copies the set for each thread.
+/// A data set of libtorch (torch::data::datasets::Dataset and the like): get(index) returns an Example, size() an
+/// optional number. Several threads call get() of one object; libtorch's loader instead copies the set for each thread.
 template <class D>
 concept LibtorchDataset = !std::derived_from<D, Dataset> && requires(D & set, std::size_t index) {
   { set.get(index).data } -> std::convertible_to<at::Tensor>;
@@ -181,8 +181,8 @@ class LibtorchDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// The parameter type of functions that take a data set: a shared_ptr to one, or one by value (it is moved in), also
-/// one of libtorch.
+/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), also one of
+/// libtorch.
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>
@@ -201,7 +201,7 @@ class DatasetHandle {
   DatasetHandle(D dataset)  // NOLINT(google-explicit-constructor)
       : dataset_(std::make_shared<LibtorchDatasetAdapter<D>>(std::move(dataset))) {}
 
-  /// Returns the set that was given or made.
+  /// Returns the data set.
   [[nodiscard]] const std::shared_ptr<Dataset>& get() const noexcept { return dataset_; }
 
  private:
@@ -211,7 +211,7 @@ class DatasetHandle {
 /// The data set behind make_dataset() and transform().
 class FunctionDataset final : public Dataset {
  public:
-  /// What makes a sample from its index.
+  /// Makes a sample from its index.
   using Function = std::function<Sample(std::int64_t, SampleContext&)>;
   FunctionDataset(std::int64_t size, Function function);
   [[nodiscard]] std::int64_t size() const override { return size_; }
@@ -224,7 +224,7 @@ class FunctionDataset final : public Dataset {
 
 /// Makes a data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which
 /// several threads call at once.
-/// Throws: UsageError where size is negative.
+/// Throws: UsageError if size is negative.
 /// Example: auto squares = make_dataset(100, [](int64_t i) { return Sample{at::full({1}, i), at::full({1}, i * i)}; });
 template <class F>
 [[nodiscard]] std::shared_ptr<Dataset> make_dataset(std::int64_t size, F function) {

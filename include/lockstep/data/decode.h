@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of PNG and JPEG into plain bytes. Files are foreign input: every fault is reported with the file's name. No
-// torch header.
+// Decodes PNG and JPEG into plain bytes. Files are foreign input: every fault names the file. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace lockstep {
 
-/// How many channels decoded pixels have.
+/// The channels of decoded pixels.
 enum class ColorMode {
   kGray,  ///< ITU-R 601 luma, with the bits of Pillow's convert("L"); alpha is dropped
   kRgb,   ///< alpha is dropped
@@ -37,7 +36,7 @@ struct Image {
   std::vector<std::uint8_t> pixels;  ///< size.width * size.height * channels values
 };
 
-/// Pillow's limit against files that are made to exhaust the memory.
+/// Pillow's limit against files that would exhaust the memory.
 inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 
 /// The most bytes that a picture's file may have.
@@ -50,26 +49,26 @@ void set_max_pixels(std::int64_t pixels);
 /// Returns the process's limit of pixels.
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
-/// Returns the number of pictures of files, sources and samples that this process has decoded in spite of something
-/// odd: a warning of libjpeg that leaves the pixels whole, such as extraneous bytes, or one colour with a shape in its
+/// Returns the number of pictures of files, sources and samples that this process has decoded despite an oddity: a
+/// warning of libjpeg that leaves the pixels whole, such as extraneous bytes, or one colour with a shape in its
 /// transparency. The first of each kind is noted by its name. Thread-safe: yes.
 [[nodiscard]] std::int64_t odd_pictures() noexcept;
 
-/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which. A JPEG is turned upright as its EXIF
-/// orientation says (Pillow's ImageOps.exif_transpose), and the first such file is noted. Transparency is passed over,
-/// except where all pixels have one colour: such a picture is put on white, on black where its colour is light.
-/// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
+/// Decodes the bytes of a PNG or JPEG file, which the first bytes identify. A JPEG is rotated upright by its EXIF
+/// orientation (Pillow's ImageOps.exif_transpose), and the first such file is noted. Transparency is ignored, unless
+/// all pixels have one colour: such a picture is placed on white, or on black if its colour is light. Thread-safe: yes.
+/// Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
-/// Returns the size that the header of a PNG or JPEG file states, upright as decode_image() returns it. Thread-safe:
-/// yes. Cost: no pixel is decoded; limits as above.
+/// Returns the size in the header of a PNG or JPEG file, upright as decode_image() returns it. Thread-safe: yes. Cost:
+/// no pixel is decoded; limits as above.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes);
 
 /// Reads and decodes a file.
-/// Throws: DataError naming the file where it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
+/// Throws: DataError naming the file if it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, ColorMode mode);
 
-/// Resamples to `size` (with OpenCV's area method where it shrinks, linearly where it grows).
+/// Resamples to `size` (with OpenCV's area method to shrink, linearly to enlarge).
 [[nodiscard]] Image resize_image(const Image& image, ImageSize size);
 
 /// Writes channels x height x width floats, value / 255, to `out`.

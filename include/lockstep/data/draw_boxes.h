@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture with frames and texts on it, such as the results of a detector. No torch header.
+// Draws frames and texts on a picture, such as the results of a detector. No torch header.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ struct BoxMark {
   std::array<std::uint8_t, 3> ink{255, 255, 255};  ///< colour of the lines
   std::int64_t thick = 1;                          ///< pixels of the drawn picture
   bool dashed = false;                             ///< dashed lines, as for a false answer
-  bool corners = false;                            ///< only the corners of the frame, as for what was not found
-  std::string text = {};                           ///< what stands at the box; empty: nothing
+  bool corners = false;                            ///< only the corners of the frame, as for a missed object
+  std::string text = {};                           ///< the text at the box; empty: none
   bool plate = false;                              ///< the text is dark, on a plate of the ink
 };
 
@@ -28,7 +28,7 @@ struct BoxMark {
 [[nodiscard]] std::array<std::uint8_t, 3> mark_ink(std::int64_t number);
 
 /// Returns the picture in this size, with the marks drawn in their order. Without FreeType's font there is no text.
-/// Throws: UsageError where the size is not positive.
+/// Throws: UsageError if the size is not positive.
 [[nodiscard]] Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<BoxMark>& marks);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a source of pictures and a transform to a data set.
+// Makes a data set from a source of pictures and a transform.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ class ImageDataset final : public Dataset {
 };
 
 /// Returns the pictures of `source`, each passed through `transform`: a Compose or another callable that makes a Sample
-/// of an AnnotatedImage and is called like a step of Compose.
-/// Thread-safe: as `transform`, which several loader workers call at once. Throws: get() throws what they throw.
+/// of an AnnotatedImage and is called like a step of Compose. Thread-safe: as `transform`, which several loader workers
+/// call at once. Throws: get() throws their errors.
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})
 template <class Transform>
 [[nodiscard]] std::shared_ptr<Dataset> image_dataset(std::shared_ptr<const ImageSource> source, Transform transform) {

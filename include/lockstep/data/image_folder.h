@@ -21,8 +21,8 @@ struct FileList {
   std::int64_t ignored = 0;  ///< number of other entries: other extensions, no regular files, names with a dot first
 };
 
-/// Lists `folder` itself, not the folders in it; ".png" also finds ".PNG". Ignored entries are counted in a note.
-/// Throws: DataError where the folder is missing, is not a folder, or has no such file.
+/// Lists `folder` itself, not its subfolders; ".png" also finds ".PNG". A note counts the ignored entries.
+/// Throws: DataError if the folder is missing, is not a folder, or has no such file.
 [[nodiscard]] FileList list_files(const std::filesystem::path& folder,
                                   const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});
 
@@ -34,21 +34,21 @@ struct ImageTarget {
   std::function<void(const std::filesystem::path& file, void* out)> write;
 };
 
-/// How ImageFolder reads pictures.
+/// The options of ImageFolder.
 struct ImageFolderOptions {
   ColorMode color = ColorMode::kGray;  ///< gray or colour
   ImageSize size = {};                 ///< 0 x 0: the first file's size
-  bool resize = false;                 ///< resamples files of another size; otherwise they are an error
+  bool resize = false;                 ///< resamples files of another size, which are otherwise an error
   ImageTarget target = {};             ///< without `write`: no target
 };
 
 /// Yields images as float32 C x H x W in 0 .. 1.
-/// Throws: get() throws DataError naming the file where it is not a good image or has another size.
+/// Throws: get() throws DataError naming the file if it is damaged or has another size.
 class ImageFolder final : public FixedShapeDataset {
  public:
-  /// Throws: as list_files().
+  /// Throws: the errors of list_files().
   ImageFolder(const std::filesystem::path& folder, ImageFolderOptions options);
-  /// Uses the given files, in the given order. Throws: UsageError where there is none.
+  /// Uses the given files, in the given order. Throws: UsageError if there is none.
   ImageFolder(std::vector<std::filesystem::path> files, ImageFolderOptions options);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -60,7 +60,7 @@ class ImageFolder final : public FixedShapeDataset {
 
   /// Returns the files, sorted by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  /// Returns the size that every picture has.
+  /// Returns the size of every picture.
   [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }
 
  private:
@@ -69,7 +69,7 @@ class ImageFolder final : public FixedShapeDataset {
 };
 
 /// Reads one file as ImageFolder does: C x H x W floats at `out`.
-/// Throws: DataError naming the file, with both sizes where its size is not `options.size`.
+/// Throws: DataError naming the file, with both sizes if its size is not `options.size`.
 void read_image_into(const std::filesystem::path& file, const ImageFolderOptions& options, float* out);
 
 }  // namespace lockstep

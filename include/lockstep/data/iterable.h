@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets without an index or a known length, such as the output of a command: read in order by one thread, decoded by
-// all.
+// Sets without an index or a known length, such as the output of a command: one thread reads in order, all decode.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +14,10 @@
 
 namespace lockstep {
 
-/// Turns what was read into a sample. Any worker calls it, once, while others call theirs.
+/// Turns data that was read into a sample. Any worker calls it, once, while others call theirs.
 using SampleMaker = std::function<Sample(SampleContext&)>;
 
-/// One pass over a set. One thread at a time calls next(), so that the order does not depend on the number of workers.
+/// One pass over a set. Only one thread at a time calls next(), so the order does not depend on the number of workers.
 /// next() reads, and leaves decoding to the maker that it returns.
 class SampleStream {
  public:
@@ -31,7 +30,7 @@ class SampleStream {
 class IterableDataset {
  public:
   virtual ~IterableDataset() = default;
-  /// Opens a pass over what shard `shard` reads in `epoch`. Different shards read different samples.
+  /// Opens a pass over the samples of shard `shard` in `epoch`. Different shards read different samples.
   virtual std::unique_ptr<SampleStream> open(std::int64_t epoch, ShardSpec shard) = 0;
 };
 

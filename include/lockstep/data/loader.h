@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataLoader: batches of a data set, made ahead by threads, in the same order and with the same content whatever the
+// DataLoader: batches of a data set, prepared by threads, in the same order and with the same content whatever the
 //             number of threads. It knows a ShardSpec, never a process group.
 #pragma once
 
@@ -25,52 +25,51 @@
 
 namespace lockstep {
 
-/// What happens to the samples that the number of shards does not divide.
+/// The treatment of samples that the number of shards does not divide.
 enum class Remainder {
   kPad,   ///< repeats the first samples: every shard has the same number (training)
   kDrop,  ///< leaves out the last samples: every shard has the same number
-  kKeep,  ///< repeats and leaves out nothing: shards may differ by one sample (evaluation)
+  kKeep,  ///< neither repeats nor leaves out samples: shards may differ by one sample (evaluation)
 };
 
-/// What a sample's DataError does. Other errors always reach the loop.
+/// The effect of a sample's DataError. Other errors always reach the loop.
 enum class BadSamples {
-  kError,  ///< it reaches the loop, at its batch
-  /// The sample is left out of its batch, noted and listed. Where all samples of a batch are bad, others of the set
-  /// take their place, drawn by seed, epoch and index, so that every shard keeps its number of steps; with
-  /// Remainder::kKeep and of a stream there is no such batch.
+  kError,  ///< the error reaches the loop, at the sample's batch
+  /// The sample is left out of its batch, noted and listed. If all samples of a batch are bad, others of the set
+  /// replace them, drawn by seed, epoch and index, so that every shard keeps its number of steps; with
+  /// Remainder::kKeep, and for a stream, such a batch is dropped.
   kSkip,
 };
 
-/// Which samples a DataLoader reads, in what batches, and how many threads load them.
+/// The samples that a DataLoader reads, their batches, and the number of threads that load them.
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;       ///< samples of a batch
   std::int64_t workers = 0;          ///< threads that load; 0: the calling thread loads
-  std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
+  std::int64_t prefetch_factor = 2;  ///< batches prepared per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
-  bool shuffle = false;              ///< another order in each epoch; false: the set's order
+  bool shuffle = false;              ///< a new order in each epoch; false: the set's order
   bool drop_last = false;            ///< leaves out a last batch that is not full
   std::uint64_t seed = 0;            ///< seed of the order and of each sample's random numbers
   ShardSpec shard = {};              ///< the part of the set that this loader reads
-  /// What happens where the set does not divide evenly among the shards.
+  /// The treatment of a set that does not divide evenly among the shards.
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
   std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< the batches of the set, instead of batch_size and
                                                                 ///< the options above it
   bool elastic = false;  ///< resume() may continue from another number of shards or another batch_size
-  BadSamples bad_samples = BadSamples::kError;  ///< what a sample that cannot be read is: an error, or left out
+  BadSamples bad_samples = BadSamples::kError;  ///< the effect of a sample that cannot be read
   double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: for ever. Needs workers
-  bool note_waiting = true;                     ///< reports once where waiting took more than 10 % of an epoch
+  bool note_waiting = true;                     ///< reports once if waiting took more than 10 % of an epoch
   bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU
   c10::Device device{c10::kCPU};  ///< a CUDA device: the workers copy each batch there, on their own stream
   Collate collate = nullptr;      ///< default: stack data and targets
 };
 
-/// The position of a loop over a loader: all that another loader of the same set needs to continue.
+/// The position of a loop over a loader: everything that another loader of the same set needs to continue.
 struct LoaderState {
   std::int64_t epoch = 0;       ///< the epoch, from 0
   std::int64_t batches = 0;     ///< batches of this epoch and shard that the loop has taken
-  std::int64_t consumed = 0;    ///< samples of the epoch's whole order that were read before, with other numbers of
-                                ///< shards
+  std::int64_t consumed = 0;    ///< samples of the epoch's whole order read before, with other numbers of shards
   std::int64_t size = 0;        ///< number of samples of the set
   std::int64_t shards = 1;      ///< number of shards
   std::int64_t batch_size = 1;  ///< samples of a batch
@@ -85,18 +84,17 @@ concept Sharded = requires(const T& value) {
   { value.shard() } -> std::convertible_to<ShardSpec>;
 };
 
-/// Loads batches of a data set.
-/// Lifetime: its destructor ends the threads, even where batches wait or a sample is being loaded. It waits for that
-///           sample, unless it was too slow for timeout_s; then its thread is left behind. Thread-safe: no; one epoch
-///           at a time.
+/// Loads batches of a data set. Lifetime: its destructor ends the threads, even if batches wait or a sample is being
+/// loaded. It waits for that sample, unless it was too slow for timeout_s; then its thread is abandoned. Thread-safe:
+/// no; one epoch at a time.
 /// Example: for (auto& batch : loader.epoch(e)) train(batch.data, batch.target);
 class DataLoader {
  public:
   class Epoch;
 
-  /// From now on the process keeps freed memory (keep_freed_memory(), tensor/memory.h).
-  /// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has
-  ///         fewer samples than there are shards. Warns where it has fewer than shards x batch_size.
+  /// Makes the process keep freed memory from now on (keep_freed_memory(), tensor/memory.h).
+  /// Throws: UsageError if an option is out of range, or options exclude each other; DataError if the set has fewer
+  ///         samples than there are shards. Warns if it has fewer than shards x batch_size samples.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
 
   /// Loads a set that is read in order: no shuffle, no sampler. The number of batches of an epoch is unknown before its
@@ -104,7 +102,7 @@ class DataLoader {
   /// Throws: as above.
   explicit DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options = {});
 
-  /// Does the same with `job`'s share as the shard.
+  /// Uses `job`'s share as the shard.
   template <Sharded Job>
   DataLoader(const DatasetHandle& dataset, const Job& job, DataLoaderOptions options = {})
       : DataLoader(dataset, with_shard(std::move(options), job.shard())) {}
@@ -121,26 +119,25 @@ class DataLoader {
 
   /// Returns the batches of `epoch` from the `start_batch`-th on (to resume after that many batches). Loading starts at
   /// once; an earlier epoch of this loader ends.
-  /// Throws: UsageError where epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
+  /// Throws: UsageError if epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
   [[nodiscard]] Epoch epoch(std::int64_t epoch, std::int64_t start_batch = 0);
 
   /// Returns the loop's position: after the last batch that it has taken, or at the beginning of the first epoch.
   [[nodiscard]] LoaderState state() const;
 
-  /// Returns the batches that are left of state.epoch, the same with any number of workers. With another number of
-  /// shards or another batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
-  /// Throws: UsageError naming what differs: the set's size, the seed, or the width where `elastic` is false.
+  /// Returns the remaining batches of state.epoch, the same with any number of workers. With another number of shards
+  /// or another batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
+  /// Throws: UsageError naming the difference: the set's size, the seed, or the width if `elastic` is false.
   [[nodiscard]] Epoch resume(const LoaderState& state);
 
-  /// Returns the batches of an epoch on this shard (after resume() with another width, those of a whole epoch); 0 for
-  /// an iterable set.
+  /// Returns the batches of an epoch on this shard (of a whole epoch after resume() with another width); 0 for an
+  /// iterable set.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
-  /// Returns the samples of an epoch on this shard, with padding, without what drop_last leaves out; 0 where it is
-  /// unknown.
+  /// Returns the samples of an epoch on this shard, with padding, less those that drop_last leaves out; 0 if unknown.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
   /// Returns the indices that this shard reads in `epoch`, in order.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
-  /// Returns the options, as they were decided.
+  /// Returns the options with all decisions filled in.
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
   /// Returns the data set; null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
@@ -172,9 +169,9 @@ class DataLoader::Epoch {
   Epoch& operator=(const Epoch&) = delete;
 
   /// Returns the next batch, or nullptr at the end. The batch lives until the next call; the caller may move from it.
-  /// Blocks: until the batch is there.
-  /// Throws: what the data set threw for a sample of this batch; TimeoutError after timeout_s, naming the sample.
-  ///         UsageError where another epoch was started since.
+  /// Blocks: until the batch is ready.
+  /// Throws: the data set's error for a sample of this batch; TimeoutError after timeout_s, naming the sample.
+  ///         UsageError if another epoch was started since.
   Batch* next();
 
   /// Fetches the first batch; a second call continues where the first stopped.

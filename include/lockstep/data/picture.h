@@ -37,7 +37,7 @@ struct Box {
 struct Point {
   float x = 0.0F;       ///< from the left edge
   float y = 0.0F;       ///< from the upper edge
-  bool visible = true;  ///< false: it is covered, or outside of the picture
+  bool visible = true;  ///< false: it is covered, or outside the picture
 
   bool operator==(const Point&) const = default;
 };
@@ -53,10 +53,10 @@ struct Region {
 
 /// One annotated object.
 struct Object {
-  Box box;                    ///< where it is
+  Box box;                    ///< its place
   std::int64_t label = 0;     ///< its class, from 0
   bool crowd = false;         ///< COCO's iscrowd: a group in which nothing counts as a false detection
-  float area = 0.0F;          ///< pixels that it covers; the box's where no mask is known
+  float area = 0.0F;          ///< pixels that it covers; the box's if no mask is known
   std::vector<Point> points;  ///< keypoints
   std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the picture
 };
@@ -64,19 +64,18 @@ struct Object {
 /// A value for every pixel, such as a class. It is resampled without mixing values.
 struct LabelMap {
   Image image;              ///< one channel, as large as the picture
-  std::uint8_t fill = 255;  ///< the value where an augmentation shows nothing of the picture
+  std::uint8_t fill = 255;  ///< the value outside the picture after an augmentation
 };
 
 /// The bytes of a PNG or JPEG file and the owner that keeps them alive.
 struct EncodedImage {
   std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
-  std::string_view bytes;             ///< of the file
+  std::string_view bytes;             ///< the bytes of the file
   std::string name;                   ///< for messages: the file, or its place in another file
-  bool as_stored = false;             ///< its EXIF orientation is not applied: Pixels::fit_to()
+  bool as_stored = false;             ///< true: without its EXIF orientation, see Pixels::fit_to()
 };
 
-/// Decoded pixels in memory that belongs to another object, such as a mapped file: rows from the top, channels
-/// interleaved.
+/// Decoded pixels in memory of another object, such as a mapped file: rows from the top, channels interleaved.
 struct PixelView {
   std::shared_ptr<const void> owner;   ///< keeps `data` alive; none: the caller does
   const std::uint8_t* data = nullptr;  ///< the first pixel
@@ -97,7 +96,7 @@ struct PixelView {
   return {.owner = nullptr, .data = image.pixels.data(), .size = image.size, .channels = image.channels};
 }
 
-/// Pixels that are decoded when first asked for. Thread-safe: no.
+/// Pixels that are decoded at their first use. Thread-safe: no.
 class Pixels {
  public:
   Pixels() = default;
@@ -108,28 +107,28 @@ class Pixels {
   /// Returns the size of the upright picture; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
-  /// Leaves encoded pixels as they are stored, without the turn of their EXIF orientation, where annotations are of
-  /// that size and not of the upright picture's; the first such file is noted.
+  /// Leaves encoded pixels as they are stored, without the rotation of their EXIF orientation, if annotations have the
+  /// stored size and not the upright picture's; the first such file is noted.
   void fit_to(ImageSize annotated);
 
   /// Returns true while the pixels are still a file's bytes, not decoded.
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
-  /// Returns the file's bytes; nullptr where the pixels are decoded.
+  /// Returns the file's bytes; nullptr if the pixels are decoded.
   [[nodiscard]] const EncodedImage* encoded_image() const noexcept { return std::get_if<EncodedImage>(&state_); }
 
   /// Returns the pixels, to read and to change. Encoded pixels are decoded as `mode`, and a view is copied.
   /// Throws: DataError naming the file, with the reason and its size in bytes.
   Image& decoded(ColorMode mode = ColorMode::kRgb);
 
-  /// Returns the pixels, to read, without a copy. Encoded pixels are decoded as `mode`.
-  /// Lifetime: until the pixels are changed. Throws: as decoded().
+  /// Returns the pixels, to read, without a copy. Encoded pixels are decoded as `mode`. Lifetime: until the pixels are
+  /// changed. Throws: the errors of decoded().
   [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
 
   /// Keeps only `region`, which needs at least `wanted` pixels in each direction. A JPEG may be decoded smaller by a
-  /// power of two, and pixels outside of the region may never be decoded, so that damage there is not noticed. A view
-  /// only becomes smaller. Returns the region's place in the remaining pixels: all of them, except that a JPEG decoded
-  /// smaller may reach beyond the region by less than one pixel on each side.
-  /// Throws: as decoded(); UsageError where the region is empty or reaches outside.
+  /// power of two, and pixels outside the region may never be decoded, so that damage there is not noticed. A view only
+  /// becomes smaller. Returns the region's place in the remaining pixels: all of them, except that a JPEG decoded
+  /// smaller may extend beyond the region by less than one pixel on each side.
+  /// Throws: the errors of decoded(); UsageError if the region is empty or extends outside.
   Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
  private:
@@ -139,13 +138,13 @@ class Pixels {
 /// A picture and its annotations. A field that the source does not know stays empty.
 struct AnnotatedImage {
   Pixels pixels;                      ///< decoded, or the bytes of a file
-  std::vector<Object> objects;        ///< what is in the picture
+  std::vector<Object> objects;        ///< the objects in the picture
   std::vector<LabelMap> maps;         ///< values of every pixel
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
   std::vector<std::string> captions;  ///< sentences that describe the picture
-  std::vector<float> values;          ///< numbers that belong to it: other columns of a list, or its labels as 0 and 1
+  std::vector<float> values;          ///< other numbers of the picture: columns of a list, or its labels as 0 and 1
   std::int64_t id = 0;                ///< the source's own number of the picture (COCO's image id), else its index
-  std::string name;                   ///< for messages, and the file's path where there is one
+  std::string name;                   ///< for messages; the file's path if there is one
 };
 
 /// A source of pictures: a data set before its transform. Thread-safe: size() and get() must be.
@@ -154,12 +153,12 @@ class ImageSource {
   virtual ~ImageSource() = default;
   /// Returns the number of pictures.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Returns picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
+  /// Returns picture `index`, 0 <= index < size(), with its pixels still encoded if they come from a file.
   /// Throws: DataError naming the file; IoError.
   [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
-  /// Describes the picture for messages, without reading it: its file where it has its own.
+  /// Describes the picture for messages, without reading it: its file if it has its own.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "picture " + std::to_string(index); }
-  /// Returns the names of the classes, by label; empty where the source knows none.
+  /// Returns the names of the classes, by label; empty if the source knows none.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const {
     static const std::vector<std::string> kNone;
     return kNone;

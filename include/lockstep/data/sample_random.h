@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers that are a function of (seed, epoch, index) alone: integer arithmetic with a fixed algorithm
-// (splitmix64 into xoshiro256**), so that every compiler, standard library and number of threads gives the same.
-// No torch header.
+// (splitmix64 into xoshiro256**), so that every compiler, standard library and number of threads gives the same
+// numbers. No torch header.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ class SampleRandom {
     for (auto& word : state_) word = scramble(mix);
   }
 
-  /// Returns the least number that is drawn.
+  /// Returns the least possible number.
   static constexpr result_type min() noexcept { return 0; }
-  /// Returns the largest number that is drawn.
+  /// Returns the largest possible number.
   static constexpr result_type max() noexcept { return ~std::uint64_t{0}; }
 
   /// Returns 64 random bits.
@@ -65,7 +65,7 @@ class SampleRandom {
   bool chance(double p) noexcept { return uniform() < p; }
 
  private:
-  static std::uint64_t rotate(std::uint64_t x, int by) noexcept { return (x << by) | (x >> (64 - by)); }
+  static std::uint64_t rotate(std::uint64_t x, int bits) noexcept { return (x << bits) | (x >> (64 - bits)); }
 
   static std::uint64_t scramble(std::uint64_t& state) noexcept {
     std::uint64_t z = (state += 0x9e3779b97f4a7c15U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a set is read in each epoch, and each shard's part of it. These are pure functions of their
-// arguments: nothing here loads or communicates.
+// The order in which a set is read in each epoch, and each shard's part of it. Pure functions of their arguments:
+// nothing here loads or communicates.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Sampler {
 /// Yields 0, 1, 2, ...
 class SequentialSampler final : public Sampler {
  public:
-  /// Throws: UsageError where size is negative.
+  /// Throws: UsageError if size is negative.
   explicit SequentialSampler(std::int64_t size);
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return size_; }
@@ -37,7 +37,7 @@ class SequentialSampler final : public Sampler {
   std::int64_t size_;
 };
 
-/// How RandomSampler draws.
+/// The options of RandomSampler.
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;    ///< the order of epoch e comes from seed + e
   bool replacement = false;  ///< an index may be drawn again
@@ -45,10 +45,10 @@ struct RandomSamplerOptions {
 };
 
 /// Yields the indices of PyTorch's RandomSampler with a generator seeded seed + epoch. Without replacement, a `count`
-/// beyond the size goes through the set again in more random orders. Source: torch.utils.data.RandomSampler
+/// beyond the size repeats the set in more random orders. Source: torch.utils.data.RandomSampler
 class RandomSampler final : public Sampler {
  public:
-  /// Throws: UsageError where size or count is negative, or count is not 0 for an empty set.
+  /// Throws: UsageError if size or count is negative, or count is not 0 for an empty set.
   explicit RandomSampler(std::int64_t size, RandomSamplerOptions options = {});
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return options_.count; }
@@ -62,8 +62,8 @@ class RandomSampler final : public Sampler {
 /// seed + epoch. Source: torch.utils.data.WeightedRandomSampler
 class WeightedSampler final : public Sampler {
  public:
-  /// `weights` has one number for each index, 0 or more. Throws: UsageError where one is negative or not finite, all
-  /// are 0, or without replacement more indices are asked for than have a positive weight.
+  /// `weights` has one number for each index, 0 or more. Throws: UsageError if one is negative or not finite, all are
+  /// 0, or without replacement `count` exceeds the number of positive weights.
   explicit WeightedSampler(std::vector<double> weights, RandomSamplerOptions options = {.replacement = true});
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return options_.count; }
@@ -73,11 +73,11 @@ class WeightedSampler final : public Sampler {
   RandomSamplerOptions options_;
 };
 
-/// How DistributedSampler divides and shuffles.
+/// The options of DistributedSampler.
 struct SamplerOptions {
-  bool shuffle = true;     ///< another order in each epoch; false: the set's order
+  bool shuffle = true;     ///< a new order in each epoch; false: the set's order
   std::uint64_t seed = 0;  ///< the order of epoch e comes from seed + e
-  bool drop_last = false;  ///< leaves the remainder out, instead of padding it to equal parts
+  bool drop_last = false;  ///< drops the remainder instead of padding it to equal parts
 };
 
 /// Yields exactly the indices of PyTorch's DistributedSampler: equal parts with stride `shard.count`, padded by
@@ -86,11 +86,11 @@ struct SamplerOptions {
 class DistributedSampler {
  public:
   /// `size` is the number of samples in the set, 0 or more.
-  /// Throws: UsageError where size is negative or the shard is not 0 <= index < count.
+  /// Throws: UsageError if size is negative or the shard is not 0 <= index < count.
   explicit DistributedSampler(std::int64_t size, ShardSpec shard = {}, SamplerOptions options = {});
 
   /// Returns this shard's indices in `epoch`, in order.
-  /// Cost: O(size) time and memory where it shuffles.
+  /// Cost: O(size) time and memory to shuffle.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
   /// Returns the number of indices of a shard, the same for all shards.
@@ -103,11 +103,11 @@ class DistributedSampler {
   SamplerOptions options_;
 };
 
-/// Yields each index on exactly one shard, in order and unpadded, for evaluation, where no sample counts twice. Shards
+/// Yields each index on exactly one shard, in order and unpadded: in evaluation no sample may count twice. Shards
 /// differ by at most one index, so no collective may depend on the number of batches. Thread-safe: yes.
 class EvaluationSampler {
  public:
-  /// Throws: UsageError as DistributedSampler.
+  /// Throws: the UsageErrors of DistributedSampler.
   explicit EvaluationSampler(std::int64_t size, ShardSpec shard = {});
 
   /// Returns this shard's indices, in order.
@@ -120,12 +120,11 @@ class EvaluationSampler {
   ShardSpec shard_;
 };
 
-/// Returns what one shard reads, step by step, of the rest of an epoch after the number of shards has changed. Each
-/// step takes the next shards x batch_size indices and deals them out in turn. Every index of `rest` occurs exactly
-/// once over all shards, and all shards have the same number of steps: a rest of less than one index for each shard
-/// joins the step before, whose batches are then larger by at most one. The first indices are repeated only where
-/// `rest` itself is smaller than the number of shards. Source: the resharding of TorchElastic's
-/// ElasticDistributedSampler, which pads
+/// Returns one shard's indices, step by step, of the rest of an epoch after the number of shards has changed. Each step
+/// takes the next shards x batch_size indices and deals them out in turn. Every index of `rest` occurs exactly once
+/// over all shards, and all shards have the same number of steps: a rest of less than one index for each shard joins
+/// the step before, whose batches are then larger by at most one. The first indices are repeated only if `rest` itself
+/// is smaller than the number of shards. Source: the resharding of TorchElastic's ElasticDistributedSampler, which pads
 [[nodiscard]] std::vector<std::vector<std::int64_t>> deal_rest(std::span<const std::int64_t> rest, ShardSpec shard,
                                                                std::int64_t batch_size);
 

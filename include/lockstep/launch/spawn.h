@@ -21,13 +21,13 @@ struct SpawnOptions {
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how the ranks' output is shown
 };
 
-/// Returns true where a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set variables of a
-/// rank, even if some are missing; init() refuses those. Throws: UsageError where a variable of Slurm is not a number.
+/// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set variables of a
+/// rank, even if some are missing; init() refuses those. Throws: UsageError if a variable of Slurm is not a number.
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`; it waits
 /// for them and ends this process with their exit code. So it returns only in the ranks. It returns at once in a
-/// process that is already a rank, and where one process is asked for: a world of one.
+/// process that is already a rank, and if `processes` is 1: a world of one.
 ///
 /// Blocks:  in the process that starts the others, until all of them have ended. Call it first in main: code before it
 ///          runs in that process too, and a CUDA device opened there stays in use.

@@ -28,7 +28,7 @@ class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
   explicit DropoutImpl(double p = 0.5);
 
   void reset() override {}
-  /// Returns the input with values dropped and the rest scaled up, in training; else the input.
+  /// Returns, in training, the input with values dropped and the rest scaled up; else the input.
   at::Tensor forward(const at::Tensor& input);
   /// Returns the probability that a value is dropped.
   [[nodiscard]] double p() const noexcept { return p_; }

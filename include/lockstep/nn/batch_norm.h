@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm whose statistics can be those of all replicas of a run. The replicas are not known here;
+// Batch norm whose statistics can be those of all replicas of a run. This header does not know the replicas;
 // lockstep::sync_batch_norm() (parallel/sync_batch_norm.h) connects them.
 #pragma once
 
@@ -21,7 +21,7 @@ class StatisticsSync {
  public:
   virtual ~StatisticsSync() = default;
 
-  /// Returns how many replicas' batches count as one; 1 means that there is nothing to sum.
+  /// Returns the number of replicas whose batches count as one; 1 means that there is nothing to sum.
   [[nodiscard]] virtual int replicas() const = 0;
 
   /// Sums `values` over all replicas, in place; every replica gets the same bits.
@@ -34,9 +34,9 @@ class StatisticsSync {
 /// The common base of the batch norms of all dimensions; sync_batch_norm() looks for it.
 class SyncedStatistics {
  public:
-  /// Sets the sum over replicas; null: the statistics are those of this replica's own batch.
+  /// Sets the object that sums over replicas; null: the statistics are those of this replica's own batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
-  /// Returns what joins the statistics of all replicas; null where the layer is not synced.
+  /// Returns the object that sums over the replicas; null if the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }
 
  protected:
@@ -73,21 +73,20 @@ void print(std::ostream& stream, std::size_t dimensions, const torch::nn::BatchN
 
 /// torch::nn::BatchNorm with the same options, names in the state dict and bits, until its statistics are synced.
 ///
-/// When synced, a training forward normalises with mean and variance over the batches of all replicas, which may be of
-/// different sizes, also empty; backward is that of batch norm over the joined batches. The gradients of weight and
-/// bias are those of the replica's own batch, as DistributedDataParallel expects. Evaluation communicates nothing.
+/// When synced, a training forward normalises with mean and variance over the batches of all replicas, which may differ
+/// in size, or be empty; backward is that of batch norm over the joined batches. The gradients of weight and bias are
+/// those of the replica's own batch, as DistributedDataParallel expects. Evaluation does not communicate.
 ///
-/// Collective: forward in training, and backward where the input needs a gradient; only when synced.
-/// Throws: as torch::nn::BatchNorm; when synced, UsageError where all replicas together have fewer than 2 values per
-///         channel, or for a second derivative.
+/// Collective: forward in training, and backward if the input needs a gradient; only when synced.
+/// Throws: the errors of torch::nn::BatchNorm; when synced, UsageError if all replicas together have fewer than 2
+///         values per channel, or for a second derivative.
 /// Source: Ioffe and Szegedy, Batch Normalization, 2015.
 template <std::size_t D, class Derived>
 class BatchNormImpl : public torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>, public SyncedStatistics {
  public:
   using torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>::NormImplBase;
 
-  /// Normalises the input. Shapes: [N, C] or [N, C, ...], as torch's layer. Collective: in training, where it is
-  /// synced.
+  /// Normalises the input. Shapes: [N, C] or [N, C, ...], as torch's layer. Collective: in training, if it is synced.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     return detail::batch_norm(input,

@@ -13,12 +13,11 @@ namespace lockstep::nn {
 
 /// torch::nn::LayerNorm with the same options and state dict.
 ///
-/// On a CPU with contiguous float32 or bfloat16 and float32 weights it runs a kernel; in all other cases it runs
-/// libtorch's layer.
+/// Runs a kernel on a CPU with contiguous float32 or bfloat16 and float32 weights; in all other cases libtorch's layer.
 ///
 /// Shapes: [..., normalized_shape] to the same.
-/// Cost:   the input is read once in forward and once in backward; backward also keeps two float32 for each row.
-/// Throws: as torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
+/// Cost:   forward and backward read the input once each; backward also keeps two float32 for each row.
+/// Throws: the errors of torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
 /// Source: Ba et al., Layer Normalization, 2016.
 class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
  public:
@@ -31,7 +30,7 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LayerNormOptions options;  ///< as torch::nn::LayerNorm has them
+  torch::nn::LayerNormOptions options;  ///< as in torch::nn::LayerNorm
   at::Tensor weight;                    ///< has the normalised shape, or is undefined
   at::Tensor bias;                      ///< has the normalised shape, or is undefined
 };

@@ -14,21 +14,21 @@ namespace lockstep::nn {
 
 /// Returns input * weight^T + bias, as at::linear does.
 ///
-/// On a CPU with float32, or under autocast to bfloat16, float32 weights go into the product as they are: they are cast
-/// while they are packed, the bias is where the sums begin, and the gradient of the weights is float32. Sums are in a
+/// On a CPU with float32, or under autocast to bfloat16, it runs a kernel. It takes float32 weights and casts them
+/// while it packs them, starts the sums with the bias, and returns a float32 gradient of the weights. Sums are in a
 /// fixed order, on any number of threads. A processor with matrix units, or without products of bfloat16, leaves
-/// bfloat16 to libtorch, and so do odd widths.
+/// bfloat16 to libtorch; so do odd widths.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
-/// Throws: as at::linear; UsageError for a second derivative through the kernel.
+/// Throws: the errors of at::linear; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
-/// torch::nn::Linear with the same options, initial weights and state dict, by linear().
+/// torch::nn::Linear with the same options, initial weights and state dict, computed by linear().
 ///
 /// Shapes: [..., in_features] to [..., out_features].
 class LinearImpl final : public torch::nn::Cloneable<LinearImpl> {
  public:
-  explicit LinearImpl(const torch::nn::LinearOptions& of);
+  explicit LinearImpl(const torch::nn::LinearOptions& linear_options);
   LinearImpl(std::int64_t in, std::int64_t out) : LinearImpl(torch::nn::LinearOptions(in, out)) {}
   /// Replaces `layer`, with the same parameters.
   explicit LinearImpl(const torch::nn::LinearImpl& layer);
@@ -38,7 +38,7 @@ class LinearImpl final : public torch::nn::Cloneable<LinearImpl> {
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LinearOptions options;  ///< as torch::nn::Linear has them
+  torch::nn::LinearOptions options;  ///< as in torch::nn::Linear
   at::Tensor weight;                 ///< [out_features, in_features]
   at::Tensor bias;                   ///< [out_features], or undefined
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer with what follows it: the product is libtorch's, the rest one pass each way.
+// A linear layer fused with dropout and ReLU: the product is libtorch's, the rest is one pass each way.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -11,7 +11,7 @@
 
 namespace lockstep::nn {
 
-/// What follows the linear layer.
+/// The operations after the linear layer.
 struct LinearReLUOptions {
   double dropout = 0;  ///< probability of zero, before or after ReLU (the result is the same); 0: none
 };
@@ -22,11 +22,11 @@ struct LinearReLUOptions {
 /// one pass that also sums the bias's gradient, in a fixed order; in all other cases libtorch's separate layers run.
 ///
 /// Shapes: [..., in_features] to [..., out_features].
-/// Cost:   backward keeps input, weight and output; dropout kept the elements where the output is above 0.
-/// Throws: as Linear; UsageError for a second derivative through the kernels.
+/// Cost:   backward keeps input, weight and output; the output is above 0 only for elements that dropout kept.
+/// Throws: the errors of Linear; UsageError for a second derivative through the kernels.
 class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
  public:
-  /// Has fresh weights, as torch::nn::Linear's.
+  /// Makes fresh weights, as torch::nn::Linear does.
   explicit LinearReLUImpl(const torch::nn::LinearOptions& linear, LinearReLUOptions then = {});
   /// Replaces `linear`, with the same parameters.
   LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);
@@ -34,11 +34,11 @@ class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
   void reset() override;
   /// Returns the layer's output after ReLU and dropout. Shapes: [..., in] to [..., out].
   at::Tensor forward(const at::Tensor& input);
-  /// Returns what follows the linear layer.
+  /// Returns the operations after the linear layer.
   [[nodiscard]] const LinearReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LinearOptions options;  ///< as torch::nn::Linear has them
+  torch::nn::LinearOptions options;  ///< as in torch::nn::Linear
   at::Tensor weight;                 ///< [out_features, in_features]
   at::Tensor bias;                   ///< [out_features], or undefined
 

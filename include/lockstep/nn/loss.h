@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses that compute their gradient in the forward pass and keep nothing else: no copy of the logits, no logarithms of
-// probabilities.
+// Losses that compute their gradient in the forward pass and keep nothing else: neither logits nor log-probabilities.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -15,11 +14,11 @@ namespace lockstep::nn {
 /// torch::nn::MultiLabelSoftMarginLoss with the same options.
 ///
 /// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it runs a kernel that
-/// computes in float32, and the loss is float32; in all other cases it runs libtorch's, for 16-bit logits in float32,
-/// too.
+/// computes in float32, and returns a float32 loss. In all other cases it runs libtorch's, also for 16-bit logits in
+/// float32.
 ///
 /// Shapes: logits and targets [..., C]; the loss is a number, or [...] with torch::kNone.
-/// Throws: as libtorch's; UsageError for a second derivative through the kernel.
+/// Throws: libtorch's errors; UsageError for a second derivative through the kernel.
 class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabelSoftMarginLossImpl> {
  public:
   explicit MultiLabelSoftMarginLossImpl(torch::nn::MultiLabelSoftMarginLossOptions chosen = {});
@@ -29,7 +28,7 @@ class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabe
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::MultiLabelSoftMarginLossOptions options;  ///< as torch's layer has them
+  torch::nn::MultiLabelSoftMarginLossOptions options;  ///< as in torch's layer
   at::Tensor weight;                                   ///< [C], or undefined
 };
 TORCH_MODULE(MultiLabelSoftMarginLoss);
@@ -37,12 +36,12 @@ TORCH_MODULE(MultiLabelSoftMarginLoss);
 /// torch::nn::CrossEntropyLoss with the same options: class weights, an ignored class, smoothed labels.
 ///
 /// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets it runs a kernel that
-/// computes in float32, and the loss is float32; in all other cases (also with probabilities as targets) it runs
-/// libtorch's, for 16-bit logits in float32, too.
+/// computes in float32, and the loss is float32. In all other cases (also with probabilities as targets) it runs
+/// libtorch's, also for 16-bit logits in float32.
 ///
 /// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or has the targets'
 ///         shape with torch::kNone.
-/// Throws: as libtorch's; DataError for a class that does not exist; UsageError for a second derivative through the
+/// Throws: libtorch's errors; DataError for a class out of range; UsageError for a second derivative through the
 ///         kernel.
 class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossImpl> {
  public:
@@ -53,7 +52,7 @@ class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossI
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::CrossEntropyLossOptions options;  ///< as torch's layer has them
+  torch::nn::CrossEntropyLossOptions options;  ///< as in torch's layer
   at::Tensor weight;                           ///< [C], or undefined
 };
 TORCH_MODULE(CrossEntropyLoss);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, dropout, ReLU and 2x2 max pooling as one layer: on a processor these are bound by memory, and one layer
-// goes through it twice in forward and twice in backward, where five of them go ten times.
+// Batch norm, dropout, ReLU and 2x2 max pooling as one layer. On a processor these are bound by memory: one layer
+// passes over memory twice in forward and twice in backward, five separate ones ten times.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -17,7 +17,7 @@
 
 namespace lockstep::nn {
 
-/// What follows the batch norm.
+/// The operations after the batch norm.
 struct BatchNormReLUOptions {
   double dropout = 0;  ///< probability of zero, between batch norm and ReLU; 0: none
   bool pool = false;   ///< takes the maxima of 2x2 windows, stride 2
@@ -26,20 +26,19 @@ struct BatchNormReLUOptions {
 /// BatchNorm2d, then Dropout, ReLU, MaxPool2d(2) as options say; the state dict is that of BatchNorm2d.
 ///
 /// Training with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes, on a CPU and,
-/// but for dropout, on a GPU (tensor/device_kernels.h); all other cases (evaluation, synced statistics) run libtorch's
-/// separate layers. The fused passes round a value to
-/// bfloat16 once, at the end. Dropout has its own random generator, which libtorch's generator seeds.
+/// without dropout, on a GPU (tensor/device_kernels.h). All other cases (evaluation, synced statistics) run libtorch's
+/// separate layers. The fused passes round a value to bfloat16 once, at the end. Dropout has its own random generator,
+/// which libtorch's generator seeds.
 ///
 /// Shapes: [N, C, H, W] to the same, or to [N, C, H/2, W/2] rounded down.
-/// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit for each
-///         element.
-/// Throws: as BatchNorm2d; UsageError for a second derivative.
+/// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit per element.
+/// Throws: the errors of BatchNorm2d; UsageError for a second derivative.
 class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
  public:
   explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})
       : BatchNormImpl(norm), then_(then) {}
 
-  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch: it has the same parameters, buffers in the same memory and
+  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch, with the same parameters, buffers in the same memory and
   /// the same synced statistics.
   template <class Norm>
   BatchNormReLU2dImpl(const Norm& norm, BatchNormReLUOptions then) : BatchNormReLU2dImpl(norm.options, then) {
@@ -56,18 +55,18 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
     if constexpr (requires { norm.statistics_sync(); }) set_statistics_sync(norm.statistics_sync());
   }
 
-  /// Returns the output of all parts. Shapes: [N, C, H, W].
+  /// Returns the output of all operations. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
-  /// The same with `residual` added between batch norm and ReLU, as a residual block does, in the same passes.
-  /// Shapes: both [N, C, H, W]. Throws: UsageError where dropout or pooling follows.
+  /// Adds `residual` between batch norm and ReLU, as a residual block does, in the same passes.
+  /// Shapes: both [N, C, H, W]. Throws: UsageError if dropout or pooling follows.
   at::Tensor forward_with_residual(const at::Tensor& input, const at::Tensor& residual);
 
-  /// Returns forward(conv.forward(input)). On a GPU in training the convolution leaves its bias out, which the batch
-  /// norm would take away again: neither the sum nor its gradient, which is zero, has to be computed. The running mean
-  /// has it. Shapes: input as the convolution's.
+  /// Returns forward(conv.forward(input)). On a GPU in training the convolution omits its bias, which the batch norm
+  /// would remove again: neither the sum nor its gradient, which is zero, has to be computed. The running mean includes
+  /// it. Shapes: input as the convolution's.
   at::Tensor forward_after(Conv2dImpl& conv, const at::Tensor& input);
 
-  /// Returns what follows the batch norm.
+  /// Returns the operations after the batch norm.
   [[nodiscard]] const BatchNormReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
@@ -75,15 +74,15 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   at::Tensor after(const at::Tensor& input, const at::Tensor& residual);
   detail::BatchNormCall call();
   [[nodiscard]] bool is_synced() const;
-  void share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs);
-  static void share_buffer(at::Tensor& mine, const at::Tensor& theirs);
+  void share_parameter(const char* name, at::Tensor& target, const at::Tensor& source);
+  static void share_buffer(at::Tensor& target, const at::Tensor& source);
 
   BatchNormReLUOptions then_;
 };
 TORCH_MODULE(BatchNormReLU2d);
 
-/// Returns the layers' output, as `layers.forward(input)` does, with BatchNormReLU2d::forward_after() where one follows
-/// its convolution. Shapes: those of the layers, of which each takes one tensor and returns one.
+/// Returns `layers.forward(input)`, but runs a BatchNormReLU2d after its convolution by forward_after(). Shapes: those
+/// of the layers, each of which takes one tensor and returns one.
 at::Tensor forward_layers(torch::nn::SequentialImpl& layers, const at::Tensor& input);
 
 }  // namespace lockstep::nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained network as ONNX, written without Python: for ONNX Runtime, TensorRT, browsers.
+// A trained network as ONNX, written without Python: for ONNX Runtime, TensorRT and browsers.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace lockstep::nn {
 
-/// How a network is written.
+/// The options of the file.
 struct OnnxOptions {
   std::int64_t opset = 17;                           ///< 16 or 17
-  bool half = false;                                 ///< weights take 16 bits in the file; it computes in float32
+  bool half = false;                                 ///< stores weights in 16 bits; the network computes in float32
   std::map<std::string, std::string> texts = {};     ///< metadata_props of the file, by key
-  std::string tensors_file = "model.onnx.data";      ///< name of the second file, for weights beyond 2 GiB
-  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< of weights that lie in the first file: protobuf's limit
+  std::string tensors_file = "model.onnx.data";      ///< name of the second file, if weights exceed 2 GiB
+  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< the most bytes of weights in the first file: protobuf's limit
 };
 
-/// The bytes of a model, and of the file beside it where its weights do not fit.
+/// The bytes of a model, and of a second file if its weights do not fit.
 struct OnnxFile {
   std::string model;    ///< the file itself
   std::string tensors;  ///< empty: there is no second file
@@ -30,11 +30,11 @@ struct OnnxFile {
 
 /// Traces the function and returns it as ONNX, with a first dimension of any size ("N") in arguments and results.
 ///
-/// Parameters and buffers keep their names. Metadata has `texts` and network.json, as to_torchscript() writes it. The
-/// traced graph is compared with the function, for batches of 1 and 5; whether a runtime computes the same from
-/// the file is for the caller to try. With `half` the weights of `model` are rounded to 16 bits, for good. `model` has
-/// to be in evaluation mode. Throws: UsageError as to_torchscript(), and for an operator that has no row in the table,
-/// naming it and the last parameter before it.
+/// Parameters and buffers keep their names. The metadata holds `texts` and network.json, as in to_torchscript(). The
+/// traced graph is compared with the function, for batches of 1 and 5; the caller must test if a runtime computes the
+/// same from the file. `half` rounds the weights of `model` itself to 16 bits. `model` has to be in evaluation mode.
+/// Throws: the UsageErrors of to_torchscript(), and UsageError for an operator that has no row in the table, naming it
+/// and the last parameter before it.
 [[nodiscard]] OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function,
                                const OnnxOptions& options = {});
 

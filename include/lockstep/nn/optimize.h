@@ -14,10 +14,10 @@ namespace lockstep::nn {
 
 /// A replacement that optimize() made, or could not make.
 struct Optimized {
-  /// Layers that follow each other.
+  /// A chain of layers that follow each other.
   struct Chain {
     std::string name;  ///< name of the chain's first layer: "features.1"
-    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; with the reason where the chain was left as it is
+    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; with the reason if the chain was left as it is
   };
   std::vector<Chain> fused;  ///< chains that were replaced
   std::vector<Chain> left;   ///< chains that were left as they are
@@ -26,13 +26,13 @@ struct Optimized {
 /// Replaces every BatchNorm2d (Lockstep's or libtorch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
 /// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in place of the first layer and empty layers in place of
 /// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single Linear,
-/// LayerNorm, Dropout and ReLU (not in place) layers. Names, parameters and state dict stay as they are. A
-/// torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels is replaced by one. Chains outside of a Sequential are
-/// left as they are, since a module's own forward() holds its layers by their types: write such modules with the layers
-/// of lockstep::nn (Conv2d, BatchNormReLU2d with a residual, Linear, attention()).
+/// LayerNorm, Dropout and ReLU (not in place) layers. A torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels
+/// becomes one. Names, parameters and state dict do not change. Chains outside a Sequential stay, since a module's own
+/// forward() holds its layers by their types: write such modules with the layers of lockstep::nn (Conv2d,
+/// BatchNormReLU2d with a residual, Linear, attention()).
 ///
-/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names; the names do not
-/// change. Example: const nn::Optimized done = nn::optimize(*net);
+/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names.
+/// Example: const nn::Optimized done = nn::optimize(*net);
 Optimized optimize(torch::nn::Module& model);
 
 }  // namespace lockstep::nn

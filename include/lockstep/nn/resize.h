@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images made larger or smaller.
+// Resizes images.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -14,20 +14,20 @@ namespace lockstep::nn {
 
 /// Returns the images at another size, bilinear between pixels, as at::upsample_bilinear2d does.
 ///
-/// On a CPU channels-last float32 and bfloat16 with a multiple of 8 channels have a kernel: one pass in forward, one in
-/// backward, numbers between are float32, and the result has the input's type (libtorch's is float32 under autocast).
-/// Its bits do not depend on the number of threads. All other cases are libtorch's.
+/// On a CPU, channels-last float32 and bfloat16 with a multiple of 8 channels have a kernel: one pass in forward and
+/// one in backward, with float32 between. The result has the input's type (libtorch's is float32 under autocast). Its
+/// bits do not depend on the number of threads. libtorch computes all other cases.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
-/// Throws: as at::upsample_bilinear2d; UsageError for a second derivative through the kernel.
+/// Throws: the errors of at::upsample_bilinear2d; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_bilinear(const at::Tensor& images, const std::array<std::int64_t, 2>& size,
                                          bool align_corners);
 
-/// Returns the images at another size, each result the pixel that lies nearest, as at::upsample_nearest2d does: with
-/// the same kernel, for the same tensors. An infinite pixel becomes what is no number there.
+/// Returns the images at another size, each result the nearest pixel, as at::upsample_nearest2d does, with the same
+/// kernel and for the same tensors. An infinite pixel becomes NaN there.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
-/// Throws: as at::upsample_nearest2d; UsageError for a second derivative through the kernel.
+/// Throws: the errors of at::upsample_nearest2d; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_nearest(const at::Tensor& images, const std::array<std::int64_t, 2>& size);
 
 }  // namespace lockstep::nn

@@ -9,11 +9,11 @@
 
 namespace lockstep::nn {
 
-/// Returns scale * input + shift, of the input's type; libtorch's own product of bfloat16 and a float32 parameter would
-/// be float32, twice the memory here and in every layer that follows.
+/// Returns scale * input + shift, of the input's type. libtorch's own product of bfloat16 and a float32 parameter would
+/// be float32: twice the memory here and in every layer that follows.
 ///
-/// On a CPU float32 and bfloat16 are one pass in forward and one in backward, which also adds up the gradients of both
-/// numbers: in float32 within blocks, over blocks in double, in a fixed order. All other cases are libtorch's.
+/// On a CPU float32 and bfloat16 take one pass in forward and one in backward, which also sums the gradients of both
+/// numbers: in float32 within blocks, over blocks in double, in a fixed order. libtorch computes all other cases.
 ///
 /// Shapes: `scale` and `shift` float32 [1].
 /// Throws: UsageError for a second derivative through the kernel.

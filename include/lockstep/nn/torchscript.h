@@ -13,14 +13,14 @@
 #include <vector>
 
 namespace torch::nn {
-class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+class Module;  // torch/nn/module.h takes 6 s to compile; code that has a network includes it already
 }
 
 #pragma GCC visibility push(default)
 
 namespace lockstep::nn {
 
-/// Computes results of arguments, such as a network or a runtime that has loaded it.
+/// Computes results from arguments: a network, or a runtime that has loaded it.
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& arguments)>;
 
 /// A network as a function of tensors, for programs that know neither its class nor this library.
@@ -29,18 +29,18 @@ struct NetworkFunction {
   std::vector<std::string> inputs;
   /// Names of the results. The function returns a single one as a tensor, several as a tuple.
   std::vector<std::string> outputs;
-  /// Makes arguments for a batch of this size, of values that are no rarity to the network.
+  /// Makes arguments for a batch of this size, with values that are typical for the network.
   std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
-  /// Computes the results. What it computes besides tensors has to be the same for all arguments, but for the size of
-  /// the batch: a tracer records the operators that it runs.
+  /// Computes the results. Everything that it computes besides tensors must be the same for all arguments, except for
+  /// the size of the batch, because a tracer records the operators that it runs.
   TensorFunction run;
-  /// What the numbers in a result mean, such as classes by label; may be empty.
+  /// The meanings of the numbers in a result, such as classes by label; may be empty.
   std::vector<std::string> names = {};
-  /// The rows of the results' second dimension have no order among themselves, but belong together over the results:
-  /// the queries of a detector.
+  /// The rows of the results' second dimension have no order, but row i of all results belongs together: a detector's
+  /// queries.
   bool is_set = false;
-  /// How a page turns a picture into the first argument, and which answer the results are, as JSON
-  /// (docs/design/export.md, "In a browser"); empty: no page can.
+  /// JSON that says how a page turns a picture into the first argument, and the kind of answer that the results are
+  /// (docs/design/export.md, "In a browser"); empty: no page can show it.
   std::string page = {};
 };
 
@@ -50,13 +50,12 @@ struct NetworkFunction {
 /// the function uses are its parameters and buffers, under the same names; tensors that are neither, such as tables of
 /// positions, are buffers called constant_0 and so on. So state_dict(), to() and half() see all of them; parameters
 /// need no gradient. `texts` are files in the archive, by name (`_extra_files` of torch.jit.load), and so is
-/// network.json:
-/// {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ..., "names": [...]},
-/// where null stands for the size of the batch.
+/// network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ...,
+/// "names": [...]}, with null for the size of the batch.
 ///
-/// Before it returns, the archive is loaded and compared with the function, for other arguments and other sizes of the
-/// batch. `model` has to be in evaluation mode.
-/// Throws: UsageError where the function depends on the batch in a way that cannot be recorded, or the results differ.
+/// Before it returns, it loads the archive and compares it with the function, for other arguments and other sizes of
+/// the batch. `model` has to be in evaluation mode.
+/// Throws: UsageError if the function depends on the batch in a way that cannot be recorded, or if the results differ.
 [[nodiscard]] std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                                          const std::map<std::string, std::string>& texts = {});
 

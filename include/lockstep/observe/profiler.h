@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiler: records some steps of a training loop, prints where their time went, and writes a trace for Perfetto. The
-// Trainer has one under --profile; a loop of one's own calls step().
+// Trainer has one under --profile; your own loop calls step().
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -17,23 +17,23 @@
 
 namespace lockstep::observe {
 
-/// What a Profiler records, and where it goes.
+/// The settings of a Profiler: the steps that it records, and its output.
 struct ProfilerOptions {
   std::int64_t steps = 10;            ///< to record
   std::int64_t warmup = 3;            ///< steps before these, which are slower: libtorch makes its buffers and threads
   std::filesystem::path folder = {};  ///< the trace of rank R goes to folder/rank-R.json; empty: none is written
   NamedTensors parameters = {};       ///< name the layers; empty: no table of layers
-  at::ScalarType type = at::kFloat;   ///< what products of matrices are computed in, to measure the machine's peak in
-  bool inputs = false;  ///< record what each operator was called with, for view::kernel_table(), and no memory
-  bool prints = true;   ///< false: it neither prints tables nor measures the machine
+  at::ScalarType type = at::kFloat;   ///< type of the matrix products, for the measurement of the machine's peak
+  bool inputs = false;                ///< record the inputs of each operator, for view::kernel_table(), and no memory
+  bool prints = true;                 ///< false: it neither prints tables nor measures the machine
 };
 
-/// Records the steps that follow the warm-up. It changes no result. Before and after them it costs nothing: libtorch
-/// has no callbacks and Lockstep no sink of it.
+/// Records the steps that follow the warm-up. It changes no result. Outside of them it costs nothing: it has no
+/// callbacks in libtorch and no sink in Lockstep.
 ///
-/// What it sees: every operator of libtorch, the fused layers of Lockstep, the nodes of the backward, collectives,
-/// loader workers, saves. A model in DistributedDataParallel has its forward named; so has Lockstep's optimizer. A
-/// part of your own is named by RECORD_USER_SCOPE("name") of libtorch.
+/// It records every operator of libtorch, the fused layers of Lockstep, the nodes of the backward, collectives, loader
+/// workers and saves. The forward of a model in DistributedDataParallel has a name; so has Lockstep's optimizer. Name a
+/// part of your own with RECORD_USER_SCOPE("name") of libtorch.
 ///
 /// Example:
 ///   lockstep::observe::Profiler profiler(job, {.steps = 10, .parameters = lockstep::named_parameters_of(net)});
@@ -45,26 +45,26 @@ struct ProfilerOptions {
 class Profiler {
  public:
   /// One profiler at a time records in a process.
-  /// Throws: UsageError where steps is below 1 or warmup below 0.
+  /// Throws: UsageError if steps is below 1 or warmup below 0.
   Profiler(Job job, ProfilerOptions options);
   /// Stops recording, without table and trace.
   ~Profiler();
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// Ends a step. Call it after every step, in the thread of the loop. Where the warm-up ends, the ranks measure their
-  /// clocks and the machine, which takes about a second; where the last step ends, it does what finish() does.
-  /// Collective: yes. Blocks: where the warm-up ends. Throws: IoError, as Work::wait.
+  /// Ends a step. Call it after every step, in the thread of the loop. At the end of the warm-up the ranks measure
+  /// their clocks and the machine, which takes about a second; after the last step it does the same as finish().
+  /// Collective: yes. Blocks: at the end of the warm-up. Throws: IoError, as Work::wait.
   void step();
 
-  /// Prints the tables on rank 0 and writes this rank's trace. Where the loop ended before the last step, of the whole
-  /// steps that there are. It does nothing where that is already done.
+  /// Prints the tables on rank 0 and writes this rank's trace; if the loop ended before the last step, of the whole
+  /// steps that there are. A second call does nothing.
   /// Collective: no. Throws: IoError.
   void finish();
 
   /// Returns true once all steps are recorded.
   [[nodiscard]] bool is_finished() const noexcept;
-  /// Returns the profile once it is finished, with no steps where the loop ended in the warm-up.
+  /// Returns the profile once it is finished, with no steps if the loop ended in the warm-up.
   [[nodiscard]] const view::Profile& profile() const noexcept;
   /// Returns the machine's rates, which are measured at the end of the recording.
   [[nodiscard]] const view::MachineRates& rates() const noexcept;

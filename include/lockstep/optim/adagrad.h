@@ -19,10 +19,10 @@ namespace lockstep {
 struct AdagradOptions {
   double lr = 1e-2;                      ///< learning rate
   double lr_decay = 0;                   ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
-  double weight_decay = 0;               ///< times the weight, is added to the gradient
-  double initial_accumulator_value = 0;  ///< where the sum of squares begins
+  double weight_decay = 0;               ///< multiplied by the weight and added to the gradient
+  double initial_accumulator_value = 0;  ///< the initial sum of squares
   double eps = 1e-10;                    ///< added to the root of the sum of squares
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -21,9 +21,9 @@ struct AdamWOptions {
   double lr = 1e-3;                            ///< learning rate
   std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
   double eps = 1e-8;                           ///< added to the root of the second moment
-  double weight_decay = 1e-2;  ///< a step takes lr * weight_decay of each weight off, apart from the gradient
+  double weight_decay = 1e-2;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
   bool amsgrad = false;        ///< divides by the largest second moment so far
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

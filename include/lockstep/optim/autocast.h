@@ -18,27 +18,26 @@ namespace lockstep {
 /// The number type of the forward pass.
 enum class Amp {
   kNone,  ///< float32
-  kBf16,  ///< bfloat16, where that is safe
-  kFp16   ///< float16, where that is safe; the loss must be scaled
+  kBf16,  ///< bfloat16, for operations that are safe in it
+  kFp16   ///< float16, for operations that are safe in it; the loss must be scaled
 };
 
-/// Convert between a precision and its name: "none", "bf16", "fp16".
-/// Throws: UsageError listing the names.
+/// Returns the precision of the name "none", "bf16" or "fp16". Throws: UsageError listing the names.
 [[nodiscard]] Amp amp_from_name(std::string_view name);
 /// Returns "none", "bf16" or "fp16".
 [[nodiscard]] std::string to_string(Amp amp);
 
-/// How an Autocast computes.
+/// The options of an Autocast.
 struct AutocastOptions {
-  /// libtorch keeps the cast copy of a weight for the rest of the region, even when the weight changes. It is off by
-  /// default: from C++ a stale copy trains on old weights, and a copy made under no_grad swallows the gradient. It pays
-  /// only where a weight is used many times in a region (recurrent nets) and does not change in it.
+  /// Keeps the cast copy of a weight for the rest of the region, even when the weight changes. Off by default: from C++
+  /// a stale copy trains on old weights, and a copy made under no_grad swallows the gradient. It pays only if a region
+  /// uses a weight many times (recurrent nets) and does not change it.
   bool weight_cache = false;
 };
 
 /// Makes eligible operations of this thread run in `amp` on `device` until it goes out of scope; kNone means full
-/// precision. Regions may nest. The end of one restores the state before it and empties the weight cache. Run backward
-/// outside of it.
+/// precision. Regions may nest. Its end restores the state before and empties the weight cache. Run backward outside
+/// it.
 ///
 /// Throws: UsageError for fp16 on the CPU and for devices that are neither CPU nor CUDA.
 /// Example: lockstep::Autocast autocast{job.device().type(), lockstep::Amp::kBf16};
@@ -54,8 +53,8 @@ class [[nodiscard]] Autocast {
   tensor::AutocastState before_;
 };
 
-/// Turns gradients off until it goes out of scope, and the weight cache too, so that an evaluation inside an Autocast
-/// with the weight cache neither sees old weights nor leaves copies that would swallow the gradient of the training
+/// Turns gradients off until it goes out of scope, and the weight cache too. An evaluation inside an Autocast with the
+/// weight cache then neither sees old weights nor leaves copies that would swallow the gradient of the training
 /// forward.
 class [[nodiscard]] NoGrad {
  public:

@@ -13,23 +13,23 @@
 namespace lockstep {
 namespace optim {
 
-/// These are the parts of grad_norm(), for an optimizer that has the gradients in pieces.
+/// The parts of grad_norm(), for an optimizer that has the gradients in pieces.
 inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the sum of squares of one block: up to kNormBlock elements that are adjacent in memory.
 /// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
 [[nodiscard]] double block_squares(const at::Tensor& block);
 /// Returns the sum of the squares of `count` adjacent values.
 [[nodiscard]] double block_squares(const float* values, std::int64_t count);
-/// The same for float64.
+/// Returns the same for float64.
 [[nodiscard]] double block_squares(const double* values, std::int64_t count);
 /// Returns the norm from the sums of all blocks of each parameter, parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
 /// Returns a gradient as it is summed: in the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
-/// Returns true where there are parameters and all of them are on one GPU.
+/// Returns true if there are parameters and all of them are on one GPU.
 [[nodiscard]] bool on_one_gpu(const NamedTensors& parameters);
-/// Returns the norm of each gradient that there is, in the device's own order of additions. The host does not wait.
+/// Returns the norm of each existing gradient, in the device's own order of additions. The host does not wait.
 /// Shapes: all gradients are on one device; the result is [number of gradients], there.
 [[nodiscard]] at::Tensor device_norms(const NamedTensors& parameters);
 /// Returns the norm of all gradients from device_norms(): a float64 number, there.
@@ -38,38 +38,37 @@ inline constexpr std::int64_t kNormBlock = 4096;
 }  // namespace optim
 
 /// Returns the 2-norm of all gradients. It sums in double over fixed blocks of 4,096 elements of each parameter's
-/// memory and combines the sums in name order, so that the result depends neither on buckets nor on threads. Parameters
-/// without a gradient count as zero. Where all gradients are on one GPU, the GPU adds in its own order, and the host
-/// waits for one number.
+/// memory and combines them in name order, so the result depends neither on buckets nor on threads. Parameters without
+/// a gradient count as zero. If all gradients are on one GPU, the GPU adds in its own order, and the host waits for one
+/// number.
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch
 /// does. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
-/// Does the same with a norm on a device, without a wait for it; a norm that is infinite gives 0, and NaN gives NaN, as
-/// PyTorch does.
+/// Returns the same for a norm on a device, without a wait; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
 [[nodiscard]] at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before.
 /// optimizer.step(clip_factor(grad_norm(parameters), max_norm)) does the same without a pass over the gradients. On a
-/// GPU the host waits once, for what is returned.
+/// GPU the host waits once, for the result.
 double clip_grad_norm(const NamedTensors& parameters, double max_norm);
 
 /// Clamps every element of the gradients to -max_value .. max_value, in place. NaN stays NaN.
 /// Throws: UsageError unless max_value > 0.
 void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value);
-/// Limits each element of every gradient to -max_value .. max_value, in place.
+/// Clamps every element of the gradients of `parameters` to -max_value .. max_value, in place.
 void clip_grad_value(const NamedTensors& parameters, double max_value);
 
-/// Calls clip_grad_norm() for a module, its holder or pointer, or a DistributedDataParallel (after backward, on every
-/// rank the same).
+/// Calls clip_grad_norm() for a module, its holder or pointer, or a DistributedDataParallel: after backward, on every
+/// rank.
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors>) double clip_grad_norm(Model& model,
                                                                                           double max_norm) {
   return clip_grad_norm(named_parameters_of(model), max_norm);
 }
 
-/// Does the same for the parameters of a model.
+/// Calls clip_grad_value() for the parameters of a model.
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors> &&
          !std::is_same_v<std::remove_const_t<Model>, std::vector<at::Tensor>>) void clip_grad_value(Model& model,

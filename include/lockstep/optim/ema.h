@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A moving average of a model's weights and buffers, with which evaluations run.
+// A moving average of a model's weights and buffers, for evaluations.
 #pragma once
 
 #include <algorithm>
@@ -16,24 +16,23 @@
 
 namespace lockstep {
 
-/// How fast the average follows the model.
+/// The speed at which the average follows the model.
 struct EMAOptions {
   double decay = 0.9999;   ///< share of the old average that an update keeps
-  double warmups = 1000;   ///< updates until the decay has reached 63 % of its value; 0: it has its full value at once
-  std::int64_t start = 0;  ///< the first calls of update(), which do nothing
+  double warmups = 1000;   ///< updates until the decay reaches 63 % of its value; 0: it has its full value at once
+  std::int64_t start = 0;  ///< number of initial calls of update() that do nothing
 };
 
-/// An exponential moving average over all parameters and buffers of a model. The n-th update takes
-/// d = decay * (1 - exp(-n / warmups)), and average = d * average + (1 - d) * value for each entry of a floating type;
-/// others (num_batches_tracked) are copied.
+/// An exponential moving average over all parameters and buffers of a model. The n-th update uses d = decay * (1 -
+/// exp(-n / warmups)), and average = d * average + (1 - d) * value for each entry of a floating type; others
+/// (num_batches_tracked) are copied.
 ///
 /// 1. It begins as a copy of the model.
 /// 2. The average has its own memory, in the model's strides. Float32 on the CPU takes one pass, and each element's
 ///    bits depend on its own values only.
 /// 3. Ranks with equal models have equal averages; no rank communicates.
 ///
-/// It belongs to the training thread. Lifetime: the model's tensors may move to other memory, but stay the same
-/// objects.
+/// It belongs to the training thread. Lifetime: the model's tensors may move in memory, but must stay the same objects.
 /// Cost:    12 bytes of memory traffic for each element.
 /// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There a later change of the decay has no effect; here it has.
 /// Example: lockstep::EMA ema{model, {.decay = 0.999}};  after each optimizer.step(): ema.update();
@@ -46,7 +45,7 @@ class EMA : public Stateful {
   /// start >= 0.
   explicit EMA(NamedTensors model, EMAOptions options = {});
 
-  /// Takes the model's present values into the average, from call options.start + 1 on. Throws: UsageError while the
+  /// Adds the model's present values to the average, from call options.start + 1 on. Throws: UsageError while the
   /// average is swapped in.
   void update();
 
@@ -58,7 +57,7 @@ class EMA : public Stateful {
   [[nodiscard]] std::int64_t updates() const noexcept { return std::max<std::int64_t>(0, updates_); }
 
   /// While it lives, the model has the average's values and the average has the model's. At its end both have their own
-  /// again, bit for bit. The tensors stay where they are. Lifetime: the EMA outlives it and is not moved meanwhile.
+  /// again, bit for bit. The tensors keep their memory. Lifetime: the EMA outlives it and is not moved meanwhile.
   class Swapped {
    public:
     ~Swapped();
@@ -73,15 +72,13 @@ class EMA : public Stateful {
   };
 
   /// Swaps the average into the model.
-  /// Throws: UsageError where it is already swapped in; also what the allocation of GPU memory throws, and nothing is
-  ///         swapped then.
+  /// Throws: UsageError if it is already swapped in; also the errors of allocating GPU memory, with nothing swapped.
   /// Example: const lockstep::EMA::Swapped averaged = ema.swap_in();  evaluate(model);
   [[nodiscard]] Swapped swap_in();
 
   /// Returns the average under the model's names, and the number of updates. Throws: UsageError while it is swapped in.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Loads an average. The decay is not part of it. Throws: DataError as load_model_state_dict(); nothing is loaded
-  /// then.
+  /// Loads an average, without the decay. Throws: the DataErrors of load_model_state_dict(); nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
  private:
@@ -90,22 +87,22 @@ class EMA : public Stateful {
 
   NamedTensors model_;
   NamedTensors averages_;
-  NamedTensors all_names_;  ///< the averages under every name that a state may call them
+  NamedTensors all_names_;  ///< the averages under every name that a state may use for them
   EMAOptions options_;
   std::int64_t updates_ = 0;
   bool swapped_ = false;
   std::map<std::string, at::Tensor> scratch_;  ///< by device, while swapped in, so that swapping back allocates nothing
 };
 
-/// The parts of an EMA's state_dict(): a model's state, and how many updates it has had.
+/// The parts of an EMA's state_dict(): a model's state, and the number of its updates.
 struct EMAState {
   StateDict model;           ///< the average, by the model's names
-  std::int64_t updates = 0;  ///< number of updates that it has seen
+  std::int64_t updates = 0;  ///< number of updates of the average
 };
 
 /// Splits an EMA's state.
 /// Example: load_model_state_dict(net, ema_state_of(checkpoint.state("ema")).model);
-/// Throws: DataError where `state` is not that of an EMA.
+/// Throws: DataError if `state` is not that of an EMA.
 [[nodiscard]] EMAState ema_state_of(StateDict state);
 
 }  // namespace lockstep

@@ -29,8 +29,8 @@ concept HasNamedParameters = !std::same_as<std::remove_cvref_t<Model>, NamedTens
 /// An optimizer that updates each parameter by one rule, with state of the parameter's shape in flat buffers.
 ///
 /// 1. Dense float32 parameters on the CPU take one pass of a kernel over parameter, gradient and state. Each element is
-///    updated by itself: its bits do not depend on layout, number of threads or instruction set.
-/// 2. All others (CUDA, float64, strided ones) are updated together, by libtorch's fused operators on CUDA where it has
+///    updated separately: its bits do not depend on layout, number of threads or instruction set.
+/// 2. All others (CUDA, float64, strided ones) are updated together, by libtorch's fused operators on CUDA if it has
 ///    them, else by its multi-tensor ones. The host does not wait.
 /// 3. Parameters that no pattern matches are in the default group, whose options are the optimizer's.
 ///
@@ -50,7 +50,7 @@ class FlatOptimizer : public Optimizer {
   /// rate becomes own * (lr / constructed).
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const noexcept override;
-  /// Returns the default group, then the others in the order in which they were given.
+  /// Returns the default group, then the others in the order given.
   [[nodiscard]] std::vector<GroupState> groups() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept override;
@@ -60,7 +60,7 @@ class FlatOptimizer : public Optimizer {
   void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
   [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
-  /// Returns "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" where a parameter had fewer
+  /// Returns "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" for a parameter that had fewer
   /// steps than the optimizer (it had no gradient). Learning rates belong to the schedule and are not saved.
   [[nodiscard]] StateDict state_dict() const override;
   /// Loads a state. Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype;

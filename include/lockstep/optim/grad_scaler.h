@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GradScaler: keeps the small gradients of float16 from vanishing, by scaling the loss. PyTorch's, with a way to agree
-// over ranks. Design: docs/design/amp.md.
+// GradScaler: scales the loss, so that small gradients of float16 do not vanish. It is PyTorch's, with agreement over
+// ranks. Design: docs/design/amp.md.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,14 @@ struct GradScalerOptions {
                                         ///< finite
   std::int64_t growth_interval = 2000;  ///< at least 1
   bool enabled = true;                  ///< false: scale() and unscale_() do nothing, and step() always steps
-  /// Combines over the ranks whether a gradient is not finite: it writes the maximum of all ranks' `found_inf` into
-  /// each of them (float32, one element, on the gradients' device; 1 where a gradient is not finite, else 0). It is
-  /// needed where the ranks have different gradients (ZeroOptions::shard_gradients); elsewhere it catches a rank that
-  /// computed something different.
+  /// Writes the maximum of all ranks' `found_inf` into each of them (float32, one element, on the gradients' device; 1
+  /// if a gradient is not finite, else 0). It is needed if the ranks have different gradients
+  /// (ZeroOptions::shard_gradients); elsewhere it catches a rank that computed something different.
   std::function<void(const at::Tensor& found_inf)> combine = {};
 };
 
-/// Scales the loss, so that float16 gradients do not vanish; unscales the gradients; skips a step where a gradient is
-/// inf or NaN, and lowers the scale then; raises the scale after many good steps.
+/// Scales the loss, so that float16 gradients do not vanish, and unscales the gradients. If a gradient is inf or NaN,
+/// it skips the step and lowers the scale; after many good steps it raises the scale.
 ///
 /// States of each optimizer, until update(): 1. ready; 2. unscale_() was called; 3. step() was called. A call out of
 /// this order throws UsageError (PyTorch throws RuntimeError). The scale does not change before update().
@@ -40,7 +39,7 @@ struct GradScalerOptions {
 /// Thread-safe: no.
 /// Lifetime:    an optimizer lives until the update() after its step().
 /// Example:     scaler.scale(loss).backward();
-///              scaler.unscale_(optimizer);                      // where gradients are clipped or looked at
+///              scaler.unscale_(optimizer);                      // only to clip or inspect gradients
 ///              scaler.step(optimizer, lockstep::clip_factor(optimizer.grad_norm(), 1.0));
 ///              scaler.update();
 class GradScaler final : public Stateful {
@@ -54,61 +53,61 @@ class GradScaler final : public Stateful {
 
   /// Multiplies the gradients of `optimizer` with 1 / scale and checks them, in one pass.
   ///
-  /// Collective: as options.combine.
-  /// Blocks:     as options.combine; the host does not wait for the device.
-  /// Throws:     UsageError where unscale_() or step() was called since the last update(), for float16 gradients, and
-  ///             where scale() was never called.
+  /// Collective: if options.combine is.
+  /// Blocks:     if options.combine does; the host does not wait for the device.
+  /// Throws:     UsageError if unscale_() or step() was called since the last update(), for float16 gradients, and if
+  ///             scale() was never called.
   void unscale_(Optimizer& optimizer);
   /// Does the same with the gradients of this rank's part. With ZeRO's shard_gradients the rest of grad() is undefined
   /// and must not be read.
   void unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& gradients);
 
-  /// Steps, unless some rank has a gradient that is not finite. It calls unscale_() first where that was not called.
+  /// Steps, unless a rank has a gradient that is not finite. It first calls unscale_() if that was not called.
   /// `grad_scale` is as in Optimizer::step().
   ///
-  /// Collective: as optimizer.step() and unscale_().
+  /// Collective: if optimizer.step() or unscale_() is.
   /// Blocks:     reads one number from the device.
-  /// Returns:    false where the step was skipped.
-  /// Throws:     UsageError where step() was called since the last update(), or scale() was never called.
+  /// Returns:    false if the step was skipped.
+  /// Throws:     UsageError if step() was called since the last update(), or scale() was never called.
   bool step(Optimizer& optimizer, double grad_scale = 1.0);
-  /// Does the same with a factor on the gradients' device: Optimizer::step_scaled_by().
+  /// Does the same with a factor on the gradients' device, as Optimizer::step_scaled_by() does.
   bool step(Optimizer& optimizer, const at::Tensor& grad_scale);
 
-  /// Sets the scale of the next iteration, on the host and on the device: it falls where any optimizer found a gradient
+  /// Sets the scale of the next iteration, on the host and on the device: it falls if any optimizer found a gradient
   /// that is not finite, and grows after growth_interval good iterations, unless float32 could not hold it. `new_scale`
   /// sets it instead. Blocks: only for an optimizer that was unscaled and not stepped: reads one number from the
-  /// device. Throws: UsageError where no gradient was checked since the last update(), or scale() was never called.
+  /// device. Throws: UsageError if no gradient was checked since the last update(), or scale() was never called.
   void update(std::optional<double> new_scale = std::nullopt);
 
   /// Returns the scale, or 1 if scaling is off. It reads nothing from the device.
   [[nodiscard]] double get_scale() const { return options_.enabled ? value_ : 1.0; }
-  /// Returns false where the scaler does nothing.
+  /// Returns false if the scaler does nothing.
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
 
   /// Returns PyTorch's entries: "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"
-  /// (iterations since the scale changed). It is empty where the scaler is not enabled. Save it after update().
+  /// (iterations since the scale changed). It is empty if the scaler is not enabled. Save it after update().
   [[nodiscard]] StateDict state_dict() const override;
-  /// Loads a state; does nothing where it is not enabled. Throws: DataError naming the entry that is missing, unknown
-  /// or invalid; nothing is loaded then.
+  /// Loads a state, unless the scaler is not enabled. Throws: DataError naming the entry that is missing, unknown or
+  /// invalid; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
  private:
-  /// Returns whether `optimizer` may step now, which is then noted as done.
+  /// Returns true if `optimizer` may step now, and notes the step.
   bool may_step(Optimizer& optimizer);
   enum class Stage { kReady, kUnscaled, kStepped };
   struct PerOptimizer {
     Stage stage = Stage::kReady;
     at::Tensor found_inf;
-    std::optional<bool> finite = {};  ///< what found_inf says, once it was read
+    std::optional<bool> finite = {};  ///< the value of found_inf, once it was read
   };
 
   void require_scale(const char* call) const;
-  /// Returns whether the gradients of all optimizers that were checked are finite.
+  /// Returns true if the gradients of all optimizers that were checked are finite.
   bool all_finite();
   void set_scale(double scale);
 
   GradScalerOptions options_;
-  double value_;  ///< the scale; on the host, so that no one waits for it
+  double value_;  ///< the scale, on the host, so that reading it does not wait
   std::int64_t growth_tracker_ = 0;
   at::Tensor scale_;  ///< the same in float32, no dimension; undefined before the first scale()
   std::map<const Optimizer*, PerOptimizer> optimizers_;

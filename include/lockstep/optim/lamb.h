@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB: AdamW's direction at a length in proportion to the parameter's norm, for large batches.
+// LAMB: AdamW's direction, with a length in proportion to the parameter's norm, for large batches.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ struct LAMBOptions {
   double lr = 1e-3;                            ///< learning rate
   std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
   double eps = 1e-6;                           ///< added to the root of the second moment
-  double weight_decay = 1e-2;                  ///< times the weight, is added to the step before it is scaled
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  double weight_decay = 1e-2;                  ///< multiplied by the weight and added to the step before it is scaled
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// LAMB: x -= lr * |x| / |r + weight_decay * x| * (r + weight_decay * x), where r is Adam's direction with bias
-///       correction. Where one of the norms is zero their quotient counts as 1. State: exp_avg, exp_avg_sq.
+/// LAMB: x -= lr * |x| / |r + weight_decay * x| * (r + weight_decay * x), with Adam's direction r, bias-corrected. If
+///       one of the norms is zero, their quotient counts as 1. State: exp_avg, exp_avg_sq.
 ///
 /// The norms are those of whole parameters, summed in double in fixed blocks of their memory: threads and instruction
 /// sets change no bits. It cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).

@@ -19,15 +19,15 @@ namespace lockstep {
 struct LARSOptions {
   double lr = 1e-1;            ///< learning rate
   double momentum = 0.9;       ///< share of the last step that is kept
-  double trust = 1e-3;         ///< the paper's eta: how much of its norm a parameter may move
-  double weight_decay = 5e-4;  ///< times the weight, is added to the gradient
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  double trust = 1e-3;         ///< the paper's eta: the share of its norm that a parameter may move
+  double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// LARS: v = momentum * v + lr * rate * (g + weight_decay * x), x -= v, with
-/// rate = trust * |x| / (|g| + weight_decay * |x|). Where |x| or |g| is zero the rate is 1. State: momentum_buffer (v).
+/// LARS: v = momentum * v + lr * rate * (g + weight_decay * x), x -= v, with rate = trust * |x| / (|g| + weight_decay *
+/// |x|). If |x| or |g| is zero, the rate is 1. State: momentum_buffer (v).
 ///
 /// The norms are those of whole parameters, summed in double in fixed blocks of their memory: threads and instruction
 /// sets change no bits. It cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).

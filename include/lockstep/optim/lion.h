@@ -21,8 +21,8 @@ struct LionOptions {
   double lr = 1e-4;  ///< learning rate
   /// Shares of the old momentum: in the step's direction, and in the new momentum.
   std::array<double, 2> betas = {0.9, 0.99};
-  double weight_decay = 0;  ///< a step takes lr * weight_decay of each weight off, apart from the gradient
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  double weight_decay = 0;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer by its name, for settings and programs that choose one at run time.
+// Makes an optimizer from its name, for settings and programs that choose one at run time.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace lockstep {
 /// The options of any optimizer. An option that is not set has the type's default.
 struct OptimizerOptions {
   std::optional<double> lr = {};                         ///< learning rate
-  std::optional<double> weight_decay = {};               ///< weight decay, as the type means it
-  std::optional<std::array<double, 2>> betas = {};       ///< as the type means them
+  std::optional<double> weight_decay = {};               ///< weight decay, in the type's meaning
+  std::optional<std::array<double, 2>> betas = {};       ///< in the type's meaning
   std::optional<double> eps = {};                        ///< added to the denominator
   std::optional<bool> amsgrad = {};                      ///< adam, adamw
   std::optional<double> momentum = {};                   ///< sgd, rmsprop, lars
@@ -32,7 +32,7 @@ struct OptimizerOptions {
   std::optional<double> lr_decay = {};                   ///< adagrad
   std::optional<double> initial_accumulator_value = {};  ///< adagrad
   std::optional<double> trust = {};                      ///< lars
-  /// Returns true for the names of parameters that are not decayed.
+  /// Returns true for the names of parameters without weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -41,7 +41,7 @@ struct OptimizerOptions {
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
 /// Makes an optimizer of one of optimizer_types(), in upper or lower case.
-/// Throws: UsageError for an unknown type or an option that the type does not have; also what its constructor throws.
+/// Throws: UsageError for an unknown type or an option that the type lacks; also the errors of its constructor.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});

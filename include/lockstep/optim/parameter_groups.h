@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The parameters in whose names `pattern` is found, with their own options. An option that is not set is the
-/// optimizer's; one that the optimizer does not have is a UsageError.
+/// The parameters whose names match `pattern`, with their own options. An unset option is the optimizer's; one that the
+/// optimizer lacks is a UsageError.
 ///
 /// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .groups = {{.pattern = R"(^fc\.)", .lr = 1.0}}}};
 struct ParameterGroup {
@@ -23,7 +23,7 @@ struct ParameterGroup {
   std::optional<double> momentum = {};              ///< share of the last step that is kept
   std::optional<std::array<double, 2>> betas = {};  ///< shares of the old moments that are kept
   std::optional<double> eps = {};                   ///< added to the denominator
-  bool may_be_empty = false;                        ///< no error where no name matches, as in PyTorch
+  bool may_be_empty = false;                        ///< no error if no name matches, as in PyTorch
 };
 
 /// The present values of one group of an optimizer.

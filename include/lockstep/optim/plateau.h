@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate that falls when a metric has stopped improving: a pure function of the metrics so far, by way of a
-// small state that a checkpoint holds.
+// The learning rate that falls when a metric stops improving: a pure function of the metrics so far, through a small
+// state that a checkpoint holds.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace lockstep {
 struct PlateauOptions {
   double factor = 0.1;          ///< multiplies the learning rate when it falls
   std::int64_t patience = 10;   ///< metrics in a row that may be no better than the best
-  double threshold = 1e-4;      ///< by how much a metric must be better than the best
+  double threshold = 1e-4;      ///< the least difference by which a metric is better than the best
   bool relative = true;         ///< the threshold is a share of the best; false: an amount
   std::int64_t cooldown = 0;    ///< metrics after a fall that do not count as bad
   double min_lr = 0;            ///< the rate does not fall below it
-  double eps = 1e-8;            ///< a fall by this or less is not done
+  double eps = 1e-8;            ///< a fall by this or less is skipped
   bool lower_is_better = true;  ///< a smaller metric is better; false: a larger one
 };
 
-/// What a plateau schedule remembers from metric to metric.
+/// The state of a plateau schedule between metrics.
 struct PlateauState {
   double lr = 1e-3;            ///< the learning rate until the next metric
-  std::optional<double> best;  ///< none: there was no metric yet
+  std::optional<double> best;  ///< none: no metric yet
   std::int64_t bad = 0;        ///< metrics in a row that were no better
   std::int64_t cooldown = 0;   ///< metrics until bad ones count again
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSprop, with momentum and centered or without.
+// RMSprop, with or without momentum and centering.
 #pragma once
 
 #include <functional>
@@ -20,16 +20,16 @@ struct RMSpropOptions {
   double lr = 1e-2;         ///< learning rate
   double alpha = 0.99;      ///< share of the old mean square that is kept
   double eps = 1e-8;        ///< added to the root of the mean square
-  double weight_decay = 0;  ///< times the weight, is added to the gradient
+  double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
   double momentum = 0;      ///< share of the last step that is kept; 0: none
   bool centered = false;    ///< divides by the deviation instead of the root of the mean square
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum also momentum_buffer, with
-/// centered also grad_avg. A variance that rounding made negative counts by its absolute value, where PyTorch's weight
+/// centered also grad_avg. A variance that rounding makes negative counts as its absolute value; in PyTorch the weight
 /// becomes NaN.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element, 8 more each for momentum and centered.

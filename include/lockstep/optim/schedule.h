@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a pure function of the step: nothing to save, nothing to drift. plateau.h has the schedule that
-// follows a run's metrics.
+// The learning rate as a pure function of the step: nothing to save, nothing to drift. For a schedule that follows a
+// run's metrics, see plateau.h.
 #pragma once
 
 #include <cstdint>
@@ -46,24 +46,23 @@ struct PolynomialOptions {
   double min_lr = 0;       ///< a value above lr counts as lr
 };
 
-/// The rate goes up from max_lr / div_factor to max_lr within pct_start of all steps, then down to the first rate /
+/// The rate rises from max_lr / div_factor to max_lr in pct_start of the steps, then falls to the first /
 /// final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;           ///< the highest rate
   std::int64_t total_steps = 0;   ///< at least 2
-  double pct_start = 0.3;         ///< share of the steps in which the rate goes up
+  double pct_start = 0.3;         ///< share of the steps in which the rate rises
   double div_factor = 25;         ///< the highest rate divided by the first one
   double final_div_factor = 1e4;  ///< the first rate divided by the last one
   bool linear = false;            ///< uses straight lines instead of half cosines
-  bool three_phase = false;  ///< goes down to the first rate within as many steps as up, and from there to the last
-                             ///< rate
+  bool three_phase = false;  ///< falls to the first rate in as many steps as it rose, and from there to the last rate
 };
 
-/// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), where n = step + 1.
+/// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), with n = step + 1.
 struct NoamOptions {
   double factor = 1;                 ///< factor of all rates
   std::int64_t model_size = 512;     ///< the model's width
-  std::int64_t warmup_steps = 4000;  ///< steps in which the rate goes up
+  std::int64_t warmup_steps = 4000;  ///< steps in which the rate rises
 };
 
 /// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, which it keeps for the last
@@ -77,9 +76,9 @@ struct FlatCosineOptions {
   double gamma = 0.5;             ///< the last rate, as a share of lr
 };
 
-/// The learning rate of each optimizer step. Steps are counted from 0; schedules are chained by then().
+/// The learning rate of each optimizer step. Steps are counted from 0; then() chains schedules.
 ///
-/// Source:  torch.optim.lr_scheduler, whose values they have. The warm-up is that of the original captcha program,
+/// Source:  torch.optim.lr_scheduler, with the same values. The warm-up is that of the original captcha program,
 ///          flat_cosine that of DEIM.
 /// Example: const Schedule schedule = Schedule::linear_warmup({.lr = 0.1, .steps = 500})
 ///                                        .then(500, Schedule::cosine({.lr = 0.1, .steps = 9500}));
@@ -104,7 +103,7 @@ class Schedule {
   [[nodiscard]] static Schedule step(const StepOptions& options);
   /// Returns a rate that falls at the steps that the options list.
   [[nodiscard]] static Schedule multi_step(MultiStepOptions options);
-  /// Returns half a cosine down.
+  /// Returns a half cosine down.
   [[nodiscard]] static Schedule cosine(const CosineOptions& options);
   /// Throws: UsageError unless power > 0.
   [[nodiscard]] static Schedule polynomial(const PolynomialOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stochastic gradient descent, with momentum or without.
+// Stochastic gradient descent, with or without momentum.
 #pragma once
 
 #include <functional>
@@ -21,13 +21,13 @@ struct SGDOptions {
   double momentum = 0;      ///< share of the last step that is kept; 0: none
   double dampening = 0;     ///< share of a gradient that is not added to the momentum, from the second step on
   bool nesterov = false;    ///< needs momentum and no dampening
-  double weight_decay = 0;  ///< times the weight, is added to the gradient
-  /// Returns true for the names of parameters that are not decayed; by default all are.
+  double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
+  /// Returns true for the names of parameters without weight decay; by default all are decayed.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// SGD with the results of torch.optim.SGD. State: momentum_buffer, where the momentum is not zero.
+/// SGD with the results of torch.optim.SGD. State: momentum_buffer, unless the momentum is zero.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element, 12 without momentum.
 /// Source: Sutskever et al., On the Importance of Initialization and Momentum in Deep Learning, 2013.

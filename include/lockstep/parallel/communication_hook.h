@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication hooks: what happens to a full bucket of gradients instead of the plain mean over all replicas.
+// Communication hooks: they process a full bucket of gradients in place of the plain mean over all replicas.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -22,7 +22,7 @@ namespace lockstep {
 /// A sum over all replicas of the run that may still be running.
 struct ReplicaSum {
   Work work;                          ///< the operation; wait for it before reading the sum
-  at::Tensor sum;                     ///< valid after work; in float32 where 16-bit values had to be added on this rank
+  at::Tensor sum;                     ///< valid after work; in float32 if 16-bit values had to be added on this rank
   at::ScalarType dtype = at::kFloat;  ///< dtype of the values
   [[nodiscard]] at::Tensor value() const { return sum.to(dtype); }  ///< Returns the result; valid after work.
 };
@@ -35,7 +35,7 @@ class GradBucket {
  public:
   /// The position of a bucket and its replicas.
   struct Place {
-    int index = 0;         ///< which bucket; 0 is reduced first
+    int index = 0;         ///< number of the bucket; 0 is reduced first
     bool is_last = false;  ///< no other bucket follows in this backward
     int replicas = 1;      ///< number of replicas of the run
     ReplicaSpan block;     ///< the replicas of this rank
@@ -70,7 +70,7 @@ class GradBucket {
 
   /// Starts the sum of `values`, one for each replica of this rank, over all replicas of the run, in tree order, so
   /// that the result has the same bits on any number of ranks. 16-bit values are added in float32 with one final
-  /// rounding; they travel as 16 bits where no rank has several replicas.
+  /// rounding; they travel as 16 bits if no rank has several replicas.
   ///
   /// Collective: yes; hooks of all ranks call the same for the same bucket.
   /// Shapes:     any, the same on every replica; on the CPU.
@@ -78,7 +78,7 @@ class GradBucket {
 
   /// Marks this bucket as the last one.
   void set_last() noexcept { place_.is_last = true; }
-  /// Changes what divisor() returns, not to 0; it is smaller where ranks have run out of data (Join).
+  /// Sets the result of divisor(), not to 0; it is smaller if ranks have run out of data (Join).
   void set_divisor(int divisor) noexcept { divisor_ = divisor; }
 
  private:
@@ -91,13 +91,13 @@ class GradBucket {
 
 /// An operation that a hook has started, and the next stage.
 struct HookStage {
-  std::vector<Work> works = {};               ///< what was started; the next stage runs after all of it
+  std::vector<Work> works = {};  ///< the operations that were started; the next stage runs after all of them
   std::function<HookStage()> then = nullptr;  ///< the next stage; none: the result is in the bucket
 };
 
-/// Called for each bucket in bucket order, the same on every rank, while backward continues; gradient mode is off.
-/// Later stages run after backward, each for all buckets in turn, so that the stages of several buckets overlap. Hooks
-/// do not get sparse gradients.
+/// Called for each bucket in bucket order, the same on every rank, while backward continues; gradient mode is off. Each
+/// later stage runs after backward for all buckets, so that the stages of several buckets overlap. Hooks do not get
+/// sparse gradients.
 ///
 /// Example: [](lockstep::GradBucket& bucket) -> lockstep::HookStage {
 ///            auto sum = bucket.all_reduce({bucket.gradient()});
@@ -111,7 +111,7 @@ using CommunicationHook = std::function<HookStage(GradBucket& bucket)>;
 namespace hooks {
 
 /// Rounds each replica's gradient to bfloat16, divides it by the number of replicas, sums, and widens again. It sends
-/// half the bytes where every rank has one replica. The result has the same bits on any number of ranks.
+/// half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
 /// Source: PyTorch's bf16_compress_hook.
 [[nodiscard]] CommunicationHook bf16_compress();
 /// Does the same with float16, whose range is small: gradients above 65,504 become infinite.

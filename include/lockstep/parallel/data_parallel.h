@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallel: one process, a thread and a copy of the module per replica. For one machine and no launcher; several
-// processes (DistributedDataParallel) overlap communication with backward and scale further.
+// DataParallel: one process, with a thread and a copy of the module for each replica. For one machine and no launcher;
+// several processes (DistributedDataParallel) overlap communication with backward and scale further.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -26,7 +26,7 @@ class Module;
 
 namespace lockstep {
 
-/// Over which devices, and how.
+/// The replicas of a DataParallel and their devices.
 struct DataParallelOptions {
   int replicas = 0;  ///< number of replicas; 0: one for each device, or 1
   int threads = 0;   ///< libtorch threads of each replica; 0: the caller's number / replicas, at least 1

@@ -32,7 +32,7 @@ class ProcessGroup;
 /// The options of DistributedDataParallel. Defaults are PyTorch's except for gradient_as_bucket_view and exact.
 /// docs/guide/ddp.md shows each option at work.
 struct DdpOptions {
-  // What it computes
+  // Results
   bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm); with
                                   ///< several replicas on a rank only sync_buffers() does that
   bool init_sync = true;          ///< construction broadcasts rank 0's values; false: the caller has made them equal
@@ -50,9 +50,9 @@ struct DdpOptions {
   std::vector<std::string> sparse_parameters = {};  ///< parameters with sparse gradients, besides the weights of
                                                     ///< embeddings with sparse(true), which are found
   CommunicationHook hook = nullptr;                 ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
-  // How fast it is
-  std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
-                                                        ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes
+  // Speed
+  std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset: 1
+                                                        ///< MiB if bucket_bytes is unset too, else bucket_bytes
   std::optional<std::int64_t> bucket_bytes = {};        ///< a bucket is closed once it holds this much; unset: 25 MiB
   bool grad_norm = false;  ///< reductions also sum the squares of their results, so that grad_norm() reads nothing
 };
@@ -85,7 +85,7 @@ class DdpCore {
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
   void set_sync(bool sync);          ///< false: backwards keep gradients to the rank, as in no_sync().
-  [[nodiscard]] bool sync() const;   ///< Returns what set_sync() has set.
+  [[nodiscard]] bool sync() const;   ///< Returns the value of the last set_sync().
   [[nodiscard]] double grad_norm();  ///< See DistributedDataParallel.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
 
@@ -94,7 +94,7 @@ class DdpCore {
   void set_join(std::optional<JoinHandle> handle);                      ///< A Join begins, or ends (none).
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
   void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
-  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns what reduces the gradients.
+  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns the reducer of the gradients.
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
  private:
@@ -126,7 +126,7 @@ std::vector<at::Tensor> sparse_weights_of(const Net& net) {
   return {};
 }
 
-/// Returns the shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
+/// Returns the shared module behind a user's argument: a ModuleHolder, a shared_ptr, or a module by value (moved in).
 template <class Module>
 auto share_module(Module&& module) {
   if constexpr (requires { module.ptr(); }) {
@@ -139,7 +139,7 @@ auto share_module(Module&& module) {
   }
 }
 
-/// The type behind what share_module() takes.
+/// The module's type behind an argument of share_module().
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
 
@@ -152,7 +152,7 @@ concept HasGroup = requires(Job& job) {
 }  // namespace parallel
 
 /// While one lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the whole
-/// sum. As in PyTorch, the place of the forward decides.
+/// sum. As in PyTorch, the state at the forward counts.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
@@ -171,11 +171,10 @@ class [[nodiscard]] NoSync {
 /// 2. forward in training broadcasts rank 0's buffers; evaluation communicates nothing and may run on one rank only.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
 ///    parameters' own strides, whatever was in grad() before.
-/// 4. A backward is reduced where it reaches an output of a forward that was made outside of no_sync(). Several
-/// forwards
+/// 4. A backward is reduced if it reaches an output of a forward that was made outside of no_sync(). Several forwards
 ///    before one backward, backward inside backward (recomputed segments) and create_graph are fine.
 ///
-/// Collective: construction, forward in training mode with gradients on (where there are buffers), and backward: every
+/// Collective: construction, forward in training mode with gradients on (if there are buffers), and backward: every
 ///             rank, in the same order.
 /// Lifetime:   the group outlives it. The module must keep its parameters: replacing one is an error that names it.
 /// Throws:     UsageError for parameters or buffers that differ over the ranks, an unused or a replaced parameter, a
@@ -252,12 +251,12 @@ class DistributedDataParallel : public Joinable {
   /// the gradients (unscaling, say) are then not included: use lockstep::grad_norm(model). Without the option it makes
   /// that pass itself.
   /// Collective: no; every rank gets the same number.
-  /// Throws:     UsageError where each rank has only its part of the gradients (ZeroOptions::shard_gradients).
+  /// Throws:     UsageError if each rank has only its part of the gradients (ZeroOptions::shard_gradients).
   /// Example:    optimizer.step(lockstep::clip_factor(model.grad_norm(), 1.0));
   [[nodiscard]] double grad_norm() { return core_.grad_norm(); }
 
   /// Returns the gradient bytes of each bucket, in the order of reduction: the order of construction until the first
-  /// backward has ended, then the order of arrival. It is empty where nothing is reduced.
+  /// backward has ended, then the order of arrival. It is empty if nothing is reduced.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return core_.bucket_bytes(); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }  ///< Returns the reducer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Join: training where some ranks have fewer batches than others. A rank that has run out of data keeps taking part in
-//       the collectives of the others until all have run out.
+// Join: training in which some ranks have fewer batches than others. A rank that has run out of data keeps taking part
+//       in the collectives of the others until all have run out.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct JoinOptions {
   /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: by the number of
   /// ranks that still have data.
   bool divide_by_initial_world_size = true;
-  /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with collectives of their
-  /// own (sync_batch_norm), in which a rank without data cannot take part.
+  /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with their own collectives
+  /// (sync_batch_norm), in which a rank without data cannot take part.
   bool throw_on_early_termination = false;
 };
 
-/// Says which ranks still have data.
+/// The ranks that still have data.
 struct JoinStatus {
   int active = 0;                            ///< number of ranks with data
   int first_active = 0;                      ///< the lowest rank with data
-  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, also those without data
+  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, even those without data
 };
 
 class Join;
@@ -38,9 +38,9 @@ class Join;
 class JoinHandle {
  public:
   JoinHandle(Join& join, int index) : join_(&join), index_(index) {}
-  /// Tells ranks that have run out of data which collectives come next; they call shadow(action).
+  /// Announces the next collectives to the ranks that have run out of data; they call shadow(action).
   /// Collective: yes; every rank with data calls it for the same joinable and action.  Blocks: yes.
-  /// Throws: DataError with throw_on_early_termination; UsageError where ranks announce different actions.
+  /// Throws: DataError with throw_on_early_termination; UsageError if ranks announce different actions.
   JoinStatus announce(int action) const;
   /// Returns JoinOptions::throw_on_early_termination.
   [[nodiscard]] bool throws_on_early_termination() const;
@@ -58,7 +58,7 @@ class Joinable {
   /// Returns the group whose ranks join.
   [[nodiscard]] virtual ProcessGroup& join_group() = 0;
   /// Sets the handle, which is valid while the Join lives; the Join resets it at its end.
-  /// Throws: UsageError where the object cannot take part.
+  /// Throws: UsageError if the object cannot take part.
   virtual void set_join(std::optional<JoinHandle> handle) = 0;
   /// Calls, on a rank without data, the collectives that the other ranks call after announce(action).
   virtual void shadow(int action, const JoinStatus& status) = 0;
@@ -95,7 +95,7 @@ class Join {
     std::int64_t joinable;
     std::int64_t action;
   };
-  [[nodiscard]] std::vector<Message> exchange(const Message& mine);
+  [[nodiscard]] std::vector<Message> exchange(const Message& own);
   [[nodiscard]] JoinStatus status_of(const std::vector<Message>& all) const;
   JoinStatus announce(int joinable, int action);
   bool shadow_one();

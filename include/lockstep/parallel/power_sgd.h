@@ -20,24 +20,23 @@ namespace lockstep {
 struct PowerSgdOptions {
   std::int64_t rank = 1;           ///< rank of the approximation: a lower one is cheaper and coarser
   std::int64_t start_iter = 1000;  ///< synced backwards that are reduced in full before compression begins
-  /// A gradient of n x m is compressed where (n + m) * rank * min_compression_rate < n * m.
+  /// A gradient of n x m is compressed if (n + m) * rank * min_compression_rate < n * m.
   double min_compression_rate = 2;
-  bool use_error_feedback = true;        ///< adds what compression loses to the replica's next gradient
+  bool use_error_feedback = true;        ///< adds the compression error to the replica's next gradient
   bool warm_start = true;                ///< begins with the last step's Q instead of a random one
   double orthogonalization_epsilon = 0;  ///< added to the norms of columns; without it columns of zeros stay zeros
   std::uint64_t seed = 0;                ///< seed of the random Q
-  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. What
-  /// compression loses is kept without it, so that it stays right where the scale changes. None: the loss is not
-  /// scaled.
+  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
+  /// error is kept without it, so that it stays right when the scale changes. None: the loss is not scaled.
   std::function<double()> loss_scale = nullptr;
 };
 
 /// The state of the hook. It is kept per parameter and per replica, by name; it depends neither on buckets nor on the
 /// number of ranks, and may begin at any iteration. A gradient is treated as a matrix whose rows are its first
-/// dimension (the slowest in memory, where that is another).
+/// dimension (or the slowest in memory, if that is another).
 ///
-/// A bucket whose sum is not finite (an overflow, which GradScaler leaves out) changes nothing of the state of its
-/// parameters: every rank sees the same sum, and keeps what it had.
+/// A bucket whose sum is not finite (an overflow, which GradScaler leaves out) does not change the state of its
+/// parameters: every rank sees the same sum, and keeps its state.
 ///
 /// Cost:    for each compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient
 ///          for each replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
@@ -64,7 +63,7 @@ class PowerSgd : public Stateful {
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
   /// Loads the entries. Entries of other ranks' replicas may be present; they are kept.
-  /// An entry that is not finite is left out with a warning: with it no step would ever be taken again.
+  /// An entry that is not finite is left out with a warning: with it no step would ever be taken.
   /// Throws: DataError naming an entry that is missing, or of the wrong kind; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
@@ -92,7 +91,7 @@ namespace hooks {
 
 /// Makes the hook. `state` may be shared with the code that saves it.
 [[nodiscard]] CommunicationHook power_sgd(std::shared_ptr<PowerSgd> state);
-/// Returns the hook with a new PowerSgd of its own, for programs that do not save its state.
+/// Returns the hook with a new PowerSgd, for programs that do not save its state.
 [[nodiscard]] CommunicationHook power_sgd(const PowerSgdOptions& options = {});
 
 }  // namespace hooks

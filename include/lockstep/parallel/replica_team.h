@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReplicaTeam: several replicas of a run on one rank, as threads that take turns. What a replica computes does not
-// depend on which others share its process.
+// ReplicaTeam: several replicas of a run on one rank, as threads that take turns. A replica's results do not depend on
+// the others in its process.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -37,7 +37,7 @@ class Replica {
   /// Collective: yes, over the replicas; it passes the turn to the next replica of this rank.
   /// Blocks: yes.
   /// Shapes: the same on every replica; on the CPU.
-  /// Throws: UsageError where another replica of this rank ended without it; as ProcessGroup::all_reduce.
+  /// Throws: UsageError if another replica of this rank ended without it; as ProcessGroup::all_reduce.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
  private:
@@ -57,11 +57,11 @@ class Replica {
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< number of replicas of the run; 0: the world size
   int threads = 1;   ///< libtorch threads of each replica
-  /// Called before the replica with local number `local` continues, in the thread that gives the turn away.
+  /// Called before the replica with local number `local` continues, in the thread that passes the turn on.
   std::function<void(int local)> on_switch = nullptr;
 };
 
-/// The replicas of this rank. Exactly one runs at a time, in its own thread; it gives its turn away at each collective
+/// The replicas of this rank. Exactly one runs at a time, in its own thread; it passes its turn on at each collective
 /// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own state of the CPU's
 /// random generator. With one replica on the rank there is no further thread and no cost.
 ///
@@ -72,7 +72,7 @@ struct ReplicaTeamOptions {
 /// Lifetime: the group outlives it.  Thread-safe: no.
 class ReplicaTeam {
  public:
-  /// Throws: UsageError where there are fewer replicas than ranks.
+  /// Throws: UsageError if there are fewer replicas than ranks.
   ReplicaTeam(ProcessGroup& group, const ReplicaTeamOptions& options);
   ~ReplicaTeam();
   ReplicaTeam(const ReplicaTeam&) = delete;

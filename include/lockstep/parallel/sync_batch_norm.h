@@ -14,8 +14,7 @@ class Module;
 namespace lockstep {
 namespace parallel {
 
-/// Makes every lockstep::nn::BatchNorm below `root` take its statistics over the group's ranks. Returns how many there
-/// are.
+/// Makes every lockstep::nn::BatchNorm below `root` take its statistics over the group's ranks. Returns their number.
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
 /// Returns the torch module in a wrapper, holder or pointer.
@@ -31,7 +30,7 @@ torch::nn::Module& torch_module_of(Model& model) {
 }  // namespace parallel
 
 /// Makes every lockstep::nn::BatchNorm in `model` take its training statistics over the batches of all replicas: those
-/// of the ReplicaTeam that runs, else one per rank. The bits do not depend on the number of ranks, also in backward.
+/// of the ReplicaTeam that runs, else one per rank. The bits do not depend on the number of ranks, even in backward.
 /// With one replica nothing changes.
 ///
 /// Returns:  the number of layers that it found.

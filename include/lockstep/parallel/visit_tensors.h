@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors in the result of a forward, where a backward begins and from which unused parameters are found.
+// The tensors in the result of a forward: a backward begins at them, and a search for unused parameters too.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 /// Calls `visit` for each tensor in `value`: a tensor; optionals, pointers, pairs, tuples, containers and maps of
 /// tensors; a user's class that has `template <class Visit> void visit_tensors(Visit&& visit) const`.
-/// Returns: false where a part of it has a type that cannot be searched.
+/// Returns: false if a part of it has a type that cannot be searched.
 template <class T, class Visit>
 bool visit_tensors(const T& value, const Visit& visit) {
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeroRedundancyOptimizer: an optimizer whose state is spread over the ranks (ZeRO stage 1). Design:
+// ZeroRedundancyOptimizer: an optimizer whose state is sharded over the ranks (ZeRO stage 1). Design:
 // docs/design/zero.md.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// What a ZeroRedundancyOptimizer spreads over the ranks.
+/// The tensors that a ZeroRedundancyOptimizer shards over the ranks besides its own state.
 struct ZeroOptions {
   /// The model, a DistributedDataParallel, leaves on each rank only the mean of its part of the gradients; a step sends
   /// a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
@@ -45,7 +45,7 @@ struct ZeroOptions {
 class ZeroRedundancyOptimizer final : public Optimizer {
  public:
   /// Makes the optimizer of this rank from its parts of the parameters. A part is one-dimensional, has the parameter's
-  /// name, and is empty where the parameter belongs to another rank.
+  /// name, and is empty if the parameter belongs to another rank.
   using Make = std::function<std::unique_ptr<Optimizer>(NamedTensors parts)>;
 
   /// Wraps an AdamW over `model`; arguments are as in AdamW's own constructor.
@@ -86,7 +86,7 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   /// Blocks: yes.
   void consolidate_state_dict() override;
   /// Returns the consolidated state, whose tensors are on the CPU.
-  /// Throws: UsageError on other ranks than 0, and where consolidate_state_dict() was not called since the last step.
+  /// Throws: UsageError on other ranks than 0, and if consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
   /// Returns this rank's part of the state, without consolidate_state_dict(), for checkpoints that all ranks write. The
   /// arguments must be those of the group.

@@ -64,11 +64,7 @@ struct StoreAddress {
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
 
-/// Returns the prefix of every key of one attempt of a job: "" for the first, whose number is 0, or no attempt (-1);
-/// "attempt/N/" for restart N. So a late message of ranks that were stopped never reaches their successors.
-[[nodiscard]] std::string attempt_prefix(int restart_count);
-
-/// The counter, in an attempt's part of the store, of the checkpoints that the program has committed. A program that
+/// The counter, in a round's part of the store, of the checkpoints that the program has committed. A program that
 /// counts them sets it to 0 at its start.
 inline constexpr const char* kSavesKey = "lockstep/train/saves";
 
@@ -100,6 +96,8 @@ class StoreServer {
   /// Returns the way in for clients of this process, for StoreAddress::inside. They have rights that other clients
   /// lack: see Options::kept.
   [[nodiscard]] std::shared_ptr<StoreDoor> door() const noexcept;
+  /// Removes soon all keys that begin with `prefix`. Thread-safe: yes.
+  void remove_all(const std::string& prefix);
 
  private:
   class Impl;

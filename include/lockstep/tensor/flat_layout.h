@@ -19,7 +19,7 @@ struct FlatSlot {
   std::int64_t offset = 0;                 ///< in elements from the start of the buffer; a multiple of 64 bytes
   std::int64_t numel = 0;                  ///< elements of the tensor
   std::vector<std::int64_t> sizes = {};    ///< the tensor's sizes
-  std::vector<std::int64_t> strides = {};  ///< the tensor's own where it is dense, else contiguous
+  std::vector<std::int64_t> strides = {};  ///< the tensor's own if it is dense, else contiguous
 };
 
 /// The places of several tensors of one dtype.

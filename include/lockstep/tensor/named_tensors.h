@@ -39,8 +39,8 @@ template <class OrderedDict>
   return without_repeats(std::move(items));
 }
 
-/// Returns which entries of `state` are values of one tensor of `items` that has several names (tied weights), and
-/// differ in a bit: "'a' and 'b'"; "" where there are none.
+/// Returns the names of two entries of `state` that are values of one tensor of `items` (tied weights) and differ in a
+/// bit: "'a' and 'b'"; "" if there are none.
 [[nodiscard]] std::string differing_ties(const NamedTensors& items, const StateDict& state);
 
 }  // namespace tensor
@@ -51,14 +51,14 @@ template <class Model>
   return tensor::from_ordered_dict(tensor::module_of(model).named_parameters());
 }
 
-/// Returns the buffers (batch-norm statistics, ...) of the same.
+/// Returns the buffers (batch-norm statistics, ...) of a torch module, of its holder or pointer, or of a
+/// DistributedDataParallel.
 template <class Model>
 [[nodiscard]] NamedTensors named_buffers_of(Model& model) {
   return tensor::from_ordered_dict(tensor::module_of(model).named_buffers());
 }
 
-/// Returns parameters and buffers of the same, tied weights under all their names: what a file of weights may call
-/// them.
+/// Returns parameters and buffers, with tied weights under all their names, because a file of weights may use any.
 template <class Model>
 [[nodiscard]] NamedTensors named_entries_of(Model& model) {
   NamedTensors items;
@@ -71,12 +71,12 @@ template <class Model>
 /// Returns `items` as a StateDict; the tensors are shared, not copied.
 [[nodiscard]] StateDict to_state_dict(const NamedTensors& items);
 
-/// Copies the entries of `state` into the tensors of the same names. A tensor that `items` has under several names
-/// needs one of them in `state`. Throws: DataError naming the first entry that is missing, unknown or of another shape
-/// or dtype, or two entries of one tensor that differ; nothing is copied then.
+/// Copies the entries of `state` into the tensors of the same names. If `items` has a tensor under several names,
+/// `state` needs one of them. Throws: DataError naming the first entry that is missing, unknown or of another shape or
+/// dtype, or two entries of one tensor that differ; nothing is copied then.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
-/// Returns parameters and buffers of a model, in name order; the tensors are shared, not copied.
+/// Returns the parameters and buffers of a model, in name order; the tensors are shared, not copied.
 template <class Model>
 [[nodiscard]] StateDict model_state_dict(Model& model) {
   StateDict state = to_state_dict(named_parameters_of(model));
@@ -84,9 +84,8 @@ template <class Model>
   return state;
 }
 
-/// Copies a model_state_dict() into a model. Tied weights may stand under any or all of their names, as PyTorch writes
-/// them.
-/// Throws: DataError as load_tensors(); nothing is copied then.
+/// Copies a model_state_dict() into a model. Tied weights may have any or all of their names, as in PyTorch's files.
+/// Throws: the DataErrors of load_tensors(); nothing is copied then.
 template <class Model>
 void load_model_state_dict(Model& model, const StateDict& state) {
   load_tensors(named_entries_of(model), state);

@@ -22,10 +22,9 @@ void seed_all(std::uint64_t seed);
 /// Returns a seed for stream `stream` of a run with `seed`; neighbouring streams are unrelated.
 [[nodiscard]] std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream);
 
-/// Reads and sets the state of the default CPU generator (dropout, initialisation).
-/// Throws: set_random_state throws DataError where `state` is not such a state.
+/// Returns the state of the default CPU generator (dropout, initialisation).
 [[nodiscard]] at::Tensor random_state();
-/// Sets the state of the CPU's random generator to one that random_state() returned.
+/// Sets the state of the default CPU generator. Throws: DataError if random_state() cannot have returned `state`.
 void set_random_state(const at::Tensor& state);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateDict: named tensors and plain values in name order, the form in which every part of a run gives and takes its
-// state. Keyed by parameter name, never by address or position.
+// StateDict: named tensors and plain values in name order, the form of the state of every part of a run. The key is the
+// parameter's name, never an address or position.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

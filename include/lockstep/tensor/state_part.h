@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a state: what one rank writes of it, and how the parts of any number of ranks become the whole again. Pure.
+// Parts of a state: splits a state into the parts that the ranks write, and joins any number of parts. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Says which elements of a dense tensor, counted in memory order, a part holds.
+/// The elements of a dense tensor, counted in memory order, that a part holds.
 struct TensorSlice {
   std::int64_t begin = 0;                  ///< the first element that the part holds
   std::vector<std::int64_t> shape;         ///< shape of the whole tensor
@@ -31,12 +31,12 @@ struct StatePart {
 /// Returns the part of `rank`, in name order; its bytes differ by less than one element from those of any other rank.
 /// Plain values and tensors without elements belong to rank 0.
 ///
-/// Cost: contiguous tensors are not copied; their memory is shared.
+/// Cost: shares the memory of contiguous tensors.
 [[nodiscard]] StatePart part_of(const StateDict& state, int rank, int world_size);
 
-/// Joins the parts to the whole state, whatever their number.
+/// Joins any number of parts into the whole state.
 ///
-/// Cost: only tensors that were cut are copied.
+/// Cost: copies only tensors that were cut.
 /// Throws: DataError naming an entry that two parts hold, that lacks elements or has some twice, or whose parts
 ///         disagree on dtype or shape.
 [[nodiscard]] StateDict join_parts(const std::vector<StatePart>& parts);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that depends on the version of libtorch: functions that changed between 1.13 and 2.x are called
-// through it.
+// The only place that depends on the version of libtorch: calls functions that changed between 1.13 and 2.x.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -19,18 +18,17 @@ namespace lockstep::tensor {
 /// Returns the version of libtorch that Lockstep was built with, as "1.13.1".
 [[nodiscard]] std::string libtorch_version();
 
-/// Returns the library with which libtorch multiplies matrices of float32: MKL where it was built with it (PyTorch's
+/// Returns the library with which libtorch multiplies matrices of float32: MKL if libtorch was built with it (PyTorch's
 /// own packages), else the process's OpenBLAS; none if it is neither. An OpenBLAS that only OpenCV uses does not count.
 [[nodiscard]] std::optional<blas::Library> product_library();
 
-/// Returns "MKL 2024.2" of the text in which libtorch describes its build (at::show_config); "MKL" if it gives no
-/// version. It is a pure function.
+/// Finds "MKL 2024.2" in libtorch's description of its build (at::show_config); "MKL" if it gives no version. Pure.
 [[nodiscard]] std::string mkl_version(std::string_view config);
 
 /// The autocast state of this thread for one kind of device.
 struct AutocastState {
   bool enabled = false;                               ///< autocast is on
-  c10::ScalarType dtype = c10::ScalarType::BFloat16;  ///< the type in which it computes
+  c10::ScalarType dtype = c10::ScalarType::BFloat16;  ///< the type of its computations
   bool weight_cache = true;                           ///< shared by all kinds of devices
 };
 
@@ -39,8 +37,8 @@ struct AutocastState {
 /// Sets the autocast state of this thread for a kind of device.
 void set_autocast_state(c10::DeviceType device, const AutocastState& state);
 
-/// Turns libuv off in the options of a c10d::TCPStore: libtorch 2.4 and later ask even a client for it, and Debian's
-/// 2.6 lacks it. Both ways use the same protocol.
+/// Turns libuv off in the options of a c10d::TCPStore: libtorch 2.4 and later need it even in a client, and Debian's
+/// 2.6 lacks it. The protocol is the same without it.
 template <class TcpStoreOptions>
 void without_libuv(TcpStoreOptions& options) {
   if constexpr (requires { options.useLibUV; }) options.useLibUV = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a program around the Trainer, with the options that `lockstep train` has.
+// The command line of a program around the Trainer, with the options of `lockstep train`.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// How parse_arguments() treats arguments that it does not know, and what --help says.
+/// The treatment of unknown arguments, and the text of --help.
 struct ArgumentOptions {
   std::string description = {};  ///< one line or more of --help
   bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error
 };
 
-/// What parse_arguments() has found.
+/// The result of parse_arguments().
 struct ParsedArguments {
   bool help = false;                   ///< --help was given and is printed: the program has nothing more to do
   std::vector<std::string> rest = {};  ///< arguments that it did not know, in their order
@@ -41,8 +41,8 @@ struct ParsedArguments {
 /// (--backend, --wire, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name
 /// these options.
 ///
-/// Throws:  UsageError naming the unknown argument and the nearest name; DataError where a file is missing.
-/// Example: lockstep::TrainConfig config;  // what the program wants unless it is told otherwise
+/// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
+/// Example: lockstep::TrainConfig config;  // the program's own defaults
 ///          lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points"};
 ///          if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;
 [[nodiscard]] ParsedArguments parse_arguments(int argc, const char* const* argv, TrainConfig& config,

@@ -30,7 +30,7 @@ struct EvaluateOptions {
   bool channels_last = true;         ///< images in memory as [N, H, W, C]
   bool pin_memory = true;            ///< page-locked batches, which the loader's workers copy to a GPU
   bool keep_all = false;             ///< Tally::keep_all()
-  /// Number of parts into which the samples are divided; 0: the world size. Where counts are not whole numbers the last
+  /// Number of parts into which the samples are divided; 0: the world size. If counts are not whole numbers, the last
   /// bits of the result depend on it, and on nothing else.
   int replicas = 0;
   /// Computes Task::network_function() in place of the model, outside of amp; empty: the model does
@@ -40,17 +40,17 @@ struct EvaluateOptions {
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
 };
 
-/// What an evaluation has found, the same on every rank.
+/// The result of an evaluation, the same on every rank.
 struct Evaluation {
   std::int64_t samples = 0;      ///< number of samples over all ranks
   double seconds = 0;            ///< how long it took
-  at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined where the task has a tally
-  std::shared_ptr<Tally> tally;  ///< the task's tally, where it has one, after its metrics()
+  at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined if the task has a tally
+  std::shared_ptr<Tally> tally;  ///< the task's tally, if it has one, after its metrics()
   std::vector<Metric> metrics;   ///< the task's metrics
 };
 
 /// Runs `model` in evaluation mode over `dataset`, then restores the model's mode.
-/// Collective: yes. Blocks: yes. Throws: what the data set throws; DataError where the set is empty.
+/// Collective: yes. Blocks: yes. Throws: what the data set throws; DataError if the set is empty.
 [[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
                                   const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a loop of one's own, shared out over the ranks of a job: each sample counts once, and the result
-// has the same bits on any number of ranks. With a Task, evaluate() does this (evaluate.h).
+// Evaluation for your own loop, divided over the ranks of a job: each sample counts once, and the result has the same
+// bits on any number of ranks. With a Task, evaluate() does this (evaluate.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,29 +15,29 @@
 #include "lockstep/data/loader.h"
 
 namespace torch::nn {
-class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+class Module;  // torch/nn/module.h takes 6 s to compile, and a caller with a network includes it anyway
 }
 
 #pragma GCC visibility push(default)
 
 namespace lockstep {
 
-/// Returns what is counted of a batch, such as the number of right answers: a scalar or a row of numbers of any type,
-/// as many for every batch. They are summed in float64.
+/// Returns the counts of a batch, such as the number of right answers: a scalar or a row of numbers of any type, as
+/// many for every batch. They are summed in float64.
 using CountBatch = std::function<at::Tensor(const Batch& batch)>;
 
-/// What an evaluation over all ranks has found, the same on every rank.
+/// The result of an evaluation over all ranks, the same on every rank.
 struct ShardedEvaluation {
-  std::vector<double> sums;  ///< what was counted, summed over all samples
+  std::vector<double> sums;  ///< the counts, summed over all samples
   std::int64_t samples = 0;  ///< how many samples were evaluated, each once
 
-  /// Returns the mean over the samples. Throws: UsageError where so many numbers were not counted.
+  /// Returns the mean over the samples. Throws: UsageError if `number` has no sum.
   [[nodiscard]] double mean(std::size_t number = 0) const;
 };
 
-/// Runs `count` on each batch of `dataset`, with `model` in evaluation mode and without gradients, and sums what it
-/// returns over all ranks. The batches are those of one process that reads the set in order, and each rank takes a run
-/// of neighbouring ones: parts differ by a batch, and the last ranks may have none. Sums go in tree order over the
+/// Runs `count` on each batch of `dataset`, with `model` in evaluation mode and without gradients, and sums its results
+/// over all ranks. The batches are those of one process that reads the set in order, and each rank takes a run of
+/// neighbouring ones: parts differ by a batch, and the last ranks may have none. Sums go in tree order over the
 /// batches, so that bits depend on the batch size and not on the number of ranks. Afterwards each module of `model` has
 /// its mode again.
 ///
@@ -45,8 +45,8 @@ struct ShardedEvaluation {
 /// batch_sampler, shard, drop_last and elastic.
 /// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` are equal on all ranks: pass the
 ///             wrapper, which makes them so.
-/// Throws:     UsageError for such an option, and where `count` returns another number of values than before; DataError
-///             where the set is empty; what the data set and `count` throw.
+/// Throws:     UsageError for such an option, and if `count` returns another number of values than before; DataError if
+///             the set is empty; what the data set and `count` throw.
 /// Example:    const auto found = lockstep::evaluate_sharded(job, model, test_set, {.batch_size = 64}, [&](auto& batch)
 /// {
 ///               return model(batch.data).argmax(1).eq(batch.target).sum();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of another run or program in a task's model: what fits by name and shape is taken, the rest is listed.
+// The weights of another run or program in a task's model: entries that fit by name and shape are taken, the rest is
+// listed.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +20,9 @@ struct FirstWeights {
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
 /// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
-/// Throws: DataError where nothing matches; unless that is allowed, where less than half of the model's elements do, or
-///         where parameters of the model stay at random while the file has entries that the model lacks; where the file
-///         has no weights, or the task refuses them.
+/// Throws: DataError if nothing matches; if less than half of the model's elements do, or if parameters of the model
+///         stay at random while the file has entries that the model lacks, unless `may_be_partial`; if the file has no
+///         weights, or the task refuses them.
 void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);
 
 }  // namespace lockstep

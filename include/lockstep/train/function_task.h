@@ -30,7 +30,7 @@ using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 /// Throws: always UsageError, naming both types.
 [[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
 
-/// Returns `model` as a Net. Throws: UsageError where it is something else.
+/// Returns `model` as a Net. Throws: UsageError if it is something else.
 template <class Net>
 Net& model_as(torch::nn::Module& model) {
   // A static_cast would not do: libtorch's modules inherit virtually.
@@ -47,7 +47,7 @@ concept CalledWithData = requires(Net& net, const at::Tensor& data) {
 /// Turns a function that makes a network into the parts of a Task.
 struct ModelFunction {
   std::function<std::shared_ptr<torch::nn::Module>()> make;  ///< makes the network
-  ForwardCall forward;  ///< calls the network with batch.data; empty where it cannot be called so
+  ForwardCall forward;  ///< calls the network with batch.data; empty if it cannot be called so
   std::string type;     ///< the network's class
 
   ModelFunction() = default;

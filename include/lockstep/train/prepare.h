@@ -20,12 +20,12 @@ void use_channels_last(torch::nn::Module& net);
 /// Returns the device of the network's first parameter; the CPU for a network without any.
 [[nodiscard]] c10::Device device_of(const torch::nn::Module& net);
 
-/// Moves the batch's data and target to `device`; the task moves what is in `extra`. From page-locked memory
-/// (pin_memory) the copy runs while the caller continues.
+/// Moves the batch's data and target to `device`; the task moves `extra`. From page-locked memory (pin_memory) the copy
+/// runs while the caller continues.
 void move_to(Batch& batch, const c10::Device& device);
 
 /// Returns images with the strides of channels-last, so that the first layer already computes in that layout. Images of
-/// one channel have the same memory in both layouts; the strides tell libtorch which one is meant.
+/// one channel have the same memory in both layouts; libtorch learns the layout from the strides.
 /// Shapes: NCHW; any other tensor is returned unchanged.
 [[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
 

@@ -24,16 +24,16 @@ namespace lockstep {
 struct Prediction {
   std::string file;                    ///< the file, as it was given
   std::string text;                    ///< the text that was read in it
-  std::optional<double> confidence;    ///< 0..1; none where nothing was found
+  std::optional<double> confidence;    ///< 0..1; none if nothing was found
   std::string json = {};               ///< more of it for --json: fields of an object, such as "\"labels\": [0, 2]"
-  std::optional<double> seconds = {};  ///< what the model took for it; none where nobody measured
-  std::optional<Image> picture = {};   ///< what was found, drawn; where it was asked for
-  std::string sure_of = {};            ///< what `confidence` is of, where the text has several: "least sure box"
+  std::optional<double> seconds = {};  ///< the model's time for it; none if it was not measured
+  std::optional<Image> picture = {};   ///< a drawing of what was found; only if it was asked for
+  std::string sure_of = {};            ///< the subject of `confidence`, if the text has several: "least sure box"
 };
 
 /// How files are read with a trained model.
 struct PredictOptions {
-  std::optional<double> threshold = {};  ///< least confidence of what is found; none: the recipe's own
+  std::optional<double> threshold = {};  ///< least confidence of a result; none: the recipe's own
   std::int64_t batch_size = 8;           ///< files that the model sees at once
   std::int64_t workers = 2;              ///< threads that load files ahead; 0: none
   bool pictures = false;                 ///< Prediction::picture
@@ -56,10 +56,10 @@ class Recipe {
   [[nodiscard]] virtual std::string summary() const = 0;
   /// Returns preset names and their YAML texts; `train NAME:PRESET` starts from one.
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
-  /// Returns the keys of the program that the recipe re-creates; a note names them where they are used.
+  /// Returns the keys of the program that the recipe re-creates; a note names those that are used.
   [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
-  /// Returns `tree` with what only several keys of that program say together put into keys of this one. The others stay
-  /// as they are, for aliases(). Throws: UsageError naming file and line.
+  /// Returns `tree` with those of that program's settings that take several keys converted to keys of this one. The
+  /// others stay as they are, for aliases(). Throws: UsageError naming file and line.
   [[nodiscard]] virtual ConfigTree translate(const ConfigTree& tree) const { return tree; }
   /// Returns settings that the typed ones override, such as those of an experiment's folder that was typed.
   /// Throws: UsageError naming file and line, DataError for a missing file.
@@ -74,21 +74,21 @@ class Recipe {
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Makes the task. Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
-  /// Fills in settings that the data decide, such as the number and names of the classes, where none were given. They
-  /// are saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every rank
+  /// Fills in settings that the data decide, such as the number and names of the classes, if none were given. They are
+  /// saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every rank
   /// before a run. `task` was made by this recipe from `config`.
-  /// Throws: UsageError naming both values where a setting contradicts the data; DataError as make_training_set().
+  /// Throws: UsageError naming both values if a setting contradicts the data; DataError as make_training_set().
   virtual void settle(Task& /*task*/, TrainConfig& /*config*/) const {}
-  /// Draws what a trained model finds in a picture; none where the recipe draws nothing. Throws: DataError naming the
+  /// Draws a trained model's findings in a picture; none if the recipe draws nothing. Throws: DataError naming the
   /// file.
   [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
                                                   const std::filesystem::path& /*file*/) const {
     return std::nullopt;
   }
-  /// Whether predict_all() looks at PredictOptions::threshold.
+  /// Returns true if predict_all() reads PredictOptions::threshold.
   [[nodiscard]] virtual bool has_threshold() const { return false; }
-  /// Reads files with a trained model, in their order; `take` gets each as soon as it is there. A recipe whose network
-  /// sees several pictures at once overrides it. Throws: DataError naming the file; UsageError where pictures are
+  /// Reads files with a trained model, in their order; `take` gets each result as soon as it is there. A recipe whose
+  /// network takes several pictures at once overrides it. Throws: DataError naming the file; UsageError if pictures are
   /// wanted and the recipe draws none.
   virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                            const PredictOptions& options, const std::function<void(Prediction)>& take) const;

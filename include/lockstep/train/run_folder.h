@@ -23,7 +23,7 @@ struct RunFolderOptions {
   /// `snapshot` becomes another name of `checkpoints`, unless something has that name.
   bool experiment = false;
   /// How long a group that was started again waits for a process of the group before that still holds the lock, such as
-  /// one that hangs in the kernel. 0: nobody was there before.
+  /// one that hangs in the kernel. 0: no group came before.
   std::chrono::milliseconds wait_for_lock{0};
 };
 
@@ -31,9 +31,9 @@ struct RunFolderOptions {
 class RunFolder {
  public:
   /// Creates and locks the folder, and removes unfinished files of writers that died.
-  /// Throws: UsageError where it holds an earlier run (without `resume`), is a file, or another process trains in it,
-  ///         which the message names; TimeoutError where that process held it for all of `wait_for_lock`; IoError where
-  ///         it cannot be written.
+  /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or another process, which the message
+  ///         names, trains in it; TimeoutError if that process held it for all of `wait_for_lock`; IoError if it cannot
+  ///         be written.
   explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
   /// Returns the folder.
@@ -48,7 +48,7 @@ class RunFolder {
   [[nodiscard]] std::string settings_file() const { return settings_file(experiment_); }
 
   /// Checks that the folder is still the one that was opened: a write to a removed folder is lost without an error.
-  /// Cost: a system call. Throws: IoError where its path names nothing, or another folder.
+  /// Cost: a system call. Throws: IoError if its path names nothing, or another folder.
   void require_there() const;
 
   /// Replaces a file whole or not at all. Throws: IoError.
@@ -66,7 +66,7 @@ class RunFolder {
   /// Returns "runs/captcha-20261121-093000".
   [[nodiscard]] static std::filesystem::path default_path(const std::string& recipe);
 
-  /// Returns true where a run has written its settings or a checkpoint.
+  /// Returns true if a run has written its settings or a checkpoint.
   [[nodiscard]] static bool holds_a_run(const std::filesystem::path& path, bool experiment = false);
 
  private:

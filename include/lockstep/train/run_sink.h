@@ -28,7 +28,7 @@ struct RunStart {
   std::string recipe;                ///< name of the recipe, or of the program's task
   std::filesystem::path run_dir;     ///< the run folder
   std::string settings;              ///< YAML, as they were decided
-  std::int64_t step = 0;             ///< steps done before: 0, or the step where the run resumes
+  std::int64_t step = 0;             ///< steps done before: 0, or the step from which the run resumes
   bool folder_has_run = false;       ///< on rank 0: the run folder may hold events of steps that will be repeated
   std::int64_t epochs = 0;           ///< epochs of the whole run, as far as known
   std::int64_t total_steps = 0;      ///< steps of the whole run, as far as known
@@ -53,7 +53,7 @@ struct StepResult {
   double lr = 0;                                           ///< learning rate of this step
   std::optional<double> loss;                              ///< mean over all replicas; none: it was not finite, and the
                                                            ///< step was left out
-  std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, where there are several
+  std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, if there are several
   std::optional<double> loss_scale;                        ///< none: the loss is not scaled
   std::int64_t skipped = 0;                                ///< steps left out since the start of the run
   std::optional<StepDigest> digest;                        ///< none: TrainConfig::digests is off
@@ -63,13 +63,13 @@ struct StepResult {
       proved;  ///< the last step that the guard has proved good; none: it is off, or cannot serve
 };
 
-/// The gradients of a step are reduced, and the weights are still those that they belong to. It comes before the step's
+/// The gradients of a step are reduced, and their weights have not changed yet. It comes before the step's
 /// StepResult, at steps that are multiples of TrainConfig::tensorboard_histograms.
 struct StepGradients {
   std::int64_t step = 0;           ///< the one that is being done
   const torch::nn::Module& model;  ///< the task's; each parameter's grad() is the mean over all replicas, times
                                    ///< `loss_scale`. With optimizer.zero that is so only for this rank's part
-  double loss_scale = 1;           ///< what the loss was multiplied by; 1: it is not scaled
+  double loss_scale = 1;           ///< the factor on the loss; 1: it is not scaled
 };
 
 /// The progress of an evaluation on this rank.
@@ -82,8 +82,8 @@ struct EvaluationProgress {
 struct EvaluationResult {
   std::int64_t epoch = 0;              ///< counted from 0
   std::int64_t step = 0;               ///< steps done since the start of the run
-  std::vector<Metric> metrics;         ///< what was measured over all samples
-  std::shared_ptr<const Tally> tally;  ///< the task's tally, where it has one
+  std::vector<Metric> metrics;         ///< measured over all samples
+  std::shared_ptr<const Tally> tally;  ///< the task's tally, if it has one
 };
 
 /// An epoch has ended, its evaluation included.
@@ -123,7 +123,7 @@ struct SaveResult {
 
 /// The run ends: it is complete, or (result.stopped_by) it was saved and left before its end.
 struct RunEnd {
-  TrainResult result;                                        ///< what fit() returns
+  TrainResult result;                                        ///< the result of fit()
   int world_size = 1;                                        ///< number of ranks
   std::int64_t total_steps = 0;                              ///< steps of the whole run
   std::string report;                                        ///< the task's own text on the last evaluation
@@ -134,8 +134,8 @@ struct RunEnd {
 /// Receives the events of a run. A sink overrides the functions that it needs.
 ///
 /// Every rank has its own sink and calls it in the training thread, so training waits for it. Events hold the same
-/// values on every rank unless a field says otherwise; write files where RunStart::rank is 0. on_save is called on rank
-/// 0 only, and at a later step where saves are asynchronous.
+/// values on every rank unless a field says otherwise; write files only if RunStart::rank is 0. on_save is called on
+/// rank 0 only, and at a later step if saves are asynchronous.
 /// Throws: an exception of a sink ends the run as an exception of the program (ExitCode::kProgram).
 ///
 /// Example: examples/guide/sinks.cpp

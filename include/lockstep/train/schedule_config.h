@@ -33,7 +33,7 @@ struct ScheduleConfig {
   bool three_phase = false;             ///< goes down to the first rate within as many steps as up
 
   std::int64_t model_size = 512;  ///< noam; optimizer.lr is its factor
-  double flat_epochs = 0;         ///< flat_cosine: where the cosine begins, since the start of the run
+  double flat_epochs = 0;         ///< flat_cosine: the epoch, of the whole run, in which the cosine begins
   double no_aug_epochs = 0;       ///< flat_cosine: epochs at the end of the run after the cosine
 
   std::string metric;                  ///< plateau: a metric of data.test; empty: the task's first
@@ -48,7 +48,7 @@ struct ScheduleConfig {
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.
   void validate() const;
 
-  /// Returns `milestones` as numbers. Throws: UsageError where one is not a number.
+  /// Returns `milestones` as numbers. Throws: UsageError if one is not a number.
   [[nodiscard]] std::vector<double> milestone_epochs() const;
 };
 

@@ -28,14 +28,14 @@ namespace lockstep {
 struct StepGraphOptions {
   /// Makes a recording; null: there are none here, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
-  /// Returns what a step's computation depends on beside the shapes of data and target; none: this batch's step must
-  /// not be recorded. Empty: batches with `extra` are not recorded, and others depend on nothing else.
+  /// Returns the inputs of a step's computation beside the shapes of data and target; none: this batch's step must not
+  /// be recorded. Empty: batches with `extra` are not recorded, and others have no other inputs.
   std::function<std::optional<std::string>(const Batch&)> key = {};
-  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A step is looked
-  /// at before it is recorded: none is if an operator makes the host wait.
+  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A trial before
+  /// the recording shows if an operator makes the host wait: such a step is not recorded.
   bool automatic = false;
   /// The ranks that a step has collectives with; none: it has none. Before each step they compare what they would
-  /// record or replay, by one small collective of the hosts, and all of them do the same: where batches differ, all
+  /// record or replay, by one small collective of the hosts, and all of them do the same: if batches differ, all
   /// compute normally. Their steps may call collectives of GPU tensors that NCCL carries, and no others.
   std::optional<Job> job = {};
 };
@@ -48,8 +48,8 @@ struct StepGraphOptions {
 ///    gradients that are there (accumulation), in the same memory for all shapes.
 /// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
 ///    the same memory, and its decisions are made once for a shape and key.
-/// 3. kMost recordings are kept: the one that was not used for longest makes place. A recording that fails ends the
-///    run, unless StepGraphOptions::automatic.
+/// 3. kMost recordings are kept: the least recently used one makes room. A recording that fails ends the run, unless
+///    StepGraphOptions::automatic.
 /// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
 ///
 /// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
@@ -78,10 +78,10 @@ class StepGraph {
 
   /// Runs one step on `batch`, whose tensors are on the device; random numbers come from `seed`.
   /// Returns: the loss, in its own memory. Blocks: only at a recording and just before.
-  /// Throws: UsageError with the reason where the step cannot be recorded; what `compute` throws.
+  /// Throws: UsageError with the reason if the step cannot be recorded; what `compute` throws.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 
-  /// Returns true where steps replay a recording.
+  /// Returns true if steps replay a recording.
   [[nodiscard]] bool recorded() const noexcept { return !recordings_.empty(); }
   /// Returns why no step is recorded any more, once that is known; else empty.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
@@ -93,7 +93,7 @@ class StepGraph {
     Batch batch;                             ///< the tensors that it reads
     std::uint64_t calls = 0;                 ///< StepCalls::recorded
     at::Tensor loss = {};                    ///< the loss that it writes
-    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined where a parameter gets none
+    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined if a parameter gets none
   };
 
   [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
@@ -112,12 +112,12 @@ class StepGraph {
   NamedTensors parameters_;
   Compute compute_;
   StepGraphOptions options_;
-  std::unique_ptr<tensor::DeviceGraph> next_;  ///< what the next recording is made in; its stream is that of all
+  std::unique_ptr<tensor::DeviceGraph> next_;  ///< for the next recording; its stream is that of all
   bool adds_ = false;                          ///< some step had gradients to add to
-  std::vector<at::Tensor> sums_;  ///< by parameter: where all recordings add; undefined: none has added yet
+  std::vector<at::Tensor> sums_;  ///< by parameter: the sum to which all recordings add; undefined: none has added yet
   int steps_ = 0;
   std::map<std::string, int> seen_;                          ///< by key: steps that were computed
-  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, what was used last first
+  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, the last used first
   std::string fallback_;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepTimer: how long the steps of a run take with given settings, without running it. `lockstep tune` compares these
-//            times.
+// StepTimer: measures the steps of a run with given settings, without the run. `lockstep tune` compares these times.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace lockstep {
 
-/// What a timed step does besides computing.
+/// The options of a StepTimer.
 struct StepTimerOptions {
   bool load = true;  ///< false: every step takes the first batch again, and loading takes no part
 };
@@ -32,20 +31,20 @@ class StepTimer {
  public:
   /// In `config` replicas and threads may be 0, as in a run; the batch size is a number.
   /// Collective: yes.
-  /// Throws:     UsageError as the Trainer, and where there are too few samples for a full batch.
+  /// Throws:     UsageError as the Trainer, and if there are too few samples for a full batch.
   StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset,
             StepTimerOptions options = {});
   ~StepTimer();
   StepTimer(StepTimer&&) noexcept;
   StepTimer& operator=(StepTimer&&) noexcept;
 
-  /// Runs `steps` steps and returns the seconds of the slowest rank. The loader continues where the last call left it.
+  /// Runs `steps` steps and returns the seconds of the slowest rank. Each call continues with the loader's next batch.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
 
-  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order; the timer's own reading
-  /// of the loss is not among them. Where steps are replayed (cuda_graph) there are none. Collective: yes. Throws:
-  /// UsageError without a GPU.
+  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, without the timer's own
+  /// reading of the loss. There are none if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError
+  /// without a GPU.
   [[nodiscard]] std::vector<std::string> waits();
 
   /// Returns the network's parameters by name. Lifetime: as the timer's.

@@ -15,7 +15,7 @@ namespace lockstep {
 struct WatchedBatch {
   int replica = 0;           ///< the replica that computes it
   const Batch& batch;        ///< on the model's device
-  torch::nn::Module& model;  ///< the task's, with the weights of before the step
+  torch::nn::Module& model;  ///< the task's, with the weights from before the step
   Dataset& dataset;          ///< the training set
 };
 
@@ -24,11 +24,11 @@ struct WatchedBatch {
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
-  /// Returns true where the step that begins is to be watched. Called before each step.
+  /// Returns true if the step that begins is to be watched. Called before each step.
   virtual bool wants(std::int64_t step) = 0;
   /// A batch's forward comes next.
   virtual void on_batch(const WatchedBatch& /*watched*/) {}
-  /// Its backward is done. `losses` is the loss, and its parts where there are several, in one dimension.
+  /// Its backward is done. `losses` is the loss, and its parts if there are several, in one dimension.
   virtual void on_batch_done(const WatchedBatch& /*watched*/, const at::Tensor& /*losses*/) {}
   /// The step's gradients are reduced.
   virtual void on_gradients(const StepGradients& /*gradients*/) {}

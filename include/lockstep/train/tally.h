@@ -24,18 +24,18 @@ class Tally {
  public:
   virtual ~Tally() = default;
 
-  /// Called before the first batch where results() is going to be asked for all samples, as `lockstep eval --results`
-  /// does: a tally that keeps only what the metrics need keeps everything from here on.
+  /// Called before the first batch if results() will be asked for all samples, as by `lockstep eval --results`: a tally
+  /// that otherwise keeps only the input of the metrics keeps everything from here on.
   virtual void keep_all() {}
 
   /// Adds the outputs of a batch of the evaluation set; the model is in evaluation mode.
   virtual void add(const Outputs& outputs, const Batch& batch) = 0;
 
-  /// Returns what the other ranks must know of the batches added here.
+  /// Returns the facts about this rank's batches that the other ranks need.
   [[nodiscard]] virtual std::string bytes() const = 0;
 
   /// Returns the metrics of all ranks' parts; the progress lines show the first one. It is called once, before the
-  /// functions below. Throws: DataError where no sample was added anywhere.
+  /// functions below. Throws: DataError if no rank added a sample.
   [[nodiscard]] virtual std::vector<Metric> metrics(const std::vector<std::string>& parts) = 0;
 
   /// Returns more text for the end of an evaluation; may be empty.

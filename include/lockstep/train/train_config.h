@@ -18,7 +18,7 @@ namespace lockstep {
 struct TrainConfig {
   virtual ~TrainConfig() = default;
 
-  // ---- what the result depends on ----
+  // ---- the settings that the result depends on ----
   std::int64_t seed = 0;  ///< of weights, order of samples, augmentations and dropout
   std::int64_t replicas =
       0;                     ///< data-parallel width; 0: the checkpoint's, else the largest world. At least the present
@@ -35,14 +35,14 @@ struct TrainConfig {
   struct GradScaler {
     std::string enabled = "auto";         ///< auto (with fp16 only), true, false
     double init_scale = 65536;            ///< the first scale
-    double growth_factor = 2.0;           ///< what the scale is multiplied by after growth_interval good steps
-    double backoff_factor = 0.5;          ///< what the scale is multiplied by at a step whose gradients are not finite
+    double growth_factor = 2.0;           ///< the factor on the scale after growth_interval good steps
+    double backoff_factor = 0.5;          ///< the factor on the scale at a step whose gradients are not finite
     std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
   } grad_scaler;                          ///< as lockstep::GradScalerOptions
   std::string tf32 = "default";  ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false (for
                                  ///< all)
   std::int64_t threads = 0;      ///< threads of libtorch per replica; 0: the checkpoint's number, else 1
-  bool drop_last = false;        ///< leaves out the last batch of an epoch where it is not full
+  bool drop_last = false;        ///< leaves out the last batch of an epoch if it is not full
   std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or is skipped (left out, noted and
                                       ///< counted)
   bool sync_batchnorm = false;        ///< lockstep::nn::BatchNorm takes its statistics over the batches of all replicas
@@ -56,20 +56,20 @@ struct TrainConfig {
     double warmups = 1000;   ///< updates until the decay has reached 63 % of its value
     std::int64_t start = 0;  ///< first steps that are not averaged
   } ema;                     ///< the moving average
-  /// Where the samples are.
+  /// The places of the samples.
   struct Data {
     std::string train;  ///< a path, as the task or recipe understands it
     std::string test;   ///< empty: no evaluation
-    /// A file with the names of samples, one a line, that are left out from where the run starts or resumes. Another
-    /// sample comes in the place of each, drawn by seed, epoch and index: batches keep their size, epochs their steps.
-    /// A run reads it once, and then has its samples in skipped_samples.
+    /// A file with the names of samples, one a line, that are left out from the start or resumption of the run on.
+    /// Another sample replaces each, drawn by seed, epoch and index: batches keep their size, epochs their steps. A run
+    /// reads it once, and then has its samples in skipped_samples.
     std::string skip_samples;
     std::vector<ConfigMap> skipped_samples;  ///< {epoch, batch, samples}: indices that are left out from that batch of
                                              ///< that epoch on, in this run and in every one that goes on from it
     bool allow_outside = false;  ///< lists and annotations may name files outside of their folder (name_inside())
     std::int64_t max_pixels = 178'956'970;  ///< limit for a picture; a larger one is refused before its memory is
                                             ///< allocated
-  } data;                                   ///< where the samples are
+  } data;                                   ///< the places of the samples
   /// A second stage that begins with the first one's best weights. With `roll_back` it searches for the average's
   /// decay: an epoch that is no better than the stage so far is undone, and the decay is lowered. A task may train
   /// differently in it (Task::begin_epoch).
@@ -90,15 +90,15 @@ struct TrainConfig {
     double value = 0;    ///< stops once an evaluation reaches it
   } stop_at;             ///< when the run may end early
 
-  // ---- how fast, and what is written ----
+  // ---- speed and output ----
   std::int64_t workers = 2;          ///< loader threads per replica; 0: load in the training thread
   std::int64_t prefetch_factor = 2;  ///< batches ahead per worker
   bool persistent_workers = true;    ///< loader threads live for the whole run; false: for one epoch
   /// Seconds that a step waits for its batch; 0: for ever. It is less than LOCKSTEP_TIMEOUT's 300, so that a rank whose
   /// sample hangs names it before the other ranks time out.
   double loader_timeout_s = 240;
-  /// Seconds that a rank may stay in a section without a sign of life before the launcher says that it hangs; 0: any
-  /// time; -1: ten times the longest so far, at least 60 (lockstep/flight/watch.h).
+  /// Seconds that a rank may stay in a section without a sign of life before the launcher reports a hang; 0: any time;
+  /// -1: ten times the longest so far, at least 60 (lockstep/flight/watch.h).
   struct SectionTimeout {
     double setup = -1;                ///< building the task, data and model
     double data = -1;                 ///< waiting for a batch
@@ -113,11 +113,11 @@ struct TrainConfig {
   std::string cuda_graph = "auto";    ///< auto, true or false: runs steps as CUDA graphs (StepGraph)
   bool pin_memory = true;             ///< page-locked batches for copies to a GPU; no effect without a GPU
   std::int64_t log_every_steps = 10;  ///< 0: never
-  /// Where TensorBoard's event files go: auto is run_dir/tensorboard; none; or a folder, in which the run gets one of
-  /// its name.
+  /// The folder of TensorBoard's event files: auto is run_dir/tensorboard; none; or a folder, in which the run gets a
+  /// folder of its name.
   std::string tensorboard = "auto";
-  /// The norm of the gradients is looked at in each step: the run ends at the first that is not finite, with the names
-  /// of the parameters, and says where it is far above the usual. With clip_norm the first half costs nothing.
+  /// Each step checks the norm of the gradients: the run ends at the first that is not finite, with the names of the
+  /// parameters, and reports one far above the usual. With clip_norm the first half costs nothing.
   bool check_gradients = false;
   std::string digests = "auto";  ///< auto (on the CPU), true or false: a digest of each step, in digests.bin
   std::int64_t guard = 0;        ///< steps between two at which a replica is computed again by another rank; 0: never
@@ -141,22 +141,22 @@ struct TrainConfig {
 
   /// Adds every key to `fields`, with its description. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);
-  /// Returns what describe() adds, for reading. Lifetime: this object outlives the result.
+  /// Returns the rows of describe(), for reading. Lifetime: this object outlives the result.
   [[nodiscard]] ConfigFields rows() const;
 
-  /// Returns true where the loss is scaled: grad_scaler.enabled, with `auto` decided.
+  /// Returns true if the loss is scaled: grad_scaler.enabled, with `auto` decided.
   [[nodiscard]] bool scales_loss() const {
     return grad_scaler.enabled == "auto" ? amp == "fp16" : grad_scaler.enabled == "true";
   }
 
-  /// Returns true where a second stage may begin before the run ends.
+  /// Returns true if a second stage may begin before the run ends.
   [[nodiscard]] bool has_second_stage() const {
     return stages.stop_epoch > 0 && (stages.stop_epoch < epochs || stages.patience > 0);
   }
 
-  /// Returns what evaluations read: data.test, unless a recipe takes it from elsewhere; empty: there are none.
+  /// Returns the data of evaluations: data.test, unless a recipe has them elsewhere; empty: there are none.
   [[nodiscard]] virtual const std::string& test_data() const { return data.test; }
-  /// Returns true where the run evaluates.
+  /// Returns true if the run evaluates.
   [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
 
   /// Returns settings, a.b=c each, with which `lockstep train` evaluates the best weights once more when the training

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What a run has reached, as fit() returns it.
+/// The results of a run, returned by fit().
 struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
   std::int64_t epochs = 0;  ///< epochs that were begun
@@ -24,15 +24,15 @@ struct TrainResult {
   double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
-  /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" where the run saved and left; "replicas" where there are more ranks
-  /// than replicas, and the launcher starts the run again on fewer; empty: it is complete.
+  /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" if the run saved and left; "replicas" if there are more ranks than
+  /// replicas, and the launcher starts the run again on fewer; empty: it is complete.
   std::string stopped_by;
-  bool requeued = false;             ///< Slurm was asked to start the job again
-  std::vector<Metric> metrics;       ///< metrics of the last evaluation, measured again where the run was complete
-                                     ///< already; empty where there was none
-  std::optional<Metric> best;        ///< the best of all evaluations (rank 0)
-  std::int64_t best_step = 0;        ///< the step of the run's `best` checkpoint
-  std::filesystem::path run_dir;     ///< the run folder
+  bool requeued = false;          ///< Slurm was asked to start the job again
+  std::vector<Metric> metrics;    ///< metrics of the last evaluation, measured again if the run was already complete;
+                                  ///< empty if there was none
+  std::optional<Metric> best;     ///< the best of all evaluations (rank 0)
+  std::int64_t best_step = 0;     ///< the step of the run's `best` checkpoint
+  std::filesystem::path run_dir;  ///< the run folder
   std::filesystem::path checkpoint;  ///< the last one (rank 0)
 };
 

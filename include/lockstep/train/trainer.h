@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-/// Where a run lives, how it begins, and who watches it.
+/// The folder of a run, how the run begins, and its sinks.
 struct TrainerOptions {
   std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
   std::filesystem::path run_dir;  ///< empty: `runs/<recipe>-<time>`, or the run that `resume` names
@@ -35,15 +35,15 @@ struct TrainerOptions {
   /// samples, steps and learning rate stay, and the result has other bits (docs/guide/resume.md). false: an error.
   bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
-  /// Where all ranks save the run, at one step, when its folder is removed or its disk refuses writes; the run then
-  /// ends with that IoError. Empty: it ends without saving.
+  /// The folder in which all ranks save the run, at one step, when its own folder is removed or its disk refuses
+  /// writes; the run then ends with that IoError. Empty: it ends without saving.
   std::filesystem::path rescue;
   bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
   bool has_options = false;  ///< messages name --resume, --set and so on, which parse_arguments() sets; false: they
                              ///< name these fields
   /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
-  /// Profiles so many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
+  /// Profiles this many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
   /// run_dir/trace/rank-R.json. 0: none. The result is the same (docs/guide/profile.md).
   std::int64_t profile = 0;
   /// The run ends after this step, without an evaluation or a checkpoint of it: a replay. 0: at its end.

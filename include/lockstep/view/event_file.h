@@ -42,28 +42,29 @@ struct Histogram {
 /// One setting of a run, as TensorBoard's page HPARAMS lists it.
 using HyperParameters = std::vector<std::pair<std::string, std::variant<double, bool, std::string>>>;
 
-/// Where a file begins, and how often it is written.
+/// The beginning of a file, and how often it is written.
 struct EventFileOptions {
-  /// The run goes on after this step: TensorBoard then forgets the later points of older files in the folder, which the
-  /// run will write again. 0: it forgets all of them.
+  /// The run goes on after this step: TensorBoard then drops the later points of older files in the folder, which the
+  /// run will write again. 0: it drops all of them.
   std::int64_t after_step = 0;
   Seconds write_every = Seconds(1);  ///< a point waits at most this long for the next one before both are written
   FileSystem* files = nullptr;       ///< none: the machine's
   const Clock* clock = nullptr;      ///< none: the machine's
 };
 
-/// Writes one event file, which nobody else has. Points are gathered and written by the call that finds the last write
-/// older than `write_every`; no thread, no fsync. A kill loses the gathered points and tears at most the last record.
+/// Writes one event file, which no other writer has. Points are gathered and written by the call that finds the last
+/// write older than `write_every`; no thread, no fsync. A kill loses the gathered points and tears at most the last
+/// record.
 ///
 /// Cost:        some 100 ns a point, and a write of some microseconds a second.
 /// Thread-safe: no.
-/// Throws:      IoError from every function where the disk refuses. It then takes no more events, since nobody could
+/// Throws:      IoError from every function if the disk refuses. It then takes no more events, since no reader could
 ///              read those behind a torn record.
 class EventFile {
  public:
-  /// Makes `folder`, and in it a file whose name comes after those of the event files that are there.
+  /// Makes `folder`, and in it a file whose name sorts after those of the event files that are there.
   explicit EventFile(const std::filesystem::path& folder, const EventFileOptions& options = {});
-  ~EventFile();  ///< Writes what is gathered, as far as the disk takes it.
+  ~EventFile();  ///< Writes the gathered points, as far as the disk takes them.
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
@@ -71,17 +72,17 @@ class EventFile {
   void scalars(std::int64_t step, const Scalars& points);
   /// Adds the distribution of values at a step.
   void histogram(std::int64_t step, std::string_view tag, const Histogram& histogram);
-  /// `encoded` is a PNG or JPEG file. What is neither is left out. Returns whether it was one.
+  /// Adds `encoded`, a PNG or JPEG file, and leaves out anything else. Returns true if it was one of these.
   bool image(std::int64_t step, std::string_view tag, std::string_view encoded);
-  /// `markdown` is shown as such; indent a text by four spaces to show it as it is.
+  /// `markdown` is shown as Markdown; indent a text by four spaces to show it as it is.
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);
 
-  /// Call it at the start of a run. `group` is a name that runs of the same experiment share; may be empty.
+  /// Call it at the start of a run. `group` is a common name of the runs of one experiment; may be empty.
   void start_session(const HyperParameters& settings, std::string_view group);
   /// Call it at the end. `metrics` are the tags of scalars whose last points are the run's results.
   void end_session(const HyperParameters& settings, const std::vector<std::string>& metrics, bool success);
 
-  /// Writes what is gathered.
+  /// Writes the gathered points.
   void flush();
   /// Returns the file.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

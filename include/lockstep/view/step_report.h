@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of training steps went on each rank, and what to change. Pure: module train collects the figures.
+// The time of the parts of training steps on each rank, and advice. Pure: module train collects the figures.
 #pragma once
 
 #include <array>
@@ -57,14 +57,14 @@ struct RankFigures {
   int rank = 0;                        ///< its number
   std::string host;                    ///< its host's name
   std::int64_t steps = 0;              ///< steps that were added up
-  double seconds = 0;                  ///< how long they took, with evaluations and saves
+  double seconds = 0;                  ///< their time, with evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
   double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
   double delayed = 0;                  ///< time in which the training thread could have run and had no core
   double process_cpu = 0;              ///< CPU time of the whole process
   std::int64_t preempted = 0;          ///< how often the kernel took the training thread's core away
   WorkerFigures workers;               ///< its loader's threads
-  std::int64_t read_bytes = 0;         ///< what it read from files, also out of the kernel's cache
+  std::int64_t read_bytes = 0;         ///< bytes that it read from files, also out of the kernel's cache
   double cores = 0;                    ///< cores that it may use
   std::string cpus = {};               ///< their numbers; ranks with the same ones share them
   std::int64_t buckets = 0;            ///< number of gradient buckets
@@ -72,8 +72,8 @@ struct RankFigures {
   std::int64_t resident = 0;           ///< the largest resident set so far
   std::int64_t shared = 0;             ///< shared memory in it now, which ranks of a host have in common
   std::int64_t device = 0;             ///< the most that tensors took on the GPU; 0: no GPU
-  std::int64_t host_memory = 0;        ///< what the host, or the control group, has; 0: unknown
-  std::int64_t host_free = 0;          ///< what of it is left
+  std::int64_t host_memory = 0;        ///< memory of the host, or of the control group; 0: unknown
+  std::int64_t host_free = 0;          ///< the free part of it
   std::string network;                 ///< names the network that its interfaces belong to: a host, or a container
   std::vector<Traffic> traffic;        ///< of the interfaces that carried any, without loopback
   std::int64_t resent = 0;             ///< TCP segments that were sent again
@@ -91,7 +91,7 @@ struct RankFigures {
   [[nodiscard]] double share(StepPart part) const;
 };
 
-/// What a finding is about.
+/// The subject of a finding.
 enum class Cause : std::uint8_t {
   kSlowDisk,          ///< loader threads wait for the disk
   kFewWorkers,        ///< loader threads are always busy, and cores have nothing to do
@@ -102,15 +102,15 @@ enum class Cause : std::uint8_t {
   kTinyBuckets,       ///< gradients go in many small buckets
   kMemory             ///< memory is near its limit
 };
-/// Returns "slow_disk" and so on, as the files have it.
+/// Returns "slow_disk" and so on, as in the files.
 [[nodiscard]] const char* name_of(Cause cause);
 
-/// Something that makes steps slow, or soon will.
+/// A cause of slow steps, now or soon.
 struct Finding {
-  Cause cause = Cause::kSlowDisk;  ///< what it is about
-  int rank = -1;                   ///< the one that it is about; -1: all
-  std::string sentence;            ///< what was seen, with its figures
-  std::string advice;              ///< what to change
+  Cause cause = Cause::kSlowDisk;  ///< its subject
+  int rank = -1;                   ///< the rank that it is about; -1: all
+  std::string sentence;            ///< the observation, with its figures
+  std::string advice;              ///< the change to make
 };
 
 /// The settings that advice names.
@@ -120,27 +120,27 @@ struct ReportSettings {
   std::int64_t bucket_cap_mb = 25;  ///< MiB of a bucket
 };
 
-/// Where the time of steps went on each rank, and why.
+/// The time of the parts of steps on each rank, and the causes.
 struct StepReport {
   std::int64_t first_step = 0;     ///< the first step that counts
   std::int64_t last_step = 0;      ///< the last one
   std::vector<RankFigures> ranks;  ///< by rank
-  std::vector<Finding> findings;   ///< what makes steps slow
+  std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds a later stretch of the same rank: times and counts add up, the newer state of memory stays.
+/// Adds a later stretch of the same rank: times and counts add up, and the newer state of memory replaces the older.
 void add(RankFigures& sum, const RankFigures& later);
 
-/// What the hosts' interfaces carried, each host counted once. Units: bytes a second; segments.
+/// The traffic of the hosts' interfaces, each host counted once. Units: bytes a second; segments.
 struct NetworkSum {
   double sent = 0;          ///< bytes a second
   double received = 0;      ///< bytes a second
   std::int64_t resent = 0;  ///< segments that were sent again
 };
-/// Returns none where all ranks share one network.
+/// Returns none if all ranks share one network.
 [[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
 
-/// Returns what the figures show; empty where the run is healthy or too short to judge.
+/// Returns the findings from the figures; empty if the run is healthy or too short to judge.
 [[nodiscard]] std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings);
 
 /// Returns the findings of `found` that are not in `said`, by cause and rank.
@@ -152,13 +152,13 @@ struct NetworkSum {
 /// Returns a table with a line for each rank (of many ranks for the slowest), and the findings.
 [[nodiscard]] std::string report_text(const StepReport& report, int width = 80);
 
-/// One line of JSON without a line end, and back. The second returns none where the text is no such object.
+/// Returns one line of JSON without a line end.
 [[nodiscard]] std::string to_json(const RankFigures& figures);
-/// Reads what to_json() wrote; none where the text is no such object.
+/// Reads the text of to_json(); none if it is no such object.
 [[nodiscard]] std::optional<RankFigures> parse_rank_figures(std::string_view json);
 /// Returns one line of JSON without a line end.
 [[nodiscard]] std::string to_json(const StepReport& report);
-/// Reads what to_json() wrote; none where the text is no such object.
+/// Reads the text of to_json(); none if it is no such object.
 [[nodiscard]] std::optional<StepReport> parse_step_report(std::string_view json);
 
 }  // namespace lockstep::view

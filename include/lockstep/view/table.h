@@ -12,12 +12,12 @@
 
 namespace lockstep::view {
 
-/// One column. Rows are streamed, so its width is fixed when the header is printed.
+/// One column. Rows are printed one by one, so its width is fixed when the header is printed.
 struct Column {
   std::string title;            ///< its heading
-  int width = 0;                ///< the least width; the title's width where that is more
-  Align align = Align::kRight;  ///< to which side its values are set
-  int leave_out = 0;  ///< where the table is too wide, columns with the highest number are left out first; 0: never
+  int width = 0;                ///< the least width; the title's width if that is more
+  Align align = Align::kRight;  ///< the side that its values are aligned to
+  int leave_out = 0;  ///< in a table that is too wide, columns with the highest number are left out first; 0: never
 };
 
 /// A table that is printed row by row under a header. The texts have no trailing spaces and end with a line end.
@@ -29,8 +29,8 @@ class Table {
 
   /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
-  /// Returns one row. `cells` has one cell for every column, also for those that are left out.
-  /// Throws: UsageError where the number of cells is not that of the columns.
+  /// Returns one row. `cells` has one cell for every column, even for those that are left out.
+  /// Throws: UsageError if the number of cells is not that of the columns.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
  private:
@@ -45,13 +45,13 @@ class Table {
 
 /// One kind of mistake of a classifier.
 struct Confusion {
-  std::string truth;       ///< what it was
-  std::string predicted;   ///< what the model said
+  std::string truth;       ///< the right class
+  std::string predicted;   ///< the model's answer
   std::int64_t count = 0;  ///< how often
 };
 
-/// Returns lines as "predicted O where 0 stood: 12 times", at most `limit`, the most frequent first; where there is
-/// none, a line that says so.
+/// Returns lines such as "predicted O for 0: 12 times", at most `limit`, the most frequent first; if there is none, a
+/// line that says so.
 [[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
 
 }  // namespace lockstep::view

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: a small web server that reads run folders and flight rings, and shows them to who has its
+// The live page of runs: a small web server that reads run folders and flight rings, and shows them to clients with its
 // token.
 #pragma once
 
@@ -12,19 +12,18 @@
 
 namespace lockstep::dashboard {
 
-/// What the page shows and where it is served.
+/// The runs on the page, and the address that it is served at.
 struct DashboardOptions {
   std::vector<std::filesystem::path> runs;  ///< run folders, or folders of logs; they may still be missing
   std::string host = "127.0.0.1";           ///< the address to listen at
   int port = 0;                             ///< 0: any free port
-  std::string token = {};                   ///< who has it sees the page; empty: a random one
+  std::string token = {};                   ///< a browser with it sees the page; empty: a random one
 };
 
-/// Serves the page on threads of its own from construction to destruction. It only reads, and sleeps while nobody
-/// looks.
+/// Serves the page on its own threads from construction to destruction. It only reads, and sleeps between requests.
 ///
 /// Thread-safe: no.
-/// Throws:      UsageError where the port is taken or the address is not this machine's.
+/// Throws:      UsageError if the port is taken or the address is not this machine's.
 class Dashboard {
  public:
   /// Starts to serve.
@@ -44,7 +43,8 @@ class Dashboard {
   std::string url_;
 };
 
-/// Returns whether the program was built with npm and so has the page; without it a plain page says how to build it.
+/// Returns true if the program was built with npm and so has the page; without it a plain page explains how to build
+/// it.
 [[nodiscard]] bool has_page();
 
 }  // namespace lockstep::dashboard

@@ -17,15 +17,15 @@ namespace lockstep {
 /// A picture that cannot be used for training.
 struct UnreadablePicture {
   std::string name;    ///< the picture, as its source describes it
-  std::string reason;  ///< why it cannot be read
+  std::string reason;  ///< the reason why it cannot be read
 };
 
-/// Counts and sizes. They include only pictures that could be decoded, except for `unreadable`.
+/// Counts and sizes. Except for `unreadable`, they include only pictures that could be decoded.
 struct Survey {
   std::int64_t pictures = 0;                      ///< number of pictures that were read
   std::vector<ImageSize> sizes;                   ///< in the source's order
   std::map<std::string, std::int64_t> formats;    ///< "JPEG", "PNG", "decoded"
-  std::map<std::int64_t, std::int64_t> channels;  ///< channels as in the file
+  std::map<std::int64_t, std::int64_t> channels;  ///< channels in the file
   std::map<std::int64_t, std::int64_t> classes;   ///< number of pictures by label
   std::int64_t unlabelled = 0;                    ///< number of pictures without a label
   std::map<std::int64_t, std::int64_t> objects;   ///< number of objects by label
@@ -37,12 +37,12 @@ struct Survey {
   std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
   std::int64_t captions = 0;                      ///< number of captions
   std::int64_t odd = 0;                           ///< number of pictures with a fault that leaves them whole
-  std::int64_t turned = 0;                        ///< number of pictures that their EXIF orientation turns upright
-  std::int64_t as_stored = 0;                     ///< number of pictures left lying, as their annotations are
+  std::int64_t turned = 0;                        ///< number of pictures that their EXIF orientation rotates upright
+  std::int64_t as_stored = 0;                     ///< number of pictures left unrotated, because their annotations are
   std::vector<UnreadablePicture> unreadable;      ///< pictures that cannot be read
 };
 
-/// Decodes every picture. `progress`, where given, gets the number of pictures that are done.
+/// Decodes every picture. `progress`, if given, gets the number of pictures decoded so far.
 /// Throws: IoError; a picture that cannot be decoded is only counted.
 [[nodiscard]] Survey survey_source(const ImageSource& source, const std::function<void(std::int64_t)>& progress = {});
 

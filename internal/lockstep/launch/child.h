@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs whose output is read, with a time limit.
+// Runs programs with a time limit and reads their output.
 #pragma once
 
 #include <sys/types.h>
@@ -16,29 +16,29 @@
 namespace lockstep {
 
 struct ChildResult {
-  int code = -1;    ///< exit code, 128 + N for signal N; -1: ended at the time limit, or lost where SIGCHLD is ignored
+  int code = -1;  ///< exit code, 128 + N for signal N; -1: killed at the time limit, or lost because SIGCHLD is ignored
   std::string out;  ///< its last MiB
   std::string err;  ///< its last 4 KiB
 };
 
-/// Runs it to its end, or kills it and all that it has started at the limit: `command`, whose first word is looked up
-/// in PATH, has to end its own children when it is told to end by SIGTERM, as `lockstep run` does. Throws:
-/// ResourceError, IoError where it cannot be started.
+/// Runs it to its end, or kills it and its descendants at the limit. The first word of `command` is looked up in PATH;
+/// on SIGTERM the program has to end its own children, as `lockstep run` does. Throws: ResourceError; IoError if it
+/// cannot be started.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit);
 
-/// A program that answers lines with lines until its input ends. Its errors are kept for the case that it ends.
+/// A program that answers lines with lines until its input ends. Its errors are kept for a report of its end.
 class AnsweringChild {
  public:
-  /// The first word of `command` is looked up in PATH. Throws: ResourceError, IoError where it cannot be started.
+  /// The first word of `command` is looked up in PATH. Throws: ResourceError; IoError if it cannot be started.
   explicit AnsweringChild(std::vector<std::string> command);
-  /// Ends its input, and kills it where it goes on for longer than two seconds.
+  /// Ends its input, and kills it if it goes on for longer than two seconds.
   ~AnsweringChild();
   AnsweringChild(const AnsweringChild&) = delete;
   AnsweringChild& operator=(const AnsweringChild&) = delete;
 
-  /// Sends a line. Whether the program has ended shows in answer().
+  /// Sends a line. If the program has ended, answer() shows that.
   void ask(const std::string& line);
-  /// Returns its next line; none where it ends, or says nothing until `limit`. Blocks: yes.
+  /// Returns its next line; none if it ends, or prints nothing until `limit`. Blocks: yes.
   [[nodiscard]] std::optional<std::string> answer(std::chrono::milliseconds limit);
   /// Returns the last line of its errors so far.
   [[nodiscard]] std::string last_error() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep doctor` finds out: what lies in a run's folder and what its processes do; what any process does; the
+// The findings of `lockstep doctor`: the files of a run's folder, the state of its processes or of any process, and the
 // state of this machine.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// Reads a run folder, or a folder of logs that `lockstep run` has named. What is torn or too large becomes a note.
-/// Throws: DataError where there is no such folder, or it is none of these.
+/// Reads a run folder, or a folder of logs that `lockstep run` has named. A torn or oversized file becomes a note.
+/// Throws: DataError if there is no such folder, or it is none of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
 
 /// A process as it is seen from outside.
@@ -28,25 +28,25 @@ struct ProcessReport {
   std::vector<std::string> stacks = {};  ///< a line each
 };
 
-/// Looks at a process and at those that it has started, eight at most. Blocks: for 1.5 s a process at most.
+/// Reads the state of a process and of its child processes, eight at most. Blocks: for 1.5 s a process at most.
 /// Throws: DataError if there is no such process.
 [[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
-/// What read_machine() measures.
+/// The settings of read_machine().
 struct MachineOptions {
-  bool measures_disk = true;  ///< writes 64 MB into the working directory, of which nothing is left
-  nccl::Search nccl = {};     ///< where ranks look for NCCL
+  bool measures_disk = true;  ///< writes 64 MB into the working directory and removes them
+  nccl::Search nccl = {};     ///< the folders in which ranks look for NCCL
 };
 
-/// Gathers what the system says of this machine. It leaves out the all-reduce. Blocks: up to some five seconds, where
-/// the disk is slow and the resolver does not answer.
+/// Collects the system's facts about this machine, without the all-reduce. Blocks: up to some five seconds, if the disk
+/// is slow and the resolver does not answer.
 [[nodiscard]] view::MachineFacts read_machine(const MachineOptions& options);
 
 /// Measures round trips and bandwidth between all hosts of a job over the ranks' own wire, encrypted and plain, on the
 /// interfaces that its ranks use.
 /// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0, none on the others.
 /// Cost: one and a half seconds for each host.
-/// Throws: UsageError where no launcher of ours serves a store; PeerError, TimeoutError, as the store does; IoError.
+/// Throws: UsageError if no launcher of ours serves a store; PeerError, TimeoutError, as the store does; IoError.
 [[nodiscard]] std::optional<view::LinkFacts> measure_links();
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@ namespace lockstep {
 /// A process that computes on a GPU.
 struct GpuProcess {
   int pid = 0;              ///< the process
-  std::uint64_t bytes = 0;  ///< bytes of GPU memory; 0 where the driver does not tell
-  std::optional<int> rank;  ///< RANK of its environment, where that is readable
+  std::uint64_t bytes = 0;  ///< bytes of GPU memory; 0 if the driver does not report them
+  std::optional<int> rank;  ///< RANK of its environment, if that is readable
 };
 
 /// The state of one GPU. A value that the driver does not report is none.
@@ -35,14 +35,14 @@ struct GpuState {
 struct GpuReport {
   std::vector<GpuState> gpus = {};  ///< by index
   std::string driver = {};          ///< the driver's version
-  std::string problem = {};         ///< why no GPU is listed; empty where some are
+  std::string problem = {};         ///< why no GPU is listed; empty if some are
 };
 
-/// Reads all GPUs of the host through `library`, which it loads. It does not throw where there is no GPU or no driver.
+/// Reads all GPUs of the host through `library`, which it loads. It does not throw if there is no GPU or no driver.
 /// Cost: a few milliseconds for each GPU.
 [[nodiscard]] GpuReport read_gpus(const std::string& library = "libnvidia-ml.so.1");
 
-/// What the driver says of two GPUs.
+/// The driver's report on two GPUs.
 struct GpuPeers {
   int first = 0;           ///< as nvidia-smi counts
   int second = 0;          ///< the same
@@ -51,7 +51,7 @@ struct GpuPeers {
       {};  ///< why they cannot reach each other's memory; empty: they can, or the driver does not say
 };
 
-/// Where the GPUs of this host are.
+/// The places of this host's GPUs.
 struct GpuPlaces {
   std::vector<std::string> addresses = {};  ///< on the PCI bus, by index: "0000:17:00.0"; empty: unknown
   std::vector<GpuPeers> pairs = {};         ///< each two
@@ -64,7 +64,7 @@ struct GpuPlaces {
 /// sliced, or there is none. Reads them through `library`, as read_gpus() does.
 [[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
 
-/// Sets CUDA_VISIBLE_DEVICES to list_slices() where the user has not set it: CUDA would show every rank the same slice.
+/// Sets CUDA_VISIBLE_DEVICES to list_slices() if the user has not set it: CUDA would show every rank the same slice.
 /// Thread-safe: no.
 void show_slices();
 

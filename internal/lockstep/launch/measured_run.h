@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a run as its flight rings have them, for `lockstep plan`.
+// The steps in the flight rings of a run, for `lockstep plan`.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-/// Returns the steps that the rings of one host's ranks have: from the end of one synced backward to that of the next.
-/// Steps with other collectives than most, or with an evaluation or a save, are left out. It is a pure function.
-/// Throws: DataError where there is none, with the reason.
+/// Returns the steps in the rings of one host's ranks: from the end of one synced backward to that of the next. Steps
+/// with other collectives than most, or with an evaluation or a save, are left out. It is a pure function.
+/// Throws: DataError if there is none, with the reason.
 [[nodiscard]] simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks);
 
 /// Reads the rings of the newest attempt of a run folder, or of a folder of logs that `lockstep run` has named, and the
 /// images of a step from the run's settings or its log.
-/// Throws: DataError where it has no rings, or they have no steps; UsageError for a run of one rank.
+/// Throws: DataError if it has no rings, or they have no steps; UsageError for a run of one rank.
 [[nodiscard]] simulate::Workload read_measured_run(const std::string& path);
 
 }  // namespace lockstep

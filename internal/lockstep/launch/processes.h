@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of ranks of a node where the user does not set it.
+// The number of ranks of a node, if the user does not set it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-/// How many ranks to start here, and why.
+/// The number of ranks to start here, and the reason.
 struct ProcessCount {
   int count = 1;       ///< the number
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
 };
 
-/// What a machine has for ranks.
+/// A machine's resources for ranks.
 struct RankPlaces {
   int gpus = 0;                  ///< GPUs that are visible
   cuda::Obstacle obstacle = {};  ///< why ranks cannot compute on them
@@ -36,14 +36,15 @@ struct RankPlaces {
 /// Throws: UsageError for any other text, and for "gpu" if ranks can use no GPU.
 [[nodiscard]] ProcessCount choose_process_count(const std::string& text, const RankPlaces& places);
 
-/// Returns how many ranks train where the user does not say: one for each GPU, else one. It is a pure function.
+/// Returns the number of training ranks if the user does not give one: one for each GPU, else one. It is a pure
+/// function.
 [[nodiscard]] ProcessCount choose_training_count(const RankPlaces& places);
 
-/// Returns `count` where each process has one of so many replicas; else as many processes as there are replicas. 0: the
+/// Returns `count` if `replicas` gives each process at least one; else as many processes as there are replicas. 0: the
 /// replicas follow the processes. It is a pure function.
 [[nodiscard]] ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas);
 
-/// Returns what this machine has.
+/// Returns this machine's resources.
 [[nodiscard]] RankPlaces find_places();
 
 /// Returns choose_process_count() on this machine.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decision whether a failed group starts again, as a pure function, so that every rule has a test without a
-// process.
+// Decides if a failed group starts again: a pure function, so that every rule has a test without a process.
 #pragma once
 
 #include <string>
@@ -18,14 +17,14 @@ struct RestartFacts {
   int max_restarts = 0;          ///< restarts that are allowed
 };
 
-/// What happens after a failure.
+/// The decision after a failure.
 struct RestartDecision {
   bool restart = false;  ///< the ranks are started again
   std::string reason;    ///< one clause for the log
 };
 
-/// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full
-/// or read-only; everything else does while the budget lasts. Exit codes of other programs mean nothing.
+/// Decides if a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full or
+/// read-only; everything else does while restarts are left. Exit codes of other programs mean nothing.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

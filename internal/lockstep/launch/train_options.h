@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of a training, in one table: `lockstep train` reads it as the launcher and as a rank, and a program of a
-// user's own (lockstep/train/arguments.h) takes its part of it.
+// The options of a training, in one table: `lockstep train` reads it as the launcher and as a rank, and a user's own
+// program (lockstep/train/arguments.h) takes its part of it.
 #pragma once
 
 #include <span>
@@ -17,11 +17,11 @@ struct TrainOption {
   std::string_view name;           ///< "--run-dir"
   std::string_view also = {};      ///< another name; empty: it has none
   char letter = '\0';              ///< 'r' of -r; 0: none
-  std::string_view value = {};     ///< what its value is, as "FOLDER"; empty: it is a switch
+  std::string_view value = {};     ///< the kind of its value, such as "FOLDER"; empty: it is a switch
   std::string_view fallback = {};  ///< the default, in words; empty: none is shown
   std::string_view help = {};      ///< one sentence
-  std::string_view setting = {};   ///< the setting that it is another name of, as "tensorboard"; of a switch with its
-                                   ///< value, as "tensorboard=none"; empty: it is none
+  std::string_view setting = {};   ///< the setting for which it is another name, as "tensorboard"; of a switch with its
+                                   ///< value, as "tensorboard=none"; empty: none
   std::string_view group = {};     ///< its heading in the help; empty: that of all others
   bool in_programs = false;        ///< programs of users have it too
 };
@@ -33,7 +33,7 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 /// Returns them all, in the order of the help.
 [[nodiscard]] std::span<const TrainOption> train_options();
 
-/// Returns the option that a word is, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
+/// Returns the option of a word, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
 /// Example: find_train_option("--run_dir=runs/a")->name is "--run-dir". find_train_option("-r") is --resume.
 [[nodiscard]] const TrainOption* find_train_option(std::string_view word);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a rank's clock is from rank 0's. Ranks of one host share a clock; that of another host began at its own boot.
+// The offset of a rank's clock from rank 0's. Ranks of one host share a clock; that of another host began at its own
+// boot.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@ struct ClockRound {
 /// The rank's clock less rank 0's is offset_ns, give or take error_ns.
 struct ClockOffset {
   std::int64_t offset_ns = 0;  ///< this rank's clock less rank 0's
-  std::int64_t error_ns = 0;   ///< how wrong that may be
+  std::int64_t error_ns = 0;   ///< the largest error of the offset
 };
 
 /// Every rank leaves a barrier after every other has entered it. So the offset lies between the largest
-/// mine.before - main.after and the smallest mine.after - main.before; the result is their middle.
-/// Throws: UsageError where the numbers of rounds differ or there is none.
+/// own.before - main.after and the smallest own.after - main.before; the result is their middle.
+/// Throws: UsageError if the numbers of rounds differ or there is none.
 [[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main);
 
-/// Measures this rank's offset with 64 barriers; 0 without any where all ranks have one clock.
+/// Measures this rank's offset with 64 barriers; 0 without any if all ranks have one clock.
 /// Collective: yes. Blocks: yes. Throws: as Work::wait.
 [[nodiscard]] ClockOffset measure_clock_offset(const Job& job);
 

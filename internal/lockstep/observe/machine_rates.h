@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine reaches at best while all ranks load it at once: the yardsticks of a profile and of `lockstep
-// bench`.
+// The machine's best rates while all ranks load it at once: the yardsticks of a profile and of `lockstep bench`.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -16,12 +15,12 @@ namespace lockstep::observe {
 /// Returns the bytes that memcpy copies per second on this rank, the median of `repeats` copies.
 [[nodiscard]] double copied_bytes_per_s(std::int64_t bytes, std::int64_t repeats);
 
-/// What peak_flops_per_s() multiplies.
+/// The matrices of peak_flops_per_s().
 struct PeakOptions {
   at::ScalarType type = at::kFloat;  ///< type of the matrices' elements
   std::int64_t size = 1024;          ///< the rows and columns of the matrices
   double seconds = 1;                ///< how long to multiply, after one product that does not count
-  c10::Device device = c10::kCPU;    ///< where
+  c10::Device device = c10::kCPU;    ///< the device that multiplies
 };
 
 /// Returns the floating-point operations per second of products of square matrices on this rank, with libtorch's number

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OperatorValues: what each operator of libtorch reads and writes while a step runs, as digests. Two recordings of a
-// step that should be equal name the first operator whose bits differ.
+// OperatorValues: digests of the inputs and outputs of each operator of libtorch in a step. Two recordings of a step
+// that should be equal show the first operator whose bits differ.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct OperatorValue {
   int depth = 0;             ///< operators around it
   bool backward = false;     ///< it runs in the backward
   bool end = false;          ///< the digest is that of the outputs; false: of the inputs
-  std::uint64_t digest = 0;  ///< of the values in their logical order; 0: not looked at
+  std::uint64_t digest = 0;  ///< of the values in their logical order; 0: not computed
 
   bool operator==(const OperatorValue&) const = default;
 };
 
 /// Records the operators of the thread that made it, until it is destroyed. Those that only make memory, or fill it
-/// with a constant, are left out: whether a step needs some depends on the steps before it in the process. Views have
-/// no digest.
+/// with a constant, are left out: a step may need them or not, depending on the steps before it in the process. Views
+/// have no digest.
 ///
 /// Cost: reads every value once. Thread-safe: no; used in the thread that made it.
 class OperatorValues {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica's part of a step, computed again by another rank: what it got from the other replicas is recorded.
+// Another rank computes a replica's part of a step again, with a record of the values from the other replicas.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// While it lives, what Replica::all_reduce() gives in this thread is kept as bytes, in order.
+/// While it lives, the results of Replica::all_reduce() in this thread are kept as bytes, in order.
 class ReductionRecorder {
  public:
   ReductionRecorder();
@@ -26,8 +26,8 @@ class ReductionRecorder {
   std::string bytes_;
 };
 
-/// Runs `body` in this thread as if it were replica `index` of `team`, in which all_reduce() gives what was recorded.
-/// Throws: what `body` throws; InternalError where it asks for more than was recorded.
+/// Runs `body` in this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: what
+/// `body` throws; InternalError if it asks for more than was recorded.
 void replay_replica(ReplicaTeam& team, int index, std::string_view recorded, const std::function<void()>& body);
 
 }  // namespace lockstep::parallel

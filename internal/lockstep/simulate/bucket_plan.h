@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which gradients share a bucket: a pure function, the same on every rank.
+// Assigns gradients to buckets: a pure function, the same on every rank.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace lockstep::simulate {
 
-/// The facts of a parameter that the plan needs.
+/// A parameter, as far as the plan needs it.
 struct PlanItem {
   std::int64_t bytes = 0;  ///< of its gradient
   std::string kind = {};   ///< dtype and device: a bucket holds one kind
 };
 
-/// How large buckets become.
+/// The sizes of buckets.
 struct PlanLimits {
   std::int64_t first_bytes = 0;  ///< bytes of the first bucket of each kind
   std::int64_t bytes = 0;        ///< bytes of the other buckets; a bucket is closed once it holds this much

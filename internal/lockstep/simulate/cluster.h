@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines that a plan is for: how many, what links them, and what a message costs the processors.
+// The machines of a plan: their number, their links, and the cost of a message for the processors.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). Of
-/// an Ethernet line's rate 1448 of 1583 bytes are payload where both directions are busy, which the result has.
+/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). The
+/// result has the rate of the payload: 1448 of 1583 bytes of an Ethernet line whose directions are both busy.
 /// Throws: UsageError for another form, a rate that is not above 0, and a time below 0.
 [[nodiscard]] Link parse_link(std::string_view text);
 
@@ -29,10 +29,10 @@ struct Link {
 
 /// How gradients travel; as the backends of comm.
 enum class Backend {
-  kAuto,          ///< shm on one machine, shm+tcp where machines have several ranks, else tcp
+  kAuto,          ///< shm on one machine, shm+tcp if machines have several ranks, else tcp
   kTcp,           ///< every rank to every rank
   kShm,           ///< memory of one machine
-  kHierarchical,  ///< shm+tcp: one rank of each machine speaks for it
+  kHierarchical,  ///< shm+tcp: one rank of each machine sends and receives for it
   kNccl           ///< a ring or trees of GPUs
 };
 
@@ -41,12 +41,12 @@ enum class Backend {
 /// Returns the word that parse_backend() takes.
 [[nodiscard]] std::string backend_text(Backend backend);
 
-/// What moving bytes costs a machine's processors, as measured; 0: nothing.
+/// The cost of moving bytes for a machine's processors, as measured; 0: none.
 struct HostCosts {
   double message_s = 0;           ///< of one message over a socket, at one rank
   double socket_bytes_per_s = 0;  ///< of payload through a rank's sockets, in each direction
   double reduce_bytes_per_s = 0;  ///< of an all_reduce in shared memory by `reduce_ranks` ranks
-  int reduce_ranks = 2;           ///< how many ranks that was measured with
+  int reduce_ranks = 2;           ///< the number of ranks in that measurement
   double copy_bytes_per_s = 0;    ///< of copying memory by one rank
 };
 
@@ -57,11 +57,11 @@ struct Cluster {
   Link network = {};                 ///< of each machine, which its ranks share
   Link local = {};                   ///< inside a machine: of loopback, PCIe or NVLink; its ranks share it
   Backend backend = Backend::kAuto;  ///< how gradients travel
-  HostCosts host = {};               ///< what the processors add
+  HostCosts host = {};               ///< the cost for the processors
 
   /// Returns the number of ranks.
   [[nodiscard]] int ranks() const { return gpus * machines; }
-  /// Returns what kAuto stands for here; what cannot be on these machines becomes what comm takes instead.
+  /// Returns the backend that kAuto means here; for one that these machines cannot use, the one that comm uses instead.
   [[nodiscard]] Backend chosen() const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A discrete simulation of training steps on many ranks: who calls which collective when, who waits for whom, and how
-// long the bytes of each collective are on their way. Pure.
+// A discrete simulation of training steps on many ranks: the calls of collectives, the waits between ranks, and the
+// time that the bytes of each collective take. Pure.
 #pragma once
 
 #include "lockstep/simulate/cluster.h"
@@ -10,11 +10,11 @@
 
 namespace lockstep::simulate {
 
-/// How it is simulated.
+/// The settings of a simulation.
 struct SimulationOptions {
   int steps = 24;        ///< counted steps
-  int warmup = 4;        ///< steps before them, in which the connections find their speed
-  bool is_even = false;  ///< every rank takes the median step; else each step of a rank is one of those measured
+  int warmup = 4;        ///< steps before them, in which the connections reach their speed
+  bool is_even = false;  ///< every rank takes the median step; else each step of a rank is one of the measured ones
 };
 
 /// The mean of the counted steps.
@@ -29,9 +29,9 @@ struct Prediction {
 
 /// Simulates `workload`'s steps on `cluster`. The same arguments give the same result.
 /// Cost: grows with ranks, collectives and steps, each once.
-/// Throws: UsageError where there is no step, or no rank.
+/// Throws: UsageError if there is no step or no rank.
 [[nodiscard]] Prediction predict(const Workload& workload, const Cluster& cluster,
-                                 const SimulationOptions& options = {});
+                                  const SimulationOptions& options = {});
 
 }  // namespace lockstep::simulate
 

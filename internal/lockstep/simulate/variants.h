@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same training with one thing changed: other buckets, a communication hook, sharded optimizer state. Pure.
+// The same training with one change: other buckets, a communication hook, sharded optimizer state. Pure.
 #pragma once
 
 #include "lockstep/simulate/bucket_plan.h"
@@ -10,12 +10,11 @@
 
 namespace lockstep::simulate {
 
-/// Plans the buckets anew by plan_buckets(). Measured buckets are joined as they are where `limits` asks for about as
-/// much as they hold, or more. Where it asks for less, their gradients are taken to have come evenly between the bucket
+/// Plans the buckets anew by plan_buckets(). If `limits` asks for about as much as the measured buckets hold, or more,
+/// they are joined as they are. If it asks for less, their gradients are assumed to have come evenly between the bucket
 /// before and the moment when it was complete; but a bucket of more than twice its limit has a parameter that is larger
-/// than the limit, and stays whole. The limit is seen in the measured buckets; of the first one it is taken to be 1
-/// MiB, as DistributedDataParallel has it unless DdpOptions says otherwise. So a measurement with small buckets says
-/// most.
+/// than the limit, and stays whole. The limit comes from the measured buckets; that of the first one is assumed to be 1
+/// MiB, the default of DdpOptions. So measurements with small buckets are the most useful.
 [[nodiscard]] Workload with_buckets(const Workload& workload, const PlanLimits& limits);
 
 /// hooks::bf16_compress(): half of the bytes, and the conversions there and back at the rate of copying memory.
@@ -28,7 +27,7 @@ namespace lockstep::simulate {
 /// ZeroRedundancyOptimizer on `ranks` ranks: each reduces, and updates, its part, and gathers the others' parameters.
 [[nodiscard]] Workload with_zero(const Workload& workload, int ranks);
 
-/// Bytes that PowerSGD sends of parameters with these shapes, in place of all.
+/// Bytes that PowerSGD sends for parameters of these shapes, in place of all.
 struct PowerSgdBytes {
   std::int64_t p = 0;      ///< in the first round
   std::int64_t q = 0;      ///< in the second round

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step does, as it was measured: its own computation, and the collectives that it calls meanwhile.
+// A training step as it was measured: its own computation, and the collectives that it calls meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace lockstep::simulate {
 
-/// What a collective does.
+/// The kind of a collective.
 enum class CallKind {
   kAllReduce,      ///< every rank gets the sum
   kReduceScatter,  ///< every rank gets its part of the sum
   kAllGather,      ///< every rank gets the parts of all
-  kBroadcast,      ///< every rank gets what one has
+  kBroadcast,      ///< every rank gets the data of one
   kBarrier         ///< every rank waits for all
 };
 
-/// A collective of a step. Its times are seconds of the rank's own computation since the step began: time that the rank
-/// has waited is left out.
+/// A collective of a step. Its times are seconds of the rank's own computation since the step began, without the time
+/// that the rank has waited.
 struct Call {
-  CallKind kind = CallKind::kAllReduce;  ///< what it does
-  std::int64_t bytes = 0;                ///< that this rank brings; of kAllGather: that all bring together
+  CallKind kind = CallKind::kAllReduce;  ///< its kind
+  std::int64_t bytes = 0;                ///< that this rank contributes; of kAllGather: that all contribute together
   int bucket = -1;                       ///< of a gradient bucket: its number; -1: none
   double called_s = 0;                   ///< when it was called
   double waited_s = -1;                  ///< when the rank needs its result; below 0: not in this step
 };
 
-/// One step of one rank. It begins where the gradients of the last step are complete.
+/// One step of one rank. It begins when the gradients of the last step are complete.
 struct MeasuredStep {
   double compute_s = 0;          ///< the rank's own computation
   double backward_s = 0;         ///< of it: before backward begins
@@ -37,7 +37,7 @@ struct MeasuredStep {
   std::vector<Call> calls = {};  ///< in the order in which they are called
 };
 
-/// Steps of a run. All of them have the same calls, but for their times.
+/// Steps of a run. All of them have the same calls, except for their times.
 struct Workload {
   int ranks = 0;              ///< of the run
   int ranks_per_machine = 0;  ///< of the run
@@ -54,9 +54,9 @@ struct Workload {
 [[nodiscard]] std::vector<std::int64_t> bucket_bytes(const MeasuredStep& step);
 /// Returns the median of the steps' own computation, in seconds. Requires a step.
 [[nodiscard]] double median_compute_s(const Workload& workload);
-/// Returns what Workload::alone has to be where one rank, which copies no gradients into buckets, took `alone_s` a
-/// step: 1 at most, because neighbours never make a rank faster. `copy_bytes_per_s` is the rate of copying memory; 0:
-/// copying takes no time. Requires a step.
+/// Returns the value of Workload::alone for a machine on which one rank, which copies no gradients into buckets, took
+/// `alone_s` a step: 1 at most, because neighbours never make a rank faster. `copy_bytes_per_s` is the rate of copying
+/// memory; 0: copying takes no time. Requires a step.
 [[nodiscard]] double alone_share(const Workload& workload, double alone_s, double copy_bytes_per_s);
 
 }  // namespace lockstep::simulate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two checks that the ranks of a job train one model, on samples of their own: a program without the wrapper gets no
-// error, only weights that differ. The modules that see a sign note it here, because none of them knows the others.
+// Two checks that the ranks of a job train one model, each on its own samples: a program without the wrapper gets no
+// error, only weights that differ. The modules that see a sign note it here, because they do not know each other.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::tensor {
 
-/// Facts about what this process has done since it joined its job.
+/// Facts about this process since it joined its job.
 struct SharingSigns {
   int world = 1;             ///< number of ranks
   bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
@@ -22,39 +22,39 @@ struct SharingSigns {
   std::int64_t reduced = 0;  ///< bytes that collectives were given
 };
 
-/// Returns a warning where the ranks share their data but neither gradients nor weights; else "". It is a pure
-/// function.
+/// Returns a warning if the ranks share their data but neither gradients nor weights; else "". It is a pure function.
 [[nodiscard]] std::string separate_training(const SharingSigns& signs);
 
-/// Note one fact each. Thread-safe: yes. Each costs one load once it is known that there is nothing to warn of.
+/// Notes that the job has `world` ranks, of which this is `rank`. Thread-safe: yes, like all notes below; each costs
+/// one load once there is nothing to warn of.
 void note_world(int rank, int world) noexcept;
-/// A DistributedDataParallel over several ranks was made.
+/// Notes a DistributedDataParallel over several ranks.
 void note_wrapper() noexcept;
-/// A loader has given a batch of one of several shards.
+/// Notes that a loader has returned a batch of one of several shards.
 void note_shard_batch(bool shuffled) noexcept;
-/// An optimizer has changed parameters of so many bytes.
+/// Notes that an optimizer has changed parameters of so many bytes.
 void note_step(std::int64_t parameter_bytes) noexcept;
-/// A collective was given so many bytes.
+/// Notes that a collective was given so many bytes.
 void note_reduced(std::int64_t bytes) noexcept;
-/// Returns false where the notes above no longer change anything.
+/// Returns false if the notes above no longer change anything.
 [[nodiscard]] bool watches_sharing() noexcept;
 
-/// Warns once, on rank 0, of what separate_training() finds. It is called at the end of an epoch and when a checkpoint
-/// is saved.
+/// Warns once, on rank 0, of any problem that separate_training() finds. Call it at the end of an epoch and when a
+/// checkpoint is saved.
 void warn_of_separate_training() noexcept;
 
-/// What is known of the first batch that a loop got. The loader notes it, and the wrapper compares it over the ranks.
+/// The first batch that a loop got. The loader notes it, and the wrapper compares it over the ranks.
 struct FirstBatch {
   std::uint64_t digest = 0;           ///< digest of the indices in order
   std::int64_t shards = 1;            ///< number of shards that the set is divided into, this loader's included
   std::vector<std::int64_t> indices;  ///< the first few
 };
 
-/// Notes the batch that the loop has just got, and keeps it until the next one comes or take_first_batch() is called.
-/// After that a call costs one load. Thread-safe: yes.
+/// Notes the batch that the loop has just received, until the next one comes or take_first_batch() is called. After
+/// that a call costs one load. Thread-safe: yes.
 void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
 
-/// Returns the batch that was noted last; none where there was none. Later batches are not noted. Thread-safe: yes.
+/// Returns the batch that was noted last; none if there was none. Later batches are not noted. Thread-safe: yes.
 [[nodiscard]] std::optional<FirstBatch> take_first_batch();
 
 }  // namespace lockstep::tensor

@@ -11,10 +11,9 @@
 
 namespace lockstep::view {
 
-/// The device of a rank. Hosts are shown where there are several; of more than 16 devices, equal neighbours share a
-/// line.
+/// The device of a rank. Hosts are shown if there are several; of more than 16 devices, equal neighbours share a line.
 struct BannerDevice {
-  int rank = 0;      ///< whose device it is
+  int rank = 0;      ///< the rank of the device
   std::string host;  ///< "node1"
   std::string name;  ///< "GPU 0: NVIDIA A100-PCIE-40GB", "Intel Xeon, 2 cores, 1 of libtorch's threads"
 };
@@ -26,23 +25,23 @@ struct BannerInfo {
   std::string backend;                 ///< "shm"
   std::string backend_reason;          ///< "all ranks share this host's memory"
   std::int64_t batch_per_replica = 0;  ///< samples of a replica's batch
-  std::string batch_origin;   ///< where that number comes from: "found by batch_size: auto"; empty: the settings
-  std::int64_t replicas = 1;  ///< data-parallel width
-  std::int64_t accumulate_steps = 1;                       ///< batches of a step
-  std::int64_t workers = 0;                                ///< loader threads per replica
-  std::int64_t train_samples = 0;                          ///< samples of the training set
-  std::int64_t test_samples = 0;                           ///< samples of the test set
-  std::int64_t steps_per_epoch = 0;                        ///< optimizer steps of an epoch
-  std::int64_t epochs = 0;                                 ///< epochs of the run
-  std::int64_t max_steps = 0;                              ///< 0: no limit
-  std::string precision;                                   ///< "bf16 autocast, channels last"
-  double learning_rate = 0;                                ///< the rate that is used, after scaling
-  double base_learning_rate = 0;                           ///< the rate that was set
+  std::string batch_origin;            ///< the origin of that number: "found by batch_size: auto"; empty: the settings
+  std::int64_t replicas = 1;           ///< data-parallel width
+  std::int64_t accumulate_steps = 1;   ///< batches of a step
+  std::int64_t workers = 0;            ///< loader threads per replica
+  std::int64_t train_samples = 0;      ///< samples of the training set
+  std::int64_t test_samples = 0;       ///< samples of the test set
+  std::int64_t steps_per_epoch = 0;    ///< optimizer steps of an epoch
+  std::int64_t epochs = 0;             ///< epochs of the run
+  std::int64_t max_steps = 0;          ///< 0: no limit
+  std::string precision;               ///< "bf16 autocast, channels last"
+  double learning_rate = 0;            ///< the learning rate in use, after scaling
+  double base_learning_rate = 0;       ///< the rate that was set
   std::string learning_rate_scaling = "none";              ///< none, replicas, batch
   std::string schedule;                                    ///< "5 epochs of warm-up, then cosine"
   std::string model;                                       ///< "conv7"
   std::int64_t parameters = 0;                             ///< number of the model's parameters
-  std::string run_folder;                                  ///< where the run's files go
+  std::string run_folder;                                  ///< the folder of the run's files
   std::string resumed_from;                                ///< a step folder; empty: a fresh run
   std::vector<std::pair<std::string, std::string>> extra;  ///< more lines of the recipe: label, text
 };
@@ -65,7 +64,7 @@ struct CpuInfo {
 /// Reads the processor of this machine.
 [[nodiscard]] CpuInfo cpu_info();
 
-/// Returns the model name in the text of /proc/cpuinfo; "CPU" where there is none (as on Arm).
+/// Returns the model name in the text of /proc/cpuinfo; "CPU" if there is none (as on Arm).
 [[nodiscard]] std::string parse_cpu_name(const std::string& cpuinfo);
 
 }  // namespace lockstep::view

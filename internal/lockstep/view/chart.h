@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts of curves: what is in each, the ticks of its axes, and how it looks in a terminal. Pure functions.
+// Charts of curves: their contents, the ticks of their axes, and their look in a terminal. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep::view {
 struct ChartSeries {
   std::string name;  ///< the run
   Curve points;      ///< as they were logged
-  Curve smooth;      ///< as they are drawn; the same as `points` where nothing is smoothed
+  Curve smooth;      ///< as they are drawn; the same as `points` if nothing is smoothed
 };
 
 /// Curves of one figure over the steps, one for each run that has it.
@@ -26,26 +26,26 @@ struct Chart {
   std::vector<ChartSeries> series;  ///< one for each run
 };
 
-/// Returns the charts of `runs` in the order in which people look: loss, metrics, learning rate, images/s. What no run
-/// has is left out. `weight` smooths the loss and the speed (see smoothed()).
-/// Throws: DataError where there is nothing to draw.
+/// Returns the charts of `runs` in the order of a reader's interest: loss, metrics, learning rate, images/s. Figures
+/// that no run has are left out. `weight` smooths the loss and the speed (see smoothed()).
+/// Throws: DataError if there is nothing to draw.
 [[nodiscard]] std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight);
 
 /// A range of numbers and its ticks, which are 1, 2 or 5 times a power of ten apart.
 struct Axis {
-  double low = 0;             ///< where the axis begins
-  double high = 1;            ///< where it ends
+  double low = 0;             ///< begin of the axis
+  double high = 1;            ///< end of the axis
   double distance = 1;        ///< from tick to tick
   std::vector<double> ticks;  ///< between low and high
 };
 
 /// Returns an axis from the tick at or below `low` to that at or above `high`, with at most `most` distances. Equal or
-/// unordered ends get room around them; where both are 0 the axis goes from 0 to 1.
+/// unordered ends get room around them; if both are 0 the axis goes from 0 to 1.
 [[nodiscard]] Axis value_axis(double low, double high, int most);
 /// Returns an axis from `low` to `high` themselves; its ticks are whole numbers.
 [[nodiscard]] Axis step_axis(std::int64_t low, std::int64_t high, int most);
 
-/// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05"; as many digits as tell neighbours apart.
+/// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05", with enough digits to distinguish neighbours.
 [[nodiscard]] std::string tick_label(double value, double distance);
 
 /// The extent of all series of a chart.
@@ -56,7 +56,7 @@ struct ChartAxes {
 /// Values come from the smooth curves; outliers of the raw ones do not stretch the axis.
 [[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
 
-/// How a chart is drawn in a terminal.
+/// The look of a chart in a terminal.
 struct TextChartOptions {
   int width = 80;      ///< columns
   int height = 12;     ///< rows of dots, without title and ticks

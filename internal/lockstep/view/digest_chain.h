@@ -31,7 +31,7 @@ struct DigestRecord {
   bool operator==(const DigestRecord&) const = default;
 };
 
-/// Returns `fold`, the number of all steps before, with one step more.
+/// Returns the fold of one step more, from `fold`, that of all steps before it.
 [[nodiscard]] std::uint64_t fold_digest(std::uint64_t fold, const DigestRecord& record);
 
 /// Returns a fold as 16 hexadecimal digits, as a checkpoint's manifest has it.
@@ -39,26 +39,26 @@ struct DigestRecord {
 /// Reads one; 0: it is none.
 [[nodiscard]] std::uint64_t fold_of(std::string_view text);
 
-/// Where a chain begins: behind which step, and that step's fold.
+/// The begin of a chain: the step before it, and that step's fold.
 struct DigestBegin {
   std::int64_t step = 0;
   std::uint64_t fold = 0;
 };
 
-/// The steps of one run, in ascending order. Steps may be missing: the run had no digests for a while.
+/// The steps of one run, in ascending order. Steps may be missing, if the run had no digests for a while.
 class DigestChain {
  public:
   /// Parses a file. Records are used up to the first one that is torn or damaged, as a kill leaves it.
-  /// Throws: DataError, which begins with `name`, where the header is none or of another version.
+  /// Throws: DataError, which begins with `name`, if the header is none or of another version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
-  /// Adds the records in `bytes`, which come behind whole_bytes() of the file, up to the first that is torn.
+  /// Adds the records in `bytes`, which follow whole_bytes() of the file, up to the first that is torn.
   void read_on(std::string_view bytes);
-  /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError where there is none.
+  /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError if there is none.
   [[nodiscard]] static DigestChain load(const std::filesystem::path& path);
 
   [[nodiscard]] const DigestBegin& begin() const { return begin_; }
   [[nodiscard]] const std::vector<DigestRecord>& records() const { return records_; }
-  /// Returns the bytes of a file with these records; what comes behind them is damaged.
+  /// Returns the bytes of a file with these records; later bytes are damaged.
   [[nodiscard]] std::size_t whole_bytes() const;
 
   /// Returns the record of `step`; null: there is none.
@@ -88,8 +88,8 @@ struct DigestDifference {
 /// Appends to a chain's file.
 class DigestWriter {
  public:
-  /// Opens the chain of `folder` for a run that goes on behind `begin`, the place that its checkpoint names: it cuts
-  /// what comes behind. A chain that leads elsewhere is renamed kOldDigestFile, with a warning, and another begins.
+  /// Opens the chain of `folder` for a run that goes on after `begin`, the place that its checkpoint names, and cuts
+  /// the later records. A chain that leads elsewhere is renamed kOldDigestFile, with a warning, and another begins.
   /// Throws: IoError.
   DigestWriter(const std::filesystem::path& folder, const DigestBegin& begin);
 

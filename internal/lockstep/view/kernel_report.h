@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep doctor kernels` says of the layers of a network on a processor: which kernel computes each, how far
-// it is from what the machine can do, and what to set. Pure functions of a profile whose calls have their inputs.
+// The report of `lockstep doctor kernels` on the layers of a network on a processor: the kernel that computes each, how
+// far it is from the machine's peak, and the settings to change. Pure functions of a profile whose calls have their
+// inputs.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace lockstep::view {
 
-/// Whose code computes a layer.
+/// The owner of the code that computes a layer.
 enum class KernelMaker : std::uint8_t {
   kLockstep,  ///< the kernels of nn
   kOneDnn,    ///< oneDNN, by libtorch
@@ -23,30 +24,30 @@ enum class KernelMaker : std::uint8_t {
   kAten       ///< libtorch's own loops
 };
 
-/// What a layer does, as far as the advice asks.
+/// The kind of a layer, as far as the advice needs it.
 enum class LayerKind : std::uint8_t {
   kConvolution,  ///< of any shape
   kProduct,      ///< linear layers and products of matrices
-  kNorm,         ///< norms, with what is fused into them
+  kNorm,         ///< norms, with the operations that are fused into them
   kOther         ///< pooling, dropout, elementwise work
 };
 
-/// What the machine has, and what it reached when it was measured.
+/// The machine's equipment, and its measured rates.
 struct KernelMachine {
   std::string processor;                 ///< its name
   std::int64_t threads = 1;              ///< of libtorch
   double copied_bytes_per_s = 0;         ///< of memcpy
   double float32_flops_per_s = 0;        ///< of products of matrices
-  double bfloat16_flops_per_s = 0;       ///< of the same in bfloat16
-  std::string lockstep_vectors;          ///< what Lockstep's kernels use: "AVX-512"
-  std::string aten_vectors;              ///< what libtorch's loops use
+  double bfloat16_flops_per_s = 0;       ///< of products of matrices in bfloat16
+  std::string lockstep_vectors;          ///< those of Lockstep's kernels: "AVX-512"
+  std::string aten_vectors;              ///< those of libtorch's loops
   std::string blas;                      ///< "OpenBLAS", "MKL"
   std::string blas_kernels;              ///< of OpenBLAS: "Cooperlake"; empty: unknown
-  std::string better_blas_kernels = {};  ///< of OpenBLAS, where others suit this processor better; else empty
+  std::string better_blas_kernels = {};  ///< of OpenBLAS, if others suit this processor better; else empty
   bool avx512 = false;                   ///< the processor has it
   bool bfloat16_vectors = false;         ///< vector products of bfloat16
   bool bfloat16_tiles = false;           ///< matrix units (AMX)
-  bool bfloat16_is_slow = false;         ///< Lockstep's layers multiply in float32 for it
+  bool bfloat16_is_slow = false;         ///< Lockstep's layers then multiply in float32
   std::string libtorch;                  ///< its version, "1.13.1"
 };
 
@@ -63,25 +64,25 @@ struct KernelSettings {
 struct KernelPass {
   double ns = 0;     ///< its time
   double flops = 0;  ///< floating-point operations of its products; a convolution counts as the direct sum
-  double bytes = 0;  ///< what it reads and writes at least; 0: unknown
+  double bytes = 0;  ///< the least bytes to read and write; 0: unknown
 };
 
 /// Layers of one shape that one kernel computes.
 struct KernelRow {
   std::string layer;                       ///< "conv 3x3, 64x64x30x80 to 128"
   std::string kernel;                      ///< "Winograd 4x4", "oneDNN"
-  KernelMaker maker = KernelMaker::kAten;  ///< whose it is
+  KernelMaker maker = KernelMaker::kAten;  ///< the owner of the kernel
   std::string instructions;                ///< "AVX-512 bf16"; empty: unknown
-  std::string type;                        ///< in which it computes: "float32"
-  LayerKind kind = LayerKind::kOther;      ///< what it is
+  std::string type;                        ///< the type in which it computes: "float32"
+  LayerKind kind = LayerKind::kOther;      ///< its kind
   std::int64_t in = 0;                     ///< channels of the input
   std::int64_t out = 0;                    ///< channels of a convolution's or a product's results
-  bool is_plain_3x3 = false;               ///< a convolution that Winograd's transform is for
+  bool is_plain_3x3 = false;               ///< a convolution of the shape for Winograd's transform
   std::vector<std::string> modules = {};   ///< names of the layers that have weights
   double calls = 0;                        ///< in a step
   KernelPass forward = {};                 ///< forward
   KernelPass backward = {};                ///< backward
-  double bound_ns = 0;                     ///< what both would take at the machine's peak; 0: unknown
+  double bound_ns = 0;                     ///< the time of both at the machine's peak; 0: unknown
 
   /// Returns the time of both directions.
   [[nodiscard]] double ns() const noexcept { return forward.ns + backward.ns; }
@@ -89,24 +90,24 @@ struct KernelRow {
   [[nodiscard]] double lost_ns() const noexcept { return ns() > bound_ns ? ns() - bound_ns : 0; }
 };
 
-/// Everything that `lockstep doctor kernels` says.
+/// The whole report of `lockstep doctor kernels`.
 struct KernelReport {
-  KernelSettings settings;         ///< what was asked for
-  KernelMachine machine;           ///< where it ran
-  std::vector<KernelRow> rows;     ///< what loses most time first
+  KernelSettings settings;         ///< the settings that were asked for
+  KernelMachine machine;           ///< the machine that it ran on
+  std::vector<KernelRow> rows;     ///< the row that loses most time first
   double step_ns = 0;              ///< an average step
   std::vector<Check> advice = {};  ///< kernel_advice()
 };
 
-/// Returns what computed the layers in the sections "forward" and "loss" of a profile that recorded inputs, by layer,
+/// Returns the kernels of the layers in the sections "forward" and "loss" of a profile that recorded inputs, by layer,
 /// shape and kernel. Times are those of an average step.
 [[nodiscard]] std::vector<KernelRow> kernel_table(const Profile& profile, const KernelMachine& machine);
 
 /// Returns table and advice of a profile.
 [[nodiscard]] KernelReport kernel_report(const Profile& profile, KernelSettings settings, KernelMachine machine);
 
-/// Returns what is known to be slow among these rows, each with what to set; empty where nothing is. It does not ask
-/// `advice`.
+/// Returns the known causes of slowness in these rows, each with a setting to change; empty if there is none. It does
+/// not read `advice`.
 [[nodiscard]] std::vector<Check> kernel_advice(const KernelReport& report);
 
 /// Returns the table and the advice for a terminal of `width` columns. At most `most_rows` rows are shown, and

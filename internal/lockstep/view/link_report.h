@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured between the hosts of a job, as a table with hints. Pure.
+// The measurements between the hosts of a job, as a table with hints. Pure.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace lockstep::view {
 
-/// A host of the job, as its first rank says it.
+/// A host of the job, as its first rank describes it.
 struct LinkHost {
   int rank = 0;         ///< its first rank
   std::string name;     ///< its name
-  std::string address;  ///< at which the other ranks reach it
+  std::string address;  ///< the address at which the other ranks reach it
 };
 
-/// What was measured over one wire. A figure below 0 was not measured.
+/// The speed of one wire. A figure below 0 was not measured.
 struct LinkSpeed {
   double round_trip_us = -1;  ///< median of small messages
   double bytes_per_s = -1;    ///< in the slower direction
@@ -32,11 +32,11 @@ struct Link {
   std::string problem = {};   ///< why it could not be measured
 };
 
-/// What the hosts of a job have measured between each other.
+/// The links between the hosts of a job, as measured.
 struct LinkFacts {
   std::vector<LinkHost> hosts;  ///< by their first rank
-  std::vector<Link> links;      ///< one for each two hosts
-  std::string wire = "tls";     ///< that of the ranks: "tls", "plain", or "ucx", in whose place plain is measured
+  std::vector<Link> links;      ///< one for each pair of hosts
+  std::string wire = "tls";  ///< that of the ranks: "tls", "plain", or "ucx"; for the last, plain is measured instead
 };
 
 /// Returns the table and below it a hint for each finding. It ends with a line end.
@@ -46,7 +46,7 @@ struct LinkFacts {
 /// "other_round_trip_us", "other_gbit_per_s", "problem"}.
 [[nodiscard]] std::string links_json(const LinkFacts& facts);
 
-/// Some hosts cannot reach each other.
+/// Returns true if some hosts cannot reach each other.
 [[nodiscard]] bool is_any_link_broken(const LinkFacts& facts);
 
 }  // namespace lockstep::view

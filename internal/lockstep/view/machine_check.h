@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep doctor` thinks of a machine: facts in, findings out. Pure: module launch gathers the facts.
+// The verdict of `lockstep doctor` on a machine: facts in, findings out. Pure: module launch gathers the facts.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct CoreFacts {
 /// Memory, in bytes. None: no limit, or unknown.
 struct MemoryFacts {
   std::uint64_t total = 0;                          ///< of the machine
-  std::uint64_t available = 0;                      ///< what programs may still take
+  std::uint64_t available = 0;                      ///< the memory that programs may still take
   std::optional<std::uint64_t> group_limit = {};    ///< of the control group
-  std::uint64_t group_used = 0;                     ///< without what the kernel gives back at once
+  std::uint64_t group_used = 0;                     ///< without the memory that the kernel gives back at once
   std::uint64_t swap_total = 0;                     ///< size of the swap
   std::uint64_t swap_used = 0;                      ///< swap in use
   int overcommit = 0;                               ///< vm.overcommit_memory
@@ -37,7 +37,7 @@ struct MemoryFacts {
 struct SharedMemoryFacts {
   bool is_there = false;   ///< it is mounted
   std::uint64_t size = 0;  ///< its size
-  std::uint64_t free = 0;  ///< what is left of it
+  std::uint64_t free = 0;  ///< the unused part
 };
 
 /// Limits of this process. None: no limit.
@@ -46,14 +46,14 @@ struct LimitFacts {
   std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
   std::optional<std::uint64_t> processes = {};  ///< of this user
   std::optional<std::uint64_t> tasks = {};      ///< of the control group: pids.max
-  std::uint64_t tasks_used = 0;                 ///< processes and threads that there are
+  std::uint64_t tasks_used = 0;                 ///< the number of processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
 
-/// The port at which nodes meet unless another is given.
+/// The port at which nodes meet if no other is given.
 struct PortFacts {
   int default_port = 29500;    ///< its number
-  bool is_free = true;         ///< nobody listens at it
+  bool is_free = true;         ///< no process listens at it
   int ephemeral_low = 32768;   ///< first port that the kernel gives away by itself
   int ephemeral_high = 60999;  ///< last such port
 };
@@ -63,13 +63,13 @@ struct InterfaceFacts {
   std::string name;          ///< "eth0"
   std::string address;       ///< numeric, IPv4 or IPv6
   bool is_loopback = false;  ///< it reaches this host only
-  int megabits = 0;          ///< what the link says of its speed; 0: unknown
+  int megabits = 0;          ///< the speed that the link reports; 0: unknown
 };
 
-/// How this host is seen by others.
+/// This host as others reach it.
 struct NetworkFacts {
-  std::string host_name;                         ///< as the system has it
-  std::vector<std::string> host_addresses = {};  ///< what the name resolves to
+  std::string host_name;                         ///< the system's name of it
+  std::vector<std::string> host_addresses = {};  ///< the addresses to which the name resolves
   bool has_answer = true;                        ///< the resolver answered in time
   std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
   std::string outward = {};                      ///< the interface that leads out; empty: none does
@@ -79,10 +79,10 @@ struct NetworkFacts {
   std::string wire = {};                         ///< LOCKSTEP_WIRE
 };
 
-/// The clock that measures times, and whether it agrees with others.
+/// The clock that measures times, and its agreement with others.
 struct ClockFacts {
   std::string source = {};                   ///< "tsc"; empty: unknown
-  double reading_ns = 0;                     ///< what one reading costs
+  double reading_ns = 0;                     ///< the time of one reading
   std::optional<bool> is_synchronised = {};  ///< by NTP or PTP; none: unknown
   double error_s = 0;                        ///< the largest error that the kernel assumes
 };
@@ -99,7 +99,7 @@ struct GpuMemory {
 struct NcclFacts {
   std::string version = {};  ///< "2.28.9"; empty: none is found
   std::string path = {};     ///< its file
-  std::string problem = {};  ///< why ranks cannot use it; empty: they can
+  std::string problem = {};  ///< why ranks cannot use it; empty if they can
 };
 
 /// The GPUs of this host.
@@ -109,8 +109,8 @@ struct GpuFacts {
   std::string driver = {};           ///< version of the driver; empty: none is found
   std::string problem = {};          ///< why no GPU is listed
   cuda::Obstacle obstacle = {};      ///< why ranks cannot compute on them
-  NcclFacts nccl = {};               ///< where there are GPUs
-  std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES where it hides all
+  NcclFacts nccl = {};               ///< if there are GPUs
+  std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES, if it hides all
 };
 
 /// The way between two GPUs, or between a network card and the GPU nearest to it.
@@ -122,12 +122,12 @@ struct DeviceWay {
   std::string obstacle = {};  ///< why they cannot reach each other's memory; empty: they can
 };
 
-/// What lies between the GPUs of this host and beside them.
+/// The links between the GPUs of this host, and from them to its network cards.
 struct GpuLinkFacts {
-  std::vector<DeviceWay> pairs = {};          ///< each two GPUs
+  std::vector<DeviceWay> pairs = {};          ///< each pair of GPUs
   std::vector<DeviceWay> cards = {};          ///< InfiniBand and RoCE cards
-  std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends what peers
-                                              ///< exchange through the host
+  std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends peer traffic
+                                              ///< through the host
   bool is_acs_known = true;                   ///< false: only root may read it
   bool iommu_translates = false;              ///< devices' addresses are the IOMMU's
 };
@@ -145,14 +145,14 @@ struct DiskFacts {
 /// All-reduce between ranks of this host.
 struct AllReduceFacts {
   int ranks = 0;                  ///< number of ranks that took part
-  std::string backend = {};       ///< what carried the bytes
+  std::string backend = {};       ///< the backend that carried the bytes
   double small_us = -1;           ///< of 4 KiB
   double large_bytes_per_s = -1;  ///< of 4 MiB
-  std::string skipped = {};       ///< why nothing was measured, which is no fault
-  std::string problem = {};       ///< how it failed
+  std::string skipped = {};       ///< why nothing was measured, if that is no fault
+  std::string problem = {};       ///< the failure
 };
 
-/// Facts that are none were not asked for.
+/// A fact that is none was not asked for.
 struct MachineFacts {
   std::optional<CoreFacts> cores = {};                  ///< processors
   std::optional<MemoryFacts> memory = {};               ///< memory
@@ -162,7 +162,7 @@ struct MachineFacts {
   std::optional<NetworkFacts> network = {};             ///< names and interfaces
   std::optional<ClockFacts> clock = {};                 ///< the clock
   std::optional<GpuFacts> gpus = {};                    ///< GPUs
-  std::optional<GpuLinkFacts> gpu_links = {};           ///< where there are several GPUs, or a card beside one
+  std::optional<GpuLinkFacts> gpu_links = {};           ///< if there are several GPUs, or a card beside one
   std::optional<DiskFacts> disk = {};                   ///< the working directory's disk
   std::optional<AllReduceFacts> all_reduce = {};        ///< an all-reduce between ranks of this host
 };
@@ -170,18 +170,18 @@ struct MachineFacts {
 /// kOk: fit. kWarn: something will be slow or surprising. kBad: a run fails.
 enum class Health : std::uint8_t { kOk, kWarn, kBad };
 
-/// What is said of one part of the machine.
+/// The finding on one part of the machine.
 struct Check {
   std::string name;                ///< "cores", "memory"
-  Health health = Health::kOk;     ///< whether it is fit
+  Health health = Health::kOk;     ///< its condition
   std::string value;               ///< with units
-  std::vector<std::string> hints;  ///< one for each finding; empty where health is kOk
+  std::vector<std::string> hints;  ///< one for each finding; empty if health is kOk
 };
 
 /// Returns one check or more for each fact, in the order of MachineFacts.
 [[nodiscard]] std::vector<Check> check_machine(const MachineFacts& facts);
 
-/// Returns true where a run would fail.
+/// Returns true if a run would fail.
 [[nodiscard]] bool is_any_bad(const std::vector<Check>& checks);
 
 /// Returns the checks as lines of at most `width` columns, hints below their line. It ends with a line end.

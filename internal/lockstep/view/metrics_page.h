@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a run as Prometheus reads them. Pure function.
+// The figures of a run in Prometheus' format. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::view {
 
-/// What is known of a run by now; an unknown figure is left out.
+/// The figures of a run so far; an unknown figure is left out.
 struct RunFigures {
   std::string recipe;                                        ///< name of the recipe
   std::string run;                                           ///< the name of its folder
@@ -20,7 +20,7 @@ struct RunFigures {
   std::int64_t restarts = 0;                                 ///< how often the ranks were started again
   std::int64_t step = 0;                                     ///< steps done
   std::int64_t total_steps = 0;                              ///< steps of the whole run; 0: unknown
-  std::int64_t epoch = 0;                                    ///< the one that is trained, from 1; 0: none yet
+  std::int64_t epoch = 0;                                    ///< the epoch under way, from 1; 0: none yet
   std::int64_t skipped = 0;                                  ///< steps that were left out
   std::int64_t bad_samples = 0;                              ///< samples that were left out
   std::optional<double> loss = {};                           ///< of the last step that was logged

@@ -39,7 +39,7 @@ class RateMeter {
  public:
   explicit RateMeter(const Clock& clock, Seconds window = Seconds(10)) : clock_(clock), window_(window) {}
 
-  /// Notes that `count` more units are done now.
+  /// Records that `count` more units are done now.
   void add(std::int64_t count);
   /// Starts measuring now. Call it when the loop begins and after an evaluation, so that the pause does not count.
   void restart();
@@ -65,7 +65,7 @@ struct ProgressOptions {
 /// A progress bar, or progress lines. Thread-safe: no; one loop owns it.
 class ProgressBar {
  public:
-  /// Returns options that are live where stderr is a terminal, with its width, and silent where LOCKSTEP_QUIET is set.
+  /// Returns options that are live if stderr is a terminal, with its width, and silent if LOCKSTEP_QUIET is set.
   [[nodiscard]] static ProgressOptions for_stderr();
 
   ProgressBar(ProgressOptions options, const Clock& clock);
@@ -80,7 +80,7 @@ class ProgressBar {
   /// Prints `line` above the bar.
   void message(std::string_view line);
   /// Call it when the loop has ended or other output follows. It removes the bar when live; else it writes the last
-  /// state unless that was written. The next update shows the bar again. The destructor calls it.
+  /// state, if that is still unwritten. The next update shows the bar again. The destructor calls it.
   void clear();
 
  private:
@@ -91,7 +91,7 @@ class ProgressBar {
   const Clock& clock_;
   std::optional<TimePoint> last_;
   bool drawn_ = false;
-  std::optional<ProgressState> unshown_;  // the state of the last update, where it was not yet time to show it
+  std::optional<ProgressState> unshown_;  // the state of the last update, if it was not yet time to show it
   std::string shown_label_;
 };
 

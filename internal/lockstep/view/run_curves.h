@@ -35,12 +35,12 @@ struct RunCurves {
   std::vector<std::string> metric_names = {};  ///< in the log's order, which is the task's: the first is its main one
 };
 
-/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A line of a step that came before, which a
-/// killed run repeats, voids the points from there on.
+/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A killed run repeats steps: a line of an
+/// earlier step voids the points from there on.
 std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 
-/// Reads `folder`/log.jsonl, line by line; what follows the last line end is left for the next time.
-/// Blocks: while it reads. Throws: DataError where there is no such file, or more points than fit in 1 GB.
+/// Reads `folder`/log.jsonl, line by line; text after the last line end is left for the next time. Blocks: while it
+/// reads. Throws: DataError if there is no such file, or more points than fit in 1 GB.
 [[nodiscard]] RunCurves read_run_curves(const std::filesystem::path& folder);
 
 /// Returns one row for each logged step and each epoch of `runs`, with a header: run, event, epoch, step, and every

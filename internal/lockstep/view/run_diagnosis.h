@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a run hangs, failed, or is fine, out of what lies in its folder. Pure: module launch reads the folder.
+// Why a run hangs, failed, or is fine, from the files in its folder. Pure: module launch reads the folder.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ namespace lockstep::view {
 struct AttemptFacts {
   int number = 0;  ///< counted from 0
   int ranks = 0;   ///< folders of ranks, which are this host's
-  /// What its launcher wrote when it failed or was asked to end, in one line: "rank 1 on gpu-a failed first: killed by
+  /// Its launcher's record of a failure or a request to end, in one line: "rank 1 on gpu-a failed first: killed by
   /// signal 9 (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its
   /// launcher died.
   std::optional<FailureRecord> verdict = {};
   std::string then = {};                       ///< with a verdict: why the ranks started again, or did not
   int exit_code = 0;                           ///< with a verdict; 0: the ranks started again
-  std::vector<std::string> stacks = {};        ///< of the late ranks, where the launcher took them
-  std::vector<FailureRecord> errors = {};      ///< what ranks wrote when they ended with an error, by rank
-  bool has_rings = false;                      ///< lockstep inspect flight has something to show
+  std::vector<std::string> stacks = {};        ///< of the late ranks, if the launcher took them
+  std::vector<FailureRecord> errors = {};      ///< the records of ranks that ended with an error, by rank
+  bool has_rings = false;                      ///< `lockstep inspect flight` has events to show
   std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
   std::vector<std::string> blamed_lines = {};  ///< the last lines in it
 };
 
-/// What summary.json says.
+/// The content of summary.json.
 struct RunSummary {
   std::int64_t steps = 0;                                    ///< optimizer steps that were done
-  double seconds = 0;                                        ///< how long they took
+  double seconds = 0;                                        ///< their time
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of the last evaluation
   std::int64_t time_ns = 0;                                  ///< when it was written
-  std::optional<StepReport> step_report = {};                ///< where the time of the steps went
+  std::optional<StepReport> step_report = {};                ///< the time of the parts of its steps
 };
 
-/// What the end of log.jsonl says.
+/// The content of the end of log.jsonl.
 struct RunLog {
   std::int64_t step = 0;                       ///< the last step that was logged
   std::optional<double> loss = {};             ///< of that step; none: it was not finite
@@ -51,7 +51,7 @@ struct RunLog {
   std::optional<StepReport> step_report = {};  ///< of the last epoch that has one
 };
 
-/// Everything that the folder and the processes say. Times are CLOCK_REALTIME but for those of the rings.
+/// All facts from the folder and the processes. Times are CLOCK_REALTIME but for those of the rings.
 struct RunFacts {
   std::string path;                           ///< as it was typed
   bool has_settings = false;                  ///< it is a run folder, with config.yml
@@ -60,49 +60,49 @@ struct RunFacts {
   bool is_launched = false;                   ///< the launcher of the newest attempt runs on this host
   bool launcher_is_gone = false;              ///< it ended without keeping the rings: killed, or on another host
   std::string trainer = {};                   ///< "pid 4711 on gpu-a": a process without a launcher trains in it
-  std::vector<flight::RankFacts> ranks = {};  ///< of the newest attempt, where it is launched
+  std::vector<flight::RankFacts> ranks = {};  ///< of the newest attempt, if it is launched
   std::optional<RunSummary> summary = {};     ///< none: the run has not written one
   std::optional<RunLog> log = {};             ///< none: the run has not written one
   std::string checkpoint = {};                ///< the newest one that is committed; empty: none
   std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has put aside, in order
-  std::vector<std::string> notes = {};        ///< what could not be read, and why
+  std::vector<std::string> notes = {};        ///< the files that could not be read, and why
   std::int64_t now_ns = 0;                    ///< CLOCK_REALTIME
   std::int64_t monotonic_ns = 0;              ///< CLOCK_MONOTONIC, as the rings have it
 };
 
-/// What a run does, or how it ended.
+/// The state of a run, or its end.
 enum class RunState : std::uint8_t {
   kRuns,      ///< it goes on
   kWaits,     ///< it runs, and ranks wait for one that does not come
   kFinished,  ///< training is complete
   kEnded,     ///< its ranks have ended, and none of them failed
-  kStopped,   ///< it saved and left as it was told
+  kStopped,   ///< it saved and left as it was asked
   kFailed,    ///< it ended with an error
-  kLost,      ///< it does not run, and nobody has written why
+  kLost,      ///< it does not run, and no record says why
   kEmpty      ///< it has not begun
 };
 /// Returns "runs", "waits" and so on.
 [[nodiscard]] const char* name_of(RunState state);
 
-/// What `lockstep doctor RUN_DIR` says.
+/// The report of `lockstep doctor RUN_DIR`.
 struct RunDiagnosis {
-  RunState state = RunState::kEmpty;      ///< what it does, or how it ended
+  RunState state = RunState::kEmpty;      ///< its state, or how it ended
   std::string text;                       ///< one line
   std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
   std::vector<std::string> details = {};  ///< lines below it
-  std::optional<StepReport> report = {};  ///< where the time of its steps went
+  std::optional<StepReport> report = {};  ///< the time of the parts of its steps
   std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
-  std::vector<std::string> notes = {};    ///< what could not be read, and why
-  std::vector<std::string> next = {};     ///< commands, or what to do
+  std::vector<std::string> notes = {};    ///< the files that could not be read, and why
+  std::vector<std::string> next = {};     ///< commands or advice
 };
-/// Decides the state of a run from what was found. A pure function.
+/// Decides the state of a run from the facts. A pure function.
 [[nodiscard]] RunDiagnosis diagnose(const RunFacts& facts);
 
 /// Returns the page for a person. It ends with a line end.
 [[nodiscard]] std::string diagnosis_text(const RunDiagnosis& diagnosis, bool color);
 
 /// Returns one line of JSON: {"run", "state", "text", "attempt", "earlier", "details", "stacks", "notes", "next",
-/// "step", "checkpoint", "report"}; the last three are null where nothing is known.
+/// "step", "checkpoint", "report"}; the last three are null if nothing is known.
 [[nodiscard]] std::string diagnosis_json(const RunFacts& facts, const RunDiagnosis& diagnosis);
 
 }  // namespace lockstep::view

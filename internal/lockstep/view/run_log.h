@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of a run's log.jsonl, one JSON object each, as a Trainer writes them and all that show a run read them.
+// The lines of a run's log.jsonl, one JSON object each, as a Trainer writes them and every display of a run reads them.
 // Pure: no disk.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace files in Chrome's JSON format, which https://ui.perfetto.dev opens: one of each rank, and all of a run in one.
+// Trace files in Chrome's JSON format, for https://ui.perfetto.dev: one for each rank, and all of a run in one.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace lockstep::view {
 
 /// Returns the trace of one rank. Its process is named "rank 0 (host)", its threads by their names; the collectives of
-/// a group have a track of their own, with bucket, bytes and sequence. Times are the rank's own clock; "otherData" has
-/// rank, world_size, clock_offset_ns and clock_error_ns for the merge.
+/// a group have their own track, with bucket, bytes and sequence. Times are the rank's own clock; "otherData" has rank,
+/// world_size, clock_offset_ns and clock_error_ns for the merge.
 [[nodiscard]] std::string trace_text(const Profile& profile);
 
 /// The name of a rank's file in RUN_DIR/trace: "rank-0.json".
 [[nodiscard]] std::string trace_file_name(int rank);
 
-/// What merge_traces() has joined.
+/// The result of merge_traces().
 struct MergedTrace {
   int ranks = 0;        ///< number of ranks
   int hosts = 0;        ///< number of hosts

@@ -20,7 +20,7 @@ std::string label_text(const std::filesystem::path& file, const std::string& lab
   return label_end.empty() ? stem : stem.substr(0, stem.find(label_end));
 }
 
-/// What a label is, and the setting that would fit this one: another sign at its end, or another length.
+/// Explains labels, and names the setting that would fit this one: another sign at its end, or another length.
 std::string length_hint(const std::string& label, const Labels& labels) {
   const std::string end = labels.label_end.empty() ? "the extension" : fmt::format("'{}'", labels.label_end);
   const auto length = static_cast<std::size_t>(labels.length);
@@ -29,7 +29,7 @@ std::string length_hint(const std::string& label, const Labels& labels) {
   if (has_sign) {
     fix = ": " + setting_words(fmt::format("data.label_end='{}'", label[length]));
   } else if (!label.empty()) {
-    fix = ": where all have another length, " + setting_words(fmt::format("data.length={}", label.size()));
+    fix = ": if all have another length, " + setting_words(fmt::format("data.length={}", label.size()));
   }
   return fmt::format("a file's label is its name up to {} (data.label_end), of {} characters (data.length){}", end,
                      labels.length, fix);
@@ -62,10 +62,11 @@ ImageFolderOptions image_options(const Labels& labels) {
   return {.color = ColorMode::kGray, .size = {labels.width, labels.height}};
 }
 
-DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels, const std::string& how) {
+DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels,
+                     const std::string& remedy) {
   return DataError(fmt::format("image {} is {} x {} pixels, and the model reads {} x {}", file.string(), size.width,
                                size.height, labels.width, labels.height),
-                   fmt::format("{} {} {}", how, setting_words(fmt::format("data.width={}", size.width)),
+                   fmt::format("{} {} {}", remedy, setting_words(fmt::format("data.width={}", size.width)),
                                setting_words(fmt::format("data.height={}", size.height))));
 }
 

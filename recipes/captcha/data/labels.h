@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an image and its label look like.
+// The form of an image and its label.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Labels {
   std::int64_t length = 4;         ///< characters per image
   std::int64_t width = 160;        ///< pixels
   std::int64_t height = 60;        ///< pixels
-  std::string label_end = "_";     ///< a file's label is its name up to here, or up to its extension
+  std::string label_end = "_";     ///< a file's label is its name up to this text, or up to its extension
 };
 
 }  // namespace lockstep::captcha

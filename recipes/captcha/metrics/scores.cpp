@@ -14,7 +14,7 @@
 namespace lockstep::captcha {
 namespace {
 
-// The CxC table starts behind the two counts of strings.
+// The CxC table starts after the two counts of strings.
 constexpr std::int64_t kTable = 2;
 
 std::int64_t side(const at::Tensor& counts) {

@@ -8,8 +8,8 @@
 namespace lockstep::captcha {
 namespace {
 
-/// Where each convolution is among the features; its batch norm is the next one. Source: AWDSCAN/pytorch-captcha
-/// (conv7) and dee1024/pytorch-captcha-recognition (conv3), captcha_cnn_model.py.
+/// Returns the index of each convolution among the features; its batch norm is the next one. Source:
+/// AWDSCAN/pytorch-captcha (conv7) and dee1024/pytorch-captcha-recognition (conv3), captcha_cnn_model.py.
 std::vector<int> places_of(const std::string& type) {
   if (type == "conv3") return {0, 5, 10};
   return {0, 4, 7, 11, 14, 17, 21};

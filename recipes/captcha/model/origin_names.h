@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that the origin's model.pkl has for the networks' tensors.
+// The names of the networks' tensors in the origin's model.pkl.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::captcha {
 
-/// The table of a network (ModelOptions::type).
+/// Returns the table of a network (ModelOptions::type).
 [[nodiscard]] common::OriginNames origin_names(const std::string& type);
 
 }  // namespace lockstep::captcha

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The custom style, and the choice between the two. Facts of the origin: white ground, 40 pixel letters at a pitch of
 // width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8 lines
-// of width 1 to 3, 100 to 300 points. Lines and points lie over the letters. Outlines are read unscaled and unhinted,
-// so that drawing is free to turn and warp them.
+// of width 1 to 3, 100 to 300 points. Lines and points are over the letters. Outlines are read unscaled and unhinted,
+// so that drawing can rotate and warp them.
 #include "captcha/synthetic/draw.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws one captcha. All chance comes from the given stream; the same stream gives the same pixels.
+// Draws one captcha. All randomness comes from the given stream; the same stream gives the same pixels.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace lockstep::captcha {
 class FontSet {
  public:
   /// Reads the fonts of Debian's fonts-dejavu-core from `folder`.
-  /// Throws: ResourceError naming a font that is missing and the package; UsageError where one lacks a character.
+  /// Throws: ResourceError naming a missing font and the package; UsageError if a font lacks a character.
   explicit FontSet(const std::string& charset, const std::filesystem::path& folder = font_folder());
 
   [[nodiscard]] std::size_t size() const noexcept { return faces_.size(); }
@@ -31,31 +31,30 @@ class FontSet {
 
 enum class Style { kSimple, kCustom };
 
-/// Pixels. The letters grow and shrink with the height, the crowding with the number of letters.
+/// The size in pixels. The letters scale with the height, the crowding with the number of letters.
 struct ImageShape {
   std::int64_t width = 160;
   std::int64_t height = 60;
 };
 
-/// What drawing needs besides the label. Lifetime: both outlive the call.
+/// The tools for drawing a label. Lifetime: both outlive the call.
 struct Painter {
   const FontSet& fonts;
   Rasterizer& rasterizer;
   ImageShape shape = {};
 };
 
-/// The captcha of `label`, whose characters are in the painter's fonts.
-/// Lifetime: the painter's rasterizer outlives the canvas.
+/// Draws the captcha of `label`, with characters of the painter's fonts. Lifetime: the rasterizer outlives the canvas.
 /// Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its own.
 [[nodiscard]] Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random);
 
-/// Letters of one colour, each turned and warped, crowded; dots and a curve of the same colour; all smoothed.
+/// Draws letters of one colour, each rotated and warped, crowded; dots and a curve of the same colour; all smoothed.
 [[nodiscard]] Canvas render_simple(const std::string& label, const Painter& painter, SampleRandom& random);
 
-/// Upright letters of several colours at jittered places, half of them with a shadow, under lines and points.
+/// Draws upright letters of several colours at jittered places, half of them with a shadow, under lines and points.
 [[nodiscard]] Canvas render_custom(const std::string& label, const Painter& painter, SampleRandom& random);
 
-/// Each channel between the two bounds, both included.
+/// Draws each channel between the two bounds, both included.
 [[nodiscard]] Color random_color(SampleRandom& random, int low, int high);
 
 }  // namespace lockstep::captcha

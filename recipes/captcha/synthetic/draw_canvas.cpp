@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filling by FreeType with a span callback, which blends straight into the pixels.
+// Fills by FreeType with a span callback, which blends directly into the pixels.
 #include "captcha/synthetic/draw_canvas.h"
 
 #include <ft2build.h>

@@ -43,7 +43,7 @@ struct Box {
 };
 [[nodiscard]] Box box_of(const Outline& outline);
 
-/// The polygon that a pen of `width` pixels leaves along `path`.
+/// Returns the polygon that a pen of `width` pixels leaves along `path`.
 [[nodiscard]] Outline stroke(std::span<const Point> path, double width);
 
 /// FreeType's rasteriser. Thread-safe: no; one per thread.
@@ -64,18 +64,18 @@ class Canvas {
   /// Lays `color` over the inside of `outline` (nonzero rule). `opacity`: 0 .. 256.
   void fill(const Outline& outline, Color color, int opacity = 256);
 
-  /// A pixel of its own. Outside the canvas: nothing.
+  /// Sets a single pixel; nothing outside the canvas.
   void dot(std::int64_t x, std::int64_t y, Color color);
 
-  /// A 3 x 3 mean whose middle weighs five times; the border stays.
+  /// Applies a 3 x 3 mean whose middle weighs five times; the border stays.
   void smooth();
 
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
   [[nodiscard]] std::int64_t height() const noexcept { return height_; }
-  /// Rows from the top, red green blue.
+  /// Returns the rows from the top, red green blue.
   [[nodiscard]] const std::vector<std::uint8_t>& pixels() const noexcept { return pixels_; }
 
-  /// Lays `color` over `length` pixels from (x, y), which lie inside. `weight`: 0 .. 256.
+  /// Lays `color` over `length` pixels from (x, y), which are inside. `weight`: 0 .. 256.
   void blend_span(std::int64_t x, std::int64_t y, std::int64_t length, Color color, int weight) noexcept;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simple style. Facts of the origin: 42, 50 or 56 pixel letters on 60 pixels of height, turned by up to 30 degrees,
-// corners moved by up to 0.3 of width and height, overlaps of up to a quarter of a letter, 30 dots of width 3, one
-// elliptic arc; letters are the more transparent the darker their colour.
+// The simple style. Facts of the origin: 42, 50 or 56 pixel letters on 60 pixels of height, rotated by up to 30
+// degrees, corners moved by up to 0.3 of width and height, overlaps of up to a quarter of a letter, 30 dots of width 3,
+// one elliptic arc; the darker its colour, the more transparent a letter.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,7 +23,7 @@ constexpr double kDotWidth = 3;    // pixels
 constexpr double kCurveWidth = 1;  // pixels
 constexpr int kCurvePoints = 48;
 
-// How strongly letters of this colour cover the ground, of 256: the origin masks a letter by its own brightness.
+// Returns the opacity of letters of this colour, of 256: the origin masks a letter by its own brightness.
 int opacity_of(Color color) {
   const int luma = (color.red * 299 + color.green * 587 + color.blue * 114) / 1000;
   return std::min(256, luma * 197 / 100 * 256 / 255);
@@ -38,7 +38,7 @@ void turn(Outline& letter, double degrees) {
   }
 }
 
-// Moves the corners of the letter's box, left and right, top and bottom against each other, and all between with them.
+// Moves the corners of the letter's box, left and right, top and bottom against each other, and all points with them.
 void warp(Outline& letter, SampleRandom& random) {
   const Box box = box_of(letter);
   const double reach_x = box.width() * random.uniform(0.1, 0.3);
@@ -68,7 +68,7 @@ Outline make_letter(char character, const Painter& painter, SampleRandom& random
   return letter;
 }
 
-// Puts a letter's box at `left`, in the middle of the height.
+// Places a letter's box at `left`, in the middle of the height.
 void place(Outline& letter, double left, double height) {
   const Box box = box_of(letter);
   const double top = (height - box.height()) / 2;
@@ -88,7 +88,7 @@ std::vector<Outline> make_text(const std::string& label, const Painter& painter,
     place(letter, left, static_cast<double>(painter.shape.height));
     left += box_of(letter).width() + random.uniform(-kMaxOverlap, 0) * mean;
   }
-  // Text that is too wide is squeezed, as the origin does; its last letter never leaves the image.
+  // Text that is too wide is squeezed, as in the origin; its last letter never leaves the image.
   const double right = box_of(letters.back()).right;
   const double squeeze = std::min(1.0, static_cast<double>(painter.shape.width) / std::max(right, total));
   for (Outline& letter : letters) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels, threads and files of the synthetic captchas. Image i depends on (seed, i) alone.
+// Labels, threads and files of the synthetic captchas. Image i depends only on (seed, i).
 #include "captcha/synthetic/generate.h"
 
 #include <fmt/format.h>

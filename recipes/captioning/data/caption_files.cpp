@@ -39,7 +39,7 @@ std::string_view without_mark(std::string_view text) {
   return text.substr(text.starts_with(kUtf8Mark) ? kUtf8Mark.size() : 0);
 }
 
-/// work(line, number) for each line, without its end.
+/// Calls work(line, number) for each line, without its end.
 template <class Work>
 void for_each_line(std::string_view text, const Work& work) {
   text = without_mark(text);
@@ -52,14 +52,14 @@ void for_each_line(std::string_view text, const Work& work) {
   }
 }
 
-/// Where #NUMBER begins at the end of FILE#NUMBER; npos where no number is there.
+/// The place of #NUMBER at the end of FILE#NUMBER, or npos if there is no number.
 std::size_t number_mark(std::string_view key) {
   const std::size_t hash = key.rfind('#');
   if (hash == std::string_view::npos || hash + 1 == key.size()) return std::string_view::npos;
   return key.find_first_not_of("0123456789", hash + 1) == std::string_view::npos ? hash : std::string_view::npos;
 }
 
-/// Puts captions to their pictures, in the order in which they come.
+/// Collects the captions of each picture, in the order of the pictures' first captions.
 class TextTable {
  public:
   explicit TextTable(const fs::path& file) : name_(file.string()) {}
@@ -115,7 +115,7 @@ DataError no_json(const fs::path& file, std::string_view text, std::size_t byte,
                    hint);
 }
 
-/// The large parts of COCO's and Karpathy's files that nobody here needs are dropped while reading.
+/// Drops large parts of COCO's and Karpathy's files, which are not needed here, while reading.
 bool is_wanted(int /*depth*/, json::parse_event_t event, json& parsed) {
   if (event != json::parse_event_t::key) return true;
   static constexpr std::array<std::string_view, 7> kUnwanted{"tokens",   "sentids",    "licenses", "license",
@@ -134,7 +134,7 @@ json parse_document(std::string_view text, const fs::path& file) {
   }
 }
 
-/// A text, or a whole number, also written as 1.0; "" where it is neither.
+/// A text, or a whole number, also if it is written as 1.0; otherwise "".
 std::string as_id(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer()) return value.dump();
@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The pictures of one JSON file, in its order, before captions that stand apart are put to them.
+/// The pictures of one JSON file, in its order, before separate captions are added to them.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}
@@ -179,7 +179,7 @@ class JsonTable {
     return DataError(fmt::format("{}: {} is {}, must be a whole number or a text", name_, where, shown(text)));
   }
 
-  /// "" where the field is missing or null.
+  /// "" if the field is missing or null.
   [[nodiscard]] std::string text_field(const json& object, const char* key) const {
     const auto at = object.find(key);
     if (at == object.end() || at->is_null()) return "";
@@ -274,8 +274,8 @@ class JsonTable {
   std::int64_t annotations_ = 0;
 };
 
-/// Ids and paths of a JSON object in its order, without a tree of it: for that, looking for each new key among those
-/// before it would take as long as there are pairs of them.
+/// Reads the ids and paths of a JSON object in its order, without building a tree: a search for each new key among the
+/// earlier ones would take quadratic time.
 class IdReader final : public json::json_sax_t {
  public:
   IdReader(const fs::path& file, std::string_view text) : file_(file), text_(text) {}
@@ -306,7 +306,7 @@ class IdReader final : public json::json_sax_t {
 
  private:
   [[nodiscard]] bool no_path() const {
-    throw DataError(fmt::format("{}: what stands at the id {} is no path", file_.string(), shown(list_.ids.back())));
+    throw DataError(fmt::format("{}: the value of id {} is not a path", file_.string(), shown(list_.ids.back())));
   }
 
   const fs::path& file_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to a list of pictures or features that are there.
+// From options to a list of existing pictures or features.
 #include "captioning/data/captions.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same as the recipe's options have, whose lines would be said too late to whom opens a set by hand.
+// The same limits as in the recipe's options, whose errors would be too late for a set that is opened by hand.
 constexpr std::int64_t kMostWords = 1000;
 constexpr std::int64_t kLargestSide = 8192;
 constexpr std::int64_t kLeastSceneSide = 32;
@@ -69,7 +69,7 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
   return images;
 }
 
-/// Whether `path` is there; a name that no file can have is not. Throws: IoError where nobody may look.
+/// True if `path` exists; a name that no file can have does not. Throws: IoError without the permission to look.
 bool is_there(const fs::path& path) {
   std::error_code fault;
   const bool found = fs::exists(path, fault);
@@ -91,7 +91,7 @@ bool is_json(const fs::path& file) {
   return ending == ".json";
 }
 
-/// The file of captions that `path` means, and the folder it belongs to.
+/// The file of captions that `path` denotes.
 fs::path find_caption_file(const fs::path& path) {
   if (!is_folder(path)) {
     if (is_there(path)) return path;
@@ -123,12 +123,12 @@ CaptionTable read_table(const fs::path& file, const SetOptions& options) {
   return is_nlvr(file) ? read_nlvr(file, options.split) : read_caption_json(file, options.split);
 }
 
-/// `given` below `folder` where it is there, else as it is.
+/// `given` below `folder` if it exists there, otherwise unchanged.
 fs::path below(const fs::path& folder, const std::string& given) {
   return is_there(folder / given) ? folder / given : fs::path(given);
 }
 
-/// Only what the list names, in its order, with its files. Whether it names files.
+/// Keeps only the images in the list, in its order, with its files. Returns true if the list names files.
 bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   const IdList list = read_ids(list_file);
   std::unordered_map<std::string_view, std::size_t> places;
@@ -153,12 +153,12 @@ bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   return !list.files.empty();
 }
 
-/// Where the files of a set are looked for.
+/// The place of a set's files.
 struct FileFolder {
   fs::path folder;
   bool features = false;
-  bool listed = false;  ///< the list of ids says which file
-  fs::path from = {};   ///< what names the files
+  bool listed = false;  ///< the list of ids names the files
+  fs::path from = {};   ///< the file that names these files
   bool allow_outside = false;
 
   [[nodiscard]] fs::path file_of(const CaptionedImage& image) const {
@@ -192,7 +192,7 @@ void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, co
   if (missing == 0) return;
   throw DataError(fmt::format("{}: {} of {} ids have no {}: {}", set, missing, images.size(),
                               where.features ? "features" : "picture", first),
-                  "put the files there, name their folder, or give a list of the ids that are wanted");
+                  "put the files there, name their folder, or give a list of the ids to use");
 }
 
 std::vector<CaptionedImage> list_files(const SetOptions& options) {

@@ -36,8 +36,8 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*part)
   return at::stack(rows);
 }
 
-/// How many columns of [B, 2, S, T] the longest caption takes, its end included. Counted here, where the target is in
-/// the host's memory.
+/// The number of columns of [B, 2, S, T] for the longest caption, its end included. Counted here, while the target is
+/// in host memory.
 std::int64_t longest_of(const at::Tensor& target) {
   return target.select(1, 1).ge(0).sum(2).max().item<std::int64_t>();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From samples of a CaptionDataset to a batch: features of several lengths are padded.
+// From samples of a CaptionDataset to a batch: features of different lengths are padded.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CaptionBatch {
 };
 
 /// Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows; Batch::target [B, 2, S, T],
-/// undefined where the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
+/// undefined if the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
 [[nodiscard]] Collate collate();
 
 }  // namespace lockstep::captioning

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostCachedBytes = 512'000'000;
 
-/// Scenes, drawn when first asked for and then kept where all of them are few enough.
+/// Scenes, drawn at first use and then kept, if the whole set is small enough.
 class SceneShelf {
  public:
   SceneShelf(std::uint64_t seed, ImageSize size, std::int64_t count) : seed_(seed), size_(size) {
@@ -36,7 +36,7 @@ class SceneShelf {
     kept_.resize(static_cast<std::size_t>(count));
   }
 
-  /// Scene `number` as place `place` of the set. Lifetime: that of the shelf, where it is kept.
+  /// Scene `number`, at index `place` of the set. Lifetime: that of the shelf if the scene is kept.
   [[nodiscard]] Pixels get(std::size_t place, std::int64_t number) {
     if (kept_.empty()) return paint(number);
     std::call_once(drawn_[place], [&] { kept_[place] = paint(number); });
@@ -51,7 +51,7 @@ class SceneShelf {
   std::vector<Image> kept_;
 };
 
-/// Captions as ids, and what had to be changed for that.
+/// Converts captions to ids, and counts the necessary changes.
 class CaptionReader {
  public:
   CaptionReader(const SetOptions& options, const Vocabulary& vocabulary, bool training)
@@ -64,7 +64,7 @@ class CaptionReader {
     return read;
   }
 
-  /// What was cut or is unknown, said once.
+  /// Logs the captions that were cut and the words that are unknown, once.
   void note() const {
     if (unknown_ > 0) {
       log::note("{}: {} of {} words are not in the vocabulary, such as '{}'", options_.path, text::thousands(unknown_),
@@ -112,7 +112,7 @@ class CaptionReader {
   std::string example_;
 };
 
-/// Which of `count` captions a sample has: `wanted` different ones, or all and some again.
+/// Selects a sample's captions from `count`: `wanted` different ones, or all and some of them again.
 std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, SampleRandom& random) {
   std::vector<std::size_t> chosen(count);
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
@@ -124,7 +124,7 @@ std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, Sa
   return chosen;
 }
 
-/// Writes the input row 0 w1 .. wn 0 .. and the target row w1 .. wn 0 -1 .. of words with their 0 at the end.
+/// Writes the input row 0 w1 .. wn 0 .. and the target row w1 .. wn 0 -1 .. of words that end with 0.
 void write_rows(const Ids& reference, std::int64_t columns, std::int64_t* input, std::int64_t* target) {
   std::fill_n(input, columns, 0);
   std::fill_n(target, columns, -1);

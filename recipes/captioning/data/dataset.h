@@ -17,30 +17,30 @@
 
 namespace lockstep::captioning {
 
-/// All that people say about a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
+/// All annotators' captions of a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
 struct ImageCaptions {
-  std::int64_t index = 0;  ///< index of the picture in its set
+  std::int64_t index = 0;  ///< of the picture in its set
   std::string id;
-  std::vector<std::string> captions;  ///< whole
+  std::vector<std::string> captions;  ///< not cut
   /// For CIDEr-D over ids: each caption cut to max_words, with the 0 at its end. An unknown word is the vocabulary's
-  /// kUnknownWord; in an evaluation set of a vocabulary without one: Vocabulary::size(), which no network says.
+  /// kUnknownWord; in an evaluation set whose vocabulary has none it is Vocabulary::size(), which no network predicts.
   std::vector<Ids> references;
 };
 
-/// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32
-/// [L, D]. Sample::target, of training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0]
-/// are inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without
-/// repeating one; of fewer than S captions all are taken and some again. A picture is scaled to the wanted size and
-/// not mirrored: captions say left and right.
-/// Thread-safe: all but open. Cost: scenes stay in memory once drawn where the whole set takes at most 512 MB.
+/// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32 [L,
+/// D]. Sample::target, in training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0] holds
+/// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without repetition;
+/// if there are fewer than S, all are taken and some repeated. Pictures are scaled but not mirrored, as captions say
+/// left and right.
+/// Thread-safe: all except open. Cost: scenes stay in memory once drawn, if the whole set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
-  /// Throws: as read_captions; DataError naming the word where training captions have one that the vocabulary lacks
-  /// and there is no kUnknownWord, or naming the file where features have another width than is wanted.
+  /// Throws: as read_captions; DataError naming the word if training captions have one that the vocabulary lacks and
+  ///         there is no kUnknownWord, or naming the file if the width of its features is not the required one.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
                                                             bool training);
-  /// Makes the set of pictures that read_captions returned for the same options.
+  /// Makes the set from the pictures that read_captions() returned for the same options.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::vector<CaptionedImage> images,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
@@ -48,14 +48,14 @@ class CaptionDataset final : public Dataset {
   ~CaptionDataset() override;
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Throws: DataError naming the file that is torn, absurd or of another width.
+  /// Throws: DataError naming a file that is damaged, absurd or of another width.
   Sample get(std::int64_t index, SampleContext& context) override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
   [[nodiscard]] const ImageCaptions& captions(std::int64_t index) const;
-  /// D of the features; 0 where the samples are pictures.
+  /// D of the features; 0 if the samples are pictures.
   [[nodiscard]] std::int64_t feature_width() const noexcept;
-  /// The picture as a page shows it: RGB, in its own size. Throws: DataError where the set has features.
+  /// The picture for a page: RGB, in its own size. Throws: DataError if the set has features.
   [[nodiscard]] Image picture(std::int64_t index) const;
 
  private:

@@ -76,7 +76,7 @@ std::vector<Judgement> parse_judgements(std::string_view text, const std::string
   return all;
 }
 
-/// Numbers of the sentences that are for testing.
+/// The numbers of the sentences for testing.
 std::unordered_set<std::int64_t> test_sentences(const std::vector<Judgement>& judgements) {
   std::set<std::int64_t> numbers;
   for (const Judgement& judgement : judgements) numbers.insert(judgement.sentence_number);

@@ -21,11 +21,11 @@ constexpr std::string_view kFeatureArray = "feat";
 constexpr std::int64_t kMostFeatureValues = std::int64_t{1} << 24U;
 constexpr std::uint64_t kMostFeatureBytes = 8 * static_cast<std::uint64_t>(kMostFeatureValues) + (1U << 17U);
 
-constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // with boxes and scores beside them
+constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // leaves room for boxes and scores
 
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
 
-/// Bytes of a value, or 0 for a type that is not read.
+/// The number of bytes of a value, or 0 for an unsupported type.
 std::int64_t bytes_of_type(const std::string& descr) {
   if (descr == "<f2") return 2;
   if (descr == "<f4") return 4;
@@ -43,7 +43,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "(" + text + ")";
 }
 
-/// What is wrong with a shape of `count` bytes of values; "" where nothing is.
+/// The problem with a shape of `count` bytes of values; "" if there is none.
 std::string shape_problem(const NpyHeader& header, std::size_t count) {
   const std::string shape = shape_text(header.shape);
   if (header.shape.size() < 2) return fmt::format("its shape is {}, must be (rows, width)", shape);
@@ -60,7 +60,7 @@ std::string shape_problem(const NpyHeader& header, std::size_t count) {
   return fmt::format("it has {} bytes of values, its shape {} of '{}' wants {}", count, shape, header.descr, wanted);
 }
 
-/// IEEE 754 binary16.
+/// Converts from IEEE 754 binary16.
 float from_half(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
   const std::uint32_t exponent = half >> 10U & 0x1fU;
@@ -86,8 +86,8 @@ float number_at(std::string_view bytes, std::int64_t index, std::int64_t size) {
   return static_cast<float>(value_at<double>(bytes, index));
 }
 
-/// Where each row begins in an array in Fortran order, in which the first side runs fastest: rows are counted with the
-/// last of their sides running fastest.
+/// The starts of the rows in an array in Fortran order, whose first dimension is contiguous; rows are numbered with the
+/// last of their dimensions running fastest.
 std::vector<std::int64_t> fortran_rows(const std::vector<std::int64_t>& shape, std::int64_t rows) {
   std::vector<std::int64_t> starts;
   starts.reserve(static_cast<std::size_t>(rows));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of a picture as numpy's savez and savez_compressed write them: `feat`, a row for each place in the picture.
-// No torch header.
+// Features of a picture in the format of numpy's savez and savez_compressed: `feat`, a row for each place in the
+// picture. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lockstep::captioning {
 
-/// Rows after each other.
+/// Rows, one after another.
 struct FeatureRows {
   std::int64_t rows = 0;
   std::int64_t width = 0;
@@ -22,28 +22,27 @@ struct FeatureRows {
 };
 
 /// The array `feat` of an .npz file: float16, float32 or float64 in little endian, C or Fortran order, [L, D], or with
-/// more sides before D, which count as one. Only its first `most_rows` rows; -1: all. Fails with the reason, which
-/// names the field: the zip file or the header is damaged or absurd, the type is another, the bytes are more or less
-/// than the shape wants, a side is 0, there are more than 2^24 values, or one is not finite.
+/// more dimensions before D, which are flattened. Only its first `most_rows` rows; -1: all. Fails with a reason that
+/// names the field: the zip file or the header is damaged or absurd, the type is another, the number of bytes does not
+/// match the shape, a dimension is 0, there are more than 2^24 values, or one is not finite.
 [[nodiscard]] Result<FeatureRows> parse_features(std::string_view npz, std::int64_t most_rows = -1);
 
-/// The same of a file. Thread-safe: yes. Throws: DataError naming the file and the reason; IoError.
+/// The same for a file. Thread-safe: yes. Throws: DataError naming the file and the reason; IoError.
 [[nodiscard]] FeatureRows read_features(const std::filesystem::path& file, std::int64_t most_rows = -1);
 
-/// The header of a .npy file: a Python dictionary as text, of which only what numpy writes is understood. Nothing is
-/// evaluated.
+/// The header of a .npy file: a Python dictionary as text. Only numpy's own form of it is read; nothing is evaluated.
 struct NpyHeader {
   std::string descr;  ///< the type, such as "<f4"
   bool fortran_order = false;
   std::vector<std::int64_t> shape;  ///< none negative
-  std::size_t size = 0;             ///< bytes before the values
+  std::size_t size = 0;             ///< number of bytes before the values
 };
 
 /// Formats 1.0, 2.0 and 3.0. Fails with the reason, which names the field.
 /// Source: numpy.lib.format's documentation.
 [[nodiscard]] Result<NpyHeader> parse_npy_header(std::string_view bytes);
 
-/// Bytes of a zip file's member: a part of the file if it is not compressed, else unpacked into `own`.
+/// The bytes of a zip file's member: a part of the file if it is not compressed, otherwise unpacked into `own`.
 struct ZipContent {
   std::string own;
   std::string_view stored;
@@ -52,10 +51,10 @@ struct ZipContent {
   [[nodiscard]] std::string_view bytes() const noexcept { return deflated ? std::string_view(own) : stored; }
 };
 
-/// The member `name` of a zip file, stored or deflated, compared with its CRC-32. Nothing is believed before it was
-/// compared with the file's size; checkpoint's reader is private to .pth files, and this one needs less. Fails with the
-/// reason: the file is damaged, has no such member (it names those that there are), or unpacks to more than `most`
-/// bytes. Lifetime: as `file`. Cost: memory grows with what is really unpacked, never with what a header says.
+/// The member `name` of a zip file, stored or deflated, compared with its CRC-32. Every number is checked against the
+/// file's size before it is used. (Checkpoint's reader is private to .pth files, and this one needs less.) Fails with
+/// the reason: the file is damaged, has no such member (it names the existing ones), or unpacks to more than `most`
+/// bytes. Lifetime: as `file`. Cost: memory grows with the unpacked bytes, never with the sizes in a header.
 [[nodiscard]] Result<ZipContent> read_zip_member(std::string_view file, std::string_view name, std::uint64_t most);
 
 }  // namespace lockstep::captioning

@@ -17,12 +17,12 @@ constexpr std::string_view kNpyMagic{"\x93NUMPY", 6};
 constexpr std::size_t kNpyMostHeader = 1U << 16U;  // numpy's own limit is 10,000
 constexpr std::size_t kNpyMostSides = 8;
 
-/// What stands next in a Python dictionary that numpy wrote.
+/// A reader of the Python dictionary in numpy's headers.
 class NpyWords {
  public:
   explicit NpyWords(std::string_view text) : rest_(text) {}
 
-  /// Whether `mark` stands next; then it is passed.
+  /// Returns true and skips `mark` if it is next.
   bool take(std::string_view mark) {
     skip_blanks();
     if (!rest_.starts_with(mark)) return false;
@@ -56,7 +56,7 @@ class NpyWords {
     skip_blanks();
     return rest_.empty();
   }
-  /// For messages.
+  /// The next characters, for messages.
   [[nodiscard]] std::string next() const {
     std::string shown;
     for (const char c : rest_.substr(0, 24)) shown += c >= ' ' && c <= '~' ? c : '?';
@@ -102,7 +102,7 @@ std::string read_entry(std::string_view key, NpyWords& words, NpyHeader& header)
   return fmt::format("it has an unknown field '{}'", shown(key));
 }
 
-/// All of {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), }.
+/// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), } completely.
 std::string read_dictionary(std::string_view text, NpyHeader& header) {
   NpyWords words(text);
   if (!words.take("{")) return fmt::format("its header is no dictionary: {}", words.next());

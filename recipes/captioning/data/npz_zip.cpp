@@ -21,7 +21,7 @@ constexpr std::size_t kZipEntrySize = 46;
 constexpr std::size_t kZipEndSize = 22;
 constexpr std::size_t kZipLongestComment = 0xffff;
 constexpr std::uint32_t kZipIn64Bits = 0xffffffff;
-constexpr std::uint64_t kDeflateMostFold = 1032;  // what deflate can reach
+constexpr std::uint64_t kDeflateMostFold = 1032;  // the largest factor of deflate
 constexpr std::size_t kInflateStep = 1U << 16U;
 constexpr std::size_t kNamedMembers = 8;
 
@@ -40,7 +40,7 @@ struct ZipEntryInfo {
   std::uint64_t local = 0;  // where its own header lies
 };
 
-/// The central directory's bytes, the last thing in the file but for the end record.
+/// The bytes of the central directory, the last part of the file except the end record.
 std::optional<std::string_view> find_zip_directory(std::string_view file) {
   if (file.size() < kZipEndSize) return std::nullopt;
   const std::size_t last = file.size() - kZipEndSize;
@@ -55,7 +55,7 @@ std::optional<std::string_view> find_zip_directory(std::string_view file) {
   return std::nullopt;
 }
 
-/// The entry called `name`.
+/// The entry with this name.
 Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view name) {
   std::optional<ZipEntryInfo> found;
   std::string others;
@@ -86,7 +86,7 @@ Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view
   return Failure{fmt::format("it has no {}, only {}{}", name, others, count > kNamedMembers ? ", ..." : "")};
 }
 
-/// The member's bytes as they lie in the file; "" and no value where it is not where the directory says.
+/// The bytes of the member in the file; "" and no value if it is not at the place given by the directory.
 std::optional<std::string_view> packed_bytes(std::string_view file, const ZipEntryInfo& entry) {
   if (entry.local > file.size() || file.size() - entry.local < kZipLocalSize) return std::nullopt;
   const std::string_view header = file.substr(entry.local);
@@ -96,7 +96,7 @@ std::optional<std::string_view> packed_bytes(std::string_view file, const ZipEnt
   return header.substr(start, entry.packed);
 }
 
-/// `packed` unpacked; no value where it is damaged or does not give `size` bytes.
+/// `packed` unpacked; no value if it is damaged or does not unpack to `size` bytes.
 std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t size) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return std::nullopt;  // negative: no header of zlib's own
@@ -119,7 +119,7 @@ std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t si
   return out;
 }
 
-/// What is wrong with what the directory says of a member; "" where nothing is.
+/// The problem with a member's entry in the directory; "" if there is none.
 std::string entry_problem(const ZipEntryInfo& entry, std::string_view name, std::uint64_t most) {
   if ((entry.flags & 1U) != 0) return fmt::format("{} is encrypted", name);
   if (entry.method != 0 && entry.method != 8) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// What is wrong with a line that should be a word; "" where nothing is.
+/// The problem with a line that should be a word; "" if there is none.
 std::string word_problem(std::string_view word) {
   if (word.empty()) return "is blank";
   if (word.find_first_of(" \t\v\f\r") != std::string_view::npos) {
@@ -47,7 +47,7 @@ Vocabulary Vocabulary::from_text(std::string_view lines, const std::string& name
     if (!is_utf8(word)) throw DataError(fmt::format("vocabulary {}: line {} is no UTF-8", name, number));
     std::string problem = word_problem(word);
     if (problem.empty() && !vocabulary.add(word)) {
-      problem = fmt::format("is '{}', which stands in line {} already", shown(word), *vocabulary.find(word));
+      problem = fmt::format("is '{}', which is line {} already", shown(word), *vocabulary.find(word));
     }
     if (problem.empty()) continue;
     throw DataError(fmt::format("vocabulary {}: line {} {}", name, number, problem),

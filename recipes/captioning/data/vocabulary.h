@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which word has which id. No torch header.
+// The words and their ids. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,43 @@
 
 namespace lockstep::captioning {
 
-/// Word ids, or what one caption is in them.
+/// Word ids, such as those of a caption.
 using Ids = std::vector<std::int64_t>;
 
-/// What stands for every word that a vocabulary does not have.
+/// The word that replaces all words missing from a vocabulary.
 inline constexpr std::string_view kUnknownWord = "UNK";
 
 /// Words with the ids 1, 2, ...; 0 begins a sentence and ends it. Thread-safe: yes.
 class Vocabulary {
  public:
-  /// One word a line; the first has the id 1. Throws: DataError naming the file where it is missing or empty, or the
-  /// line where it is blank, holds white space or no UTF-8, or has a word for the second time.
+  /// One word per line; the first has the id 1. Throws: DataError naming the file if it is missing or empty, or the
+  /// line if it is blank, has white space or bytes that are not UTF-8, or repeats a word.
   [[nodiscard]] static Vocabulary from_file(const std::filesystem::path& path);
-  /// The same of a text; `name` stands for it in messages.
+  /// The same for a text; `name` is its name in messages.
   [[nodiscard]] static Vocabulary from_text(std::string_view lines, const std::string& name);
   /// The words of all captions (words_of) that occur at least `min_count` times: by falling count, then by their bytes.
-  /// Where others are left out, kUnknownWord is the last. Throws: DataError where no word is left, or a caption is no
-  /// UTF-8.
+  /// If others are left out, kUnknownWord is the last. Throws: DataError if no word is left, or a caption is not UTF-8.
   [[nodiscard]] static Vocabulary of(const std::vector<CaptionedImage>& images, std::int64_t min_count);
 
-  /// What from_text reads, each line with its end.
+  /// The text for from_text, each line with its end.
   [[nodiscard]] std::string to_text() const;
-  /// Ids, the 0 included: words + 1.
+  /// The number of ids, including 0: words + 1.
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(words_.size()); }
-  /// "." for 0. Throws: UsageError where `id` is none.
+  /// "." for 0. Throws: UsageError if `id` is not valid.
   [[nodiscard]] const std::string& word(std::int64_t id) const;
   [[nodiscard]] bool has(std::string_view word) const { return ids_.contains(std::string(word)); }
-  /// The id of a word; of an unknown one that of kUnknownWord, where there is such.
+  /// The id of a word; for an unknown one that of kUnknownWord, if the vocabulary has it.
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
-  /// Ids of words, no 0 at the end. Throws: DataError naming the word that has none.
+  /// Ids of words, without 0 at the end. Throws: DataError naming a word without an id.
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
-  /// Words up to the first 0 or the `count`-th id, with blanks between them. Throws: UsageError where an id is none.
+  /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// How another one differs, in words: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" where it does not.
+  /// The difference from another one: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:
   Vocabulary() = default;
-  /// False where it is there already.
+  /// Returns false if the word exists already.
   bool add(std::string_view word);
 
   std::vector<std::string> words_{"."};  // by id

@@ -24,18 +24,18 @@ constexpr int kTabledLengths = 64;
 
 std::int64_t bigrams(std::int64_t words) { return std::max<std::int64_t>(words - 1, 0); }
 
-/// An n-gram of local numbers with how often it occurs. Local numbers are dense and small, so that keys have 64 bits
-/// whatever the vocabulary.
+/// An n-gram of local numbers, with its count. Local numbers are dense and small, so keys fit into 64 bits for any
+/// vocabulary.
 struct LocalNgram {
   std::uint64_t key = 0;
-  const std::int64_t* ids = nullptr;  // what it is of
+  const std::int64_t* ids = nullptr;  // its words
   std::int32_t n = 0;
   std::int32_t count = 1;
 };
 
 bool has_smaller_key(const LocalNgram& one, const LocalNgram& other) { return one.key < other.key; }
 
-/// For the few that a caption has of each order, which are all over the place: less work than std::sort.
+/// Sorts the few n-grams of an order in a caption, which come in no order: less work than std::sort.
 void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   for (LocalNgram* next = begin; next != end; ++next) {
     const LocalNgram one = *next;
@@ -45,7 +45,7 @@ void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   }
 }
 
-/// The n-grams of `numbers` (local) and `ids` (the same words), each once, by rising key; shorter ones have smaller
+/// The n-grams of `numbers` (local) and `ids` (the same words), each once, by rising key; shorter n-grams have smaller
 /// keys.
 void collect_ngrams(const Ids& numbers, const std::int64_t* ids, std::vector<LocalNgram>& ngrams) {
   ngrams.clear();
@@ -94,10 +94,10 @@ void check_words(std::size_t words) {
   }
 }
 
-/// The place of a word, or where it would stand.
+/// The place of a word, or that of the first larger one.
 std::int64_t place_of(const Ids& words, std::int64_t id) { return std::ranges::lower_bound(words, id) - words.begin(); }
 
-/// An n-gram whose number of images is looked up: all of them are asked for before the first is read.
+/// An n-gram whose number of images is looked up: all are prefetched before the first is read.
 struct Wanted {
   NgramKey key;
   bool known = false;  // the table has room for its ids
@@ -120,16 +120,16 @@ struct OfReference {
   std::size_t reference = 0;
 };
 
-/// What a score needs on its way; kept by each thread, so that scoring allocates nothing.
+/// The buffers of a score; each thread keeps its own, so that scoring allocates nothing.
 struct Scratch {
   Ids numbers;
   std::vector<LocalNgram> ngrams;
   std::vector<Wanted> wanted;
-  Ids strangers;                // words of the caption that no reference has
+  Ids strangers;                // words of the caption that are in no reference
   std::vector<double> cosines;  // by order and reference
 };
 
-/// Local numbers: the place in `words`, and for the words that are not there those after them.
+/// Assigns local numbers: a word's place in `words`, and the numbers after these to other words.
 void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& scratch) {
   scratch.numbers.clear();
   scratch.strangers.clear();
@@ -148,7 +148,7 @@ void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& 
 
 }  // namespace
 
-/// Vectors of all references over the n-grams that any of them has.
+/// The vectors of all references, over the n-grams that any of them has.
 struct CiderD::Prepared {
   Ids words;                          // that occur, rising; the place is the local number
   std::vector<std::uint64_t> keys;    // n-grams of local numbers, ascending

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIDEr and CIDEr-D: how near a caption comes to what several people said, n-grams weighed by how few pictures have
-// them. Fast enough to reward thousands of samples in each training step. No torch header.
+// CIDEr and CIDEr-D: the similarity of a caption to several annotators' captions, with n-grams weighted by their rarity
+// among the pictures. Fast enough to reward thousands of samples in each training step. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace lockstep::captioning {
 
-/// In how many images' references each n-gram of 1 to 4 ids occurs. Thread-safe: yes, it does not change.
+/// For each n-gram of 1 to 4 ids, the number of images with it in a reference. Thread-safe: yes, it does not change.
 class DocumentFrequencies {
  public:
-  /// Throws: UsageError where there is no image, or an id is not within 0 .. kLargestId.
+  /// Throws: UsageError if there is no image, or an id is not within 0 .. kLargestId.
   [[nodiscard]] static DocumentFrequencies of(const std::vector<std::vector<Ids>>& references_by_image);
-  /// What save() wrote. Throws: DataError naming the file where it is missing, torn, changed or something else;
+  /// Reads a file of save(). Throws: DataError naming the file if it is missing, damaged, changed or something else;
   /// IoError.
   [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
-  /// Replaces the file whole or not at all. Little-endian: "LSCIDF01", bytes an id has (u64: 2 or 4), images (u64),
-  /// n-grams (u64), source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of all before. Throws: IoError.
+  /// Replaces the file atomically. Little-endian: "LSCIDF01", bytes per id (u64: 2 or 4), images (u64), n-grams (u64),
+  /// source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of everything before. Throws: IoError.
   void save(const std::filesystem::path& path) const;
 
-  /// Returns the FNV-1a hash of the references that they come from, ids and order included.
+  /// Returns the FNV-1a hash of the references that they were counted in, ids and order included.
   [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
   [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
 
@@ -42,30 +42,30 @@ class DocumentFrequencies {
 };
 
 struct CiderOptions {
-  double sigma = 6;    ///< words; of the penalty for another length
-  double scale = 10;   ///< what a caption equal to its only reference gets
+  double sigma = 6;    ///< words; width of the penalty for another length
+  double scale = 10;   ///< score of a caption equal to its only reference
   bool plain = false;  ///< CIDEr instead: no clipping of repeated n-grams, no penalty for another length
 };
 
-/// Scores captions against references. A caption's vector of order n has for each n-gram its count times ln(images /
-/// images that have it); the score is the cosine of caption and reference with counts clipped to the reference's, times
-/// exp(-(difference of lengths)^2 / (2 sigma^2)), the mean over n = 1 .. 4 and all references, times scale.
-/// Thread-safe: all const methods. Source: Vedantam et al., CIDEr, 2015; what COCO's server calls CIDEr is CIDEr-D with
-/// the document frequencies of the references themselves, over words without an end.
+/// Scores captions against references. A caption's vector of order n has, for each n-gram, its count times ln(images /
+/// images that have it). The score is the cosine of caption and reference, with counts clipped to the reference's,
+/// times exp(-(difference of lengths)^2 / (2 sigma^2)); the mean over n = 1 .. 4 and all references, times scale.
+/// Thread-safe: all const methods. Source: Vedantam et al., CIDEr, 2015. The CIDEr of COCO's server is CIDEr-D with the
+/// document frequencies of the references themselves, over words without an end.
 class CiderD {
  public:
   struct Prepared;
-  /// One image's references as vectors, for every CiderD with the same frequencies; cheap to copy.
+  /// One image's references as vectors, for any CiderD with the same frequencies; cheap to copy.
   using Reference = std::shared_ptr<const Prepared>;
 
-  /// Throws: UsageError where there are no frequencies or an option is not positive.
+  /// Throws: UsageError if there are no frequencies or an option is not positive.
   explicit CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options = {});
 
-  /// Throws: UsageError where there is none, an id is not within 0 .. kLargestId, or they hold more than 65,000 words.
+  /// Throws: UsageError if there is none, an id is not within 0 .. kLargestId, or they hold more than 65,000 words.
   [[nodiscard]] Reference prepare(const std::vector<Ids>& references) const;
 
-  /// Throws: UsageError where an id is not within 0 .. kLargestId, or there are more than 65,000 words with those of
-  /// the references.
+  /// Throws: UsageError if an id is not within 0 .. kLargestId, or there are more than 65,000 words including those of
+  ///         the references.
   [[nodiscard]] double score(const std::int64_t* ids, std::int64_t count, const Reference& reference) const;
   [[nodiscard]] double score(const Ids& hypothesis, const Reference& reference) const {
     return score(hypothesis.data(), static_cast<std::int64_t>(hypothesis.size()), reference);

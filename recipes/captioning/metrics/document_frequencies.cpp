@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counting in how many images each n-gram occurs, and the file that keeps it.
+// Counts the images that each n-gram occurs in, and reads and writes the file of these counts.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The alignment: from left to right through the caption, with the fewest chunks for each set of reference words that
-// are taken. Only repeated words leave a choice, so that few sets come up; where there are too many, one run of words
-// after the other.
+// The alignment: from left to right through the caption, with the fewest chunks for each set of taken reference words.
+// Only repeated words leave a choice, so there are few sets; if there are too many, texts are aligned one run of words
+// at a time.
 #include "captioning/metrics/meteor.h"
 
 #include <algorithm>
@@ -18,23 +18,23 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr std::size_t kMostStates = 256;
-constexpr std::size_t kMostWays = 16;     // on from a state with one word, beside that which continues its run
+constexpr std::size_t kMostWays = 16;     // from a state with one word, besides the one that continues its run
 constexpr std::size_t kMostPairs = 4096;  // pairs of a word here and a repeated one there
 constexpr std::ptrdiff_t kNowhere = -2;   // no reference word comes after it
 constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
 
-/// Which places of repeated words are taken in the reference, and which the last word of the caption took.
+/// The taken places of repeated words in the reference, and the place that the last word of the caption took.
 using Place = std::pair<std::vector<bool>, std::ptrdiff_t>;
 using Chunks = std::map<Place, std::int64_t>;
 
-/// One word of the caption: where the reference has it, and how it may be matched.
+/// One word of the caption: its places in the reference, and its possible matches.
 struct Word {
   std::vector<std::ptrdiff_t> places;
   std::vector<std::size_t> tried;  // places in the order in which they are tried
   std::size_t first = 0;           // index of its first place among those of all repeated words
-  std::int64_t matches = 0;        // in all
+  std::int64_t matches = 0;        // its matches in all
   std::int64_t left = 0;           // how often it still occurs in the rest of the caption
-  bool repeated = false;           // there or here
+  bool repeated = false;           // in reference or caption
 };
 
 void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
@@ -42,8 +42,8 @@ void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
   if (!fresh) at->second = std::min(at->second, chunks);
 }
 
-/// Keeps, of the states that took the same words, those with the fewest chunks: continuing from another's last word
-/// saves at most one chunk, and the others have at least one more. Then it keeps the kMostStates with the fewest of
+/// Of the states that took the same words, keeps those with the fewest chunks: a continuation of another last word
+/// saves at most one chunk, and the others have at least one more. Then keeps the kMostStates with the fewest chunks of
 /// all.
 void prune(Chunks& states) {
   if (states.size() == 1) return;
@@ -61,7 +61,7 @@ void prune(Chunks& states) {
   for (std::size_t i = 0; i < kMostStates; ++i) states.emplace(std::move(ordered[i].second), ordered[i].first);
 }
 
-/// The same with a word that leaves no choice: it has no match (kNowhere), or both have it once.
+/// Extends all states by a word without a choice: it has no match (kNowhere), or occurs once in both texts.
 Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
   Chunks next;
   while (!states.empty()) {
@@ -73,8 +73,8 @@ Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
   return next;
 }
 
-/// All ways on from `states` with the next word of the caption, of which `word.left` more come after it; of many those
-/// that come first, and that which continues a run.
+/// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in all ways; of
+/// many, the first ones and the one that continues a run.
 Chunks read_word(const Chunks& states, const Word& word) {
   Chunks next;
   for (const auto& [place, chunks] : states) {
@@ -97,7 +97,7 @@ Chunks read_word(const Chunks& states, const Word& word) {
   return next;
 }
 
-/// The order in which places of `word` are tried: those first after which the reference has `next`.
+/// The order in which the places of `word` are tried: first those that `next` follows in the reference.
 std::vector<std::size_t> tried_places(const Word& word, const Ids& reference, std::int64_t next) {
   std::vector<std::size_t> order(word.places.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -127,8 +127,8 @@ std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& w
   return std::ranges::min_element(states, chunks)->second;
 }
 
-/// The same where that would take long: from left to right, each time the run that goes on longest. Every word takes a
-/// free place while there is one, so that the matches are the most there are.
+/// The same in less time: from left to right, each time by the longest run. Every word takes a free place while there
+/// is one, so the number of matches is maximal.
 std::int64_t chunks_of_runs(const Ids& hypothesis, const Ids& reference, const Words& words) {
   std::vector<bool> taken(reference.size());
   std::int64_t chunks = 0;

@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "tables are files of l
 constexpr std::size_t kFirstSlots = 1024;
 constexpr double kFullest = 0.7;  // share of slots
 
-/// No zeros but above the first id.
+/// True if the key has no zeros except above the first id.
 bool is_packed(const NgramKey& key, bool wide) noexcept {
   const int bits = wide ? 32 : 16;
   const std::uint64_t ones = (std::uint64_t{1} << bits) - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of one to four word ids, and how often each was seen: the table beneath document frequencies. Ids are packed
-// whole, so that no two n-grams ever share a key. No torch header.
+// Runs of one to four word ids and their counts: the table beneath document frequencies. Ids are packed whole, so two
+// n-grams never share a key. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace lockstep::captioning {
 
-/// Word ids, or what one caption is in them.
+/// Word ids, such as those of a caption.
 using Ids = std::vector<std::int64_t>;
 
 inline constexpr int kLongestNgram = 4;
-/// Ids that n-grams may have: 0 to this.
+/// N-grams may have ids from 0 to this.
 inline constexpr std::int64_t kLargestId = 0xFFFFFFFE;
-/// Ids that a table of 16 bits an id holds.
+/// The largest id in a table of 16 bits per id.
 inline constexpr std::int64_t kLargestShortId = 0xFFFE;
 
 /// Ids, each plus one, the last in the lowest bits and zeros above the first: four of 16 bits in `low`, or four of 32
@@ -30,7 +30,7 @@ struct NgramKey {
   auto operator<=>(const NgramKey&) const = default;
 };
 
-/// The key of n ids, 1 <= n <= 4. Returns: false where an id has no room.
+/// Packs n ids, 1 <= n <= 4, into a key. Returns: false if an id has no room.
 [[nodiscard]] bool pack_ngram(const std::int64_t* ids, int n, bool wide, NgramKey& key) noexcept;
 
 /// Throws: UsageError naming an id that is not within 0 .. kLargestId.
@@ -44,28 +44,27 @@ void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
   }
 }
 
-/// n-grams with a number each, by open addressing. Thread-safe: reading is.
+/// A number for each n-gram, by open addressing. Thread-safe: reading is.
 class NgramTable {
  public:
-  /// wide: ids above kLargestShortId have room; it takes half as much memory again.
+  /// wide: ids above kLargestShortId fit; it takes half as much memory again.
   explicit NgramTable(bool wide = false);
 
   /// Adds one to the number of the n-gram, whose key was packed for this width.
   void add(const NgramKey& key) { insert(key, 1); }
-  /// Its number; 0 where it was never added.
+  /// Its number; 0 if it was never added.
   [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }
-  /// Has the processor fetch what find() will look at: a large table lies in no cache, and many such waits at once take
-  /// no longer than one.
+  /// Prefetches the memory for find(): a large table is in no cache, and many such waits at once take no longer than
+  /// one.
   void prefetch(const NgramKey& key) const noexcept;
 
   [[nodiscard]] bool wide() const noexcept { return wide_; }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }
 
-  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second where it is
-  /// wide), then the number (4 bytes).
+  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second if it is wide),
+  /// then the number (4 bytes).
   [[nodiscard]] std::string bytes() const;
-  /// What bytes() gave. Throws: DataError saying what is wrong where it is not that, or a number is not within
-  /// 1 .. most.
+  /// Reads bytes(). Throws: DataError with the reason if the bytes are not valid, or a number is not within 1 .. most.
   [[nodiscard]] static NgramTable from_bytes(std::string_view bytes, bool wide, std::uint32_t most);
 
  private:

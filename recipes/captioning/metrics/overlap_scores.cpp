@@ -70,7 +70,7 @@ std::array<double, kLongestNgram> Bleu::scores() const {
 
 namespace {
 
-constexpr double kBeta = 1.2;  // recall counts so many times as much as precision
+constexpr double kBeta = 1.2;  // weight of recall relative to precision
 
 std::size_t longest_common(const Ids& one, const Ids& other) {
   std::vector<std::size_t> lengths(other.size() + 1);  // for the words of `one` so far and the first i of `other`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLEU-1 to BLEU-4 of a corpus and ROUGE-L of one caption: how much of what it says people say too. No torch header.
+// BLEU-1 to BLEU-4 of a corpus and ROUGE-L of one caption: the overlap with annotators' captions. No torch header.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 
 namespace lockstep::captioning {
 
-/// Counts of n-grams over all captions, each at most as often as one of its references has it; the length is held
-/// against the closest reference (the shorter of two equally close).
+/// Counts n-grams over all captions, each at most as often as in one of its references; the length is compared with the
+/// closest reference (the shorter of two equally close).
 /// Source: Papineni et al., BLEU, 2002; the small numbers that keep empty counts from dividing by zero (1e-15 above,
 ///         1e-9 below) are those of COCO's evaluation.
 class Bleu {
  public:
-  /// Throws: UsageError where there is no reference.
+  /// Throws: UsageError if there is no reference.
   void add(const Ids& hypothesis, const std::vector<Ids>& references);
-  /// BLEU-1 to BLEU-4, each the geometric mean of the precisions up to its n; zeros where nothing was added.
+  /// BLEU-1 to BLEU-4, each the geometric mean of the precisions up to its n; zeros if nothing was added.
   [[nodiscard]] std::array<double, kLongestNgram> scores() const;
 
  private:
@@ -28,9 +28,9 @@ class Bleu {
   std::int64_t reference_length_ = 0;
 };
 
-/// F-measure with beta = 1.2 of the longest common subsequence; precision and recall are each the best of all
-/// references, as in COCO's evaluation. A corpus has the mean of its captions.
-/// Throws: UsageError where there is no reference. Source: Lin, ROUGE, 2004.
+/// F-measure with beta = 1.2 of the longest common subsequence; precision and recall are each the best over all
+/// references, as in COCO's evaluation. A corpus has the mean over its captions.
+/// Throws: UsageError if there is no reference. Source: Lin, ROUGE, 2004.
 [[nodiscard]] double rouge_l(const Ids& hypothesis, const std::vector<Ids>& references);
 
 }  // namespace lockstep::captioning

@@ -27,7 +27,7 @@ std::shared_ptr<const DocumentFrequencies> own_frequencies(const std::vector<Sco
   return std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
 }
 
-/// Ids for words, in the order in which they come.
+/// Numbers words in the order of their first use.
 class WordNumbers {
  public:
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) {

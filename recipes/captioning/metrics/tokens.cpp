@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
 constexpr std::size_t kShownBytes = 40;  // bytes before a fault that are shown
-/// Characters that typesetters write where others write what stands beside them.
+/// Typesetters' characters, and the plain ones that replace them.
 constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
     {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
 constexpr std::string_view kAlwaysOut = ";?!\"`()[]{}";
@@ -28,14 +28,14 @@ std::uint8_t byte_at(std::string_view text, std::size_t at) {
   return at < text.size() ? static_cast<std::uint8_t>(text[at]) : 0;
 }
 
-/// Bytes of the character that begins at `at`; 0 where it is none.
+/// The number of bytes of the character that begins at `at`; 0 if it is invalid.
 std::size_t character_size(std::string_view text, std::size_t at) {
   const std::uint8_t first = byte_at(text, at);
   if (first < 0x80) return 1;
   const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   if (first < 0xC2 || first > 0xF4) return 0;
   const std::uint8_t second = byte_at(text, at + 1);
-  // The second byte tells overlong forms, surrogates and what lies above U+10FFFF.
+  // The second byte excludes overlong forms, surrogates and characters above U+10FFFF.
   const std::uint8_t least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const std::uint8_t most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   if (second < least || second > most) return 0;
@@ -45,7 +45,7 @@ std::size_t character_size(std::string_view text, std::size_t at) {
   return size;
 }
 
-/// Where the first byte stands that is no UTF-8; the text's size where all are.
+/// The place of the first byte that is not UTF-8; the text's size if all are.
 std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -56,7 +56,7 @@ std::size_t utf8_end(std::string_view text) {
   return at;
 }
 
-/// In lower case, with plain spaces and quotes. Of UTF-8.
+/// UTF-8 text in lower case, with plain spaces and quotes.
 std::string plain_text(std::string_view text) {
   std::string plain;
   plain.reserve(text.size());
@@ -83,7 +83,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of them ends the word before, and goes
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of them ends the word before, and is dropped
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }
@@ -92,7 +92,7 @@ bool is_edge(char letter) { return letter == '-' || letter == '\''; }
 
 bool is_clitic(std::string_view piece) { return std::ranges::find(kClitics, piece) != kClitics.end(); }
 
-/// Appends the words of a piece without white space, the last first.
+/// Appends the words of a piece without white space, last word first.
 void split_piece(std::string_view piece, std::vector<std::string>& words) {
   while (!piece.empty() && std::ranges::find(kBracketNames, piece) == kBracketNames.end()) {
     while (!piece.empty() && is_edge(piece.back())) piece.remove_suffix(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beam search over all captions of a batch at once. Nothing is read from the device but one bool a word.
+// Beam search over all captions of a batch at once. Only one bool per word is read back from the device.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full_like.h>
@@ -26,7 +26,7 @@ void check_options(const BeamOptions& options) {
   }
 }
 
-/// B captions in K places each, the best first.
+/// B captions with K places each, the best first.
 struct Beam {
   at::Tensor words;   // int64 [B, K, T]
   at::Tensor scores;  // [B, K], sums of log-probabilities
@@ -41,7 +41,7 @@ Beam empty_beam(const Speaker& speaker, const BeamOptions& options) {
           .ended = at::zeros({captions, options.beam}, ids.dtype(at::kBool))};
 }
 
-/// Sums of log-probabilities, in float32 at least. At first all places are the same caption, of which one counts.
+/// Sums of log-probabilities, at least in float32. At first all places hold the same caption; only one counts.
 at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   const at::Tensor sums = log_probs.scalar_type() == at::kDouble ? log_probs : log_probs.to(at::kFloat);
   const at::Tensor next = sums.view({beam.ended.size(0), beam.ended.size(1), -1});
@@ -51,8 +51,8 @@ at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   return first;
 }
 
-/// One place's number and word for each place: the best of all K * V. Of equal ones argmax gives the first, which is
-/// the lower place and then the lower word; topk would promise nothing.
+/// Chooses the best of all K * V for each place, as the number of its place and word. Of equal ones argmax returns the
+/// first, so the lower place and then the lower word win; topk promises no order.
 void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores, at::Tensor& picked) {
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> places;
@@ -72,8 +72,8 @@ at::Tensor lengthen(Beam& beam, const at::Tensor& log_probs, std::int64_t at) {
   const at::Tensor sums = sums_of(beam, log_probs);
   const std::int64_t vocabulary = sums.size(2);
   if (at > 0) {
-    // An ended caption goes on with one more 0 that costs nothing. What else follows it is below it for good, and so is
-    // in the way of no caption that could win.
+    // An ended caption continues with one more 0 at no cost. Its other continuations fall far below it, so they never
+    // displace a caption that could win.
     sums.select(2, 0).copy_(at::where(beam.ended, beam.scores, sums.select(2, 0)));
   }
   at::Tensor picked;
@@ -98,7 +98,7 @@ at::Tensor beam_search(Speaker& speaker, const BeamOptions& options) {
   for (std::int64_t i = 0; i < options.max_words && !over; ++i) {
     const at::Tensor rows = lengthen(beam, speaker.step(now), i);
     now = beam.words.select(2, i).reshape(-1);
-    // Sums only fall: where the best has ended, it stays the best.
+    // Sums only fall, so once the best caption has ended it stays the best.
     over = beam.ended.select(1, 0).all().item<bool>();
     if (!over) speaker.select(rows);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From pictures, or from features that others made of them, to the rows of numbers that the networks look at.
+// Maps pictures, or features made of them by another program, to the rows of numbers that the networks attend to.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,8 +14,8 @@
 
 namespace lockstep::captioning {
 
-/// A convolutional network that is trained along. Convolutions and norms are those of lockstep::nn: fused on a
-/// processor in channels-last, and sync_batch_norm() finds the norms.
+/// A convolutional network that is trained with the rest. Its convolutions and norms are those of lockstep::nn: fused
+/// on a processor in channels-last, and found by sync_batch_norm().
 class GridBackbone : public torch::nn::Module {
  public:
   /// Shapes: float [B, 3, H, W] to [B, channels(), H / stride, W / stride], rounded up.
@@ -23,27 +23,27 @@ class GridBackbone : public torch::nn::Module {
   [[nodiscard]] virtual std::int64_t channels() const = 0;
 };
 
-/// Null for BackboneType::kNone. Throws: UsageError for a depth, stride or width that there is none of.
+/// Null for BackboneType::kNone. Throws: UsageError for an unsupported depth, stride or width.
 [[nodiscard]] std::shared_ptr<GridBackbone> make_backbone(const BackboneOptions& options);
 
 /// Features of B pictures at the network's width.
 struct Features {
-  at::Tensor tokens = {};   ///< [B, L, dim]; of a grid row by row
-  at::Tensor global = {};   ///< [B, dim]: the mean of those that are there, before positions are added
-  at::Tensor mask = {};     ///< bool [B, L], true: there; undefined: all are
-  std::int64_t height = 0;  ///< size of the grid; height * width = L, or both 0: no grid
+  at::Tensor tokens = {};   ///< [B, L, dim]; a grid's row by row
+  at::Tensor global = {};   ///< [B, dim]: the mean of the existing tokens, before positions are added
+  at::Tensor mask = {};     ///< bool [B, L], true: exists; undefined: all do
+  std::int64_t height = 0;  ///< size of the grid; height * width = L, or both 0 without a grid
   std::int64_t width = 0;
 };
 
-/// The backbone, where there is one; then Linear, CELU(1.3) and dropout. Grids of a backbone get sinusoids of their
-/// rows and columns: captions name places.
+/// The backbone, if there is one, then Linear, CELU(1.3) and dropout. A backbone's grid also gets sinusoids of its rows
+/// and columns, as captions name places.
 class FeatureEmbedding final : public torch::nn::Module {
  public:
   /// Throws: UsageError for sizes that do not fit.
   FeatureEmbedding(const ModelOptions& options, double dropout);
 
-  /// As Captioner::encode(); a grid of features that have no backbone is as the options say, and only where all
-  /// pictures have L rows.
+  /// As Captioner::encode(). Features without a backbone have a grid, that of the options, only if all pictures have L
+  /// rows.
   Features forward(const at::Tensor& data, const std::vector<std::int64_t>& lengths);
 
  private:
@@ -55,7 +55,7 @@ class FeatureEmbedding final : public torch::nn::Module {
   std::shared_ptr<GridBackbone> backbone_;
   nn::Linear embed_{nullptr};
   nn::Dropout dropout_{nullptr};
-  at::Tensor positions_;  ///< positions of the grid below
+  at::Tensor positions_;  ///< of the grid below
   std::int64_t positions_height_ = 0;
   std::int64_t positions_width_ = 0;
 };

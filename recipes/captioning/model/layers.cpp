@@ -105,8 +105,8 @@ at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask) {
 
 namespace {
 
-/// One column of each row by its share. On a device by the numbers that libtorch's multinomial draws, which waits for
-/// its checks there: exponential ones, the shares' races.
+/// Draws one column of each row by its share. On a device it races exponential numbers against each other, which gives
+/// the draws of libtorch's multinomial without its checks, as these wait for the device.
 at::Tensor drawn_by(const at::Tensor& shares) {
   if (shares.is_cpu()) return at::multinomial(shares, 1);
   return shares.div(at::empty_like(shares).exponential_()).argmax(-1, /*keepdim=*/true);

@@ -33,13 +33,13 @@ class Counted {
   [[nodiscard]] at::Tensor of(const at::Tensor& values) const {
     return rows_.defined() ? values.flatten().index_select(0, rows_) : values.flatten();
   }
-  /// Over the rows that count.
+  /// The mean over the rows that count.
   [[nodiscard]] at::Tensor mean(const at::Tensor& by_row) const {
     return rows_.defined() ? by_row.mean() : by_row.masked_fill(left_out_, 0).sum() / count_;
   }
 
  private:
-  /// On a device the number of rows that count would have to be waited for: all are computed, and mean() leaves out.
+  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for the number that count.
   void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
     log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
     words_ = words.flatten().clamp_min(0);

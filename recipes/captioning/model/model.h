@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a captioning network is to the rest of the recipe: it encodes pictures once, gives the words of many captions at
-// once (training) or one word after another (search), and its state can be reordered. Two kinds: x_linear.h and
-// transformer.h.
+// The interface of a captioning network to the rest of the recipe: it encodes pictures once, computes the words of many
+// captions at once (training) or one word after another (search), and lets its state be reordered. There are two kinds:
+// x_linear.h and transformer.h.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,65 +21,65 @@ enum class ModelType {
   kTransformer  ///< window attention with a global token, transformer decoder
 };
 
-/// "x_linear", "transformer" and back. Throws: UsageError listing them.
+/// Converts "x_linear" and "transformer" to types and back. Throws: UsageError listing them.
 [[nodiscard]] ModelType model_type_from_name(std::string_view name);
 [[nodiscard]] std::string to_string(ModelType type);
 
-/// What makes features of pictures.
+/// The networks that compute features of pictures.
 enum class BackboneType {
-  kNone,   ///< data are features already
+  kNone,   ///< the data are features already
   kSmall,  ///< a few 3x3 convolutions, for generated scenes
   kResNet  ///< common::ResNet
 };
 
-/// "none", "small", "resnet" and back. Throws: UsageError listing them.
+/// Converts "none", "small" and "resnet" to types and back. Throws: UsageError listing them.
 [[nodiscard]] BackboneType backbone_type_from_name(std::string_view name);
 [[nodiscard]] std::string to_string(BackboneType type);
 
 struct BackboneOptions {
   BackboneType type = BackboneType::kNone;
-  std::int64_t layers = 18;         ///< layers of the ResNet
-  std::int64_t output_stride = 16;  ///< pixels of a side of a grid cell: small 4 to 32, resnet 8, 16 or 32
+  std::int64_t layers = 18;         ///< of the ResNet
+  std::int64_t output_stride = 16;  ///< pixels of a grid cell's side: small 4 to 32, resnet 8, 16 or 32
   std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of size doubles them
 };
 
 /// Options of the X-linear network only.
 struct XLinearOptions {
   std::int64_t word_dim = 0;      ///< width of the word embedding; 0: dim
-  std::int64_t middle_dim = 0;    ///< per head, of what attention is computed from; 0: half of dim / heads
-  double word_dropout = -1;       ///< after the word embedding; below 0, as the five below: ModelOptions::dropout
+  std::int64_t middle_dim = 0;    ///< per head, width of the input of attention's weights; 0: half of dim / heads
+  double word_dropout = -1;       ///< after the word embedding; below 0, as in the next five: ModelOptions::dropout
   double feature_dropout = -1;    ///< after the embedding of features
   bool celu_of_words = false;     ///< CELU(1.3) after the word embedding
-  double attention_dropout = -1;  ///< of what the bilinear attention finds
-  double middle_dropout = -1;     ///< inside it, of what its weights are computed from
-  double update_dropout = -1;     ///< of the encoder's changes of regions
-  double output_dropout = -1;     ///< dropout of the context that the LSTM sees, and before the classifier
+  double attention_dropout = -1;  ///< of the bilinear attention's result
+  double middle_dropout = -1;     ///< inside the attention, of the input of its weights
+  double update_dropout = -1;     ///< of the encoder's changes to regions
+  double output_dropout = -1;     ///< of the context that the LSTM reads, and before the classifier
 };
 
 struct ModelOptions {
   ModelType type = ModelType::kTransformer;
   std::int64_t vocabulary = 0;  ///< ids: words + 1
   BackboneOptions backbone = {};
-  std::int64_t feature_width = 2048;  ///< D of [L, D] features; without meaning where there is a backbone
+  std::int64_t feature_width = 2048;  ///< D of [L, D] features; unused with a backbone
   std::int64_t dim = 512;
   std::int64_t heads = 8;
-  std::int64_t encoder_layers = 0;   ///< 0: 3 of a transformer, 4 of X-linear
-  std::int64_t decoder_layers = 0;   ///< 0: 3 of a transformer, 1 of X-linear
+  std::int64_t encoder_layers = 0;   ///< 0: 3 for a transformer, 4 for X-linear
+  std::int64_t decoder_layers = 0;   ///< 0: 3 for a transformer, 1 for X-linear
   std::int64_t feed_forward = 2048;  ///< transformer
   double dropout = 0.1;
-  std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over everything
-  std::int64_t grid_height = 0;  ///< grid of features without a backbone, for windows; both 0: the square root of L
+  std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over all tokens
+  std::int64_t grid_height = 0;  ///< grid of features without a backbone, for windows; both 0: a square
   std::int64_t grid_width = 0;
   XLinearOptions x_linear = {};
 };
 
-/// What a network has seen of B pictures, with whatever of the decoder depends on nothing else.
+/// The encoded features of B pictures, and every part of the decoder that depends only on them.
 struct Memory {
   at::Tensor tokens;              ///< [B, L, dim]
   at::Tensor global;              ///< [B, dim]
-  at::Tensor mask;                ///< bool [B, L], true: there; undefined: all are
+  at::Tensor mask;                ///< bool [B, L], true: exists; undefined: all do
   std::vector<at::Tensor> extra;  ///< the decoder's own; first dimension B
-  std::int64_t copies = 1;        ///< rows of words that each picture has
+  std::int64_t copies = 1;        ///< rows of words for each picture
 
   /// N, the rows of words: picture b has rows b * copies to (b + 1) * copies - 1.
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0) * copies; }
@@ -90,54 +90,52 @@ struct Memory {
 /// The same for `copies` times as many rows of words; nothing is copied.
 [[nodiscard]] Memory repeated(const Memory& memory, std::int64_t copies);
 
-/// Where a search stands in N captions.
+/// The state of a search in N captions.
 struct DecoderState {
   std::vector<at::Tensor> tensors;  ///< each [N, ...]
   std::int64_t position = 0;        ///< words read so far
 };
 
-/// Row i of what comes back is row rows[i]; rows may be repeated and left out, but each has to stay with its picture:
-/// memory is not reordered.
+/// Row i of the result is row rows[i]. Rows may be repeated and left out, but each must stay with its picture: memory
+/// is not reordered.
 /// Shapes: rows int64 [N'].
 [[nodiscard]] DecoderState select_rows(const DecoderState& state, const at::Tensor& rows);
 
-/// Wherever N rows of words meet a memory, N has to be a multiple of its B pictures: rows stand picture by picture, as
-/// in Memory::rows(), whatever `copies` is.
+/// N rows of words always go with a memory of B pictures, and N must be a multiple of B: rows are in the order of the
+/// pictures, as in Memory::rows(), whatever `copies` is.
 ///
-/// Dropout, and sampling, take random numbers of libtorch's generator. All methods run under Autocast, on any device,
-/// with or without gradients; in training mode every parameter gets a gradient from encode() and logits().
-/// Thread-safe: no.
+/// Dropout and sampling draw from libtorch's generator. All methods run under Autocast, on any device, with or without
+/// gradients; in training mode every parameter gets a gradient from encode() and logits(). Thread-safe: no.
 class Captioner : public torch::nn::Module {
  public:
-  /// Shapes: data float [B, 3, H, W] where there is a backbone, else [B, L, D]; lengths: rows of each picture that are
+  /// Shapes: data float [B, 3, H, W] with a backbone, otherwise [B, L, D]; lengths: rows of each picture that are
   ///         features, empty: all L.
-  /// Throws: UsageError for another width or number of dimensions, or a grid that L does not make.
+  /// Throws: UsageError for another width or number of dimensions, or a grid whose size is not L.
   [[nodiscard]] virtual Memory encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) = 0;
 
-  /// What log_probs() is the log-softmax of; float32, or bfloat16 under Autocast.
+  /// The logits behind log_probs(); float32, or bfloat16 under Autocast.
   [[nodiscard]] virtual at::Tensor logits(const Memory& memory, const at::Tensor& inputs,
                                           double scheduled_sampling) = 0;
 
   /// Log-probabilities of the next word after each of `inputs` (teacher forcing), float32.
   ///
-  /// scheduled_sampling: the probability that a word, but for the first, is not that of `inputs` but one drawn from the
-  /// network's own distribution. X-linear draws step by step; the transformer in a first pass that has no gradient.
+  /// scheduled_sampling: the probability that a word after the first is not that of `inputs`, but drawn from the
+  /// network's own distribution. X-linear draws step by step; the transformer draws in a first pass without gradient.
   /// Shapes: inputs int64 [N, T], the first column 0; to [N, T, vocabulary].
   /// Source: Bengio et al., Scheduled Sampling for Sequence Prediction, 2015; Mihaylova and Martins, Scheduled Sampling
   ///         for Transformers, 2019.
   [[nodiscard]] at::Tensor log_probs(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling = 0);
 
-  /// Before the first word of memory.rows() captions.
+  /// The state before the first word of memory.rows() captions.
   [[nodiscard]] virtual DecoderState start(const Memory& memory) = 0;
 
-  /// Reads one more word of each caption and gives the log-probabilities of the next: the column of log_probs() for the
-  /// same words, but for rounding. The first words are 0.
+  /// Reads one more word of each caption and returns the log-probabilities of the next: the column of log_probs() for
+  /// the same words, except for rounding. The first words are 0.
   /// Shapes: words int64 [N]; to float32 [N, vocabulary].
   [[nodiscard]] virtual at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) = 0;
 };
 
-/// With fresh weights of libtorch's generator.
-/// Throws: UsageError for sizes that do not fit.
+/// Initial weights come from libtorch's generator. Throws: UsageError for sizes that do not fit.
 [[nodiscard]] std::shared_ptr<Captioner> make_captioner(const ModelOptions& options);
 
 }  // namespace lockstep::captioning

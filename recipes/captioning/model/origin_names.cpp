@@ -24,11 +24,11 @@ constexpr const char* kModule = "module.";
 
 // X-LAN. Source: JDAI-CV/image-captioning (models/xlan.py) and 232525/ImageCaptioning_Verbose.
 
-/// A row for each of the same endings.
-void add_ends(Rows& rows, const common::OriginName& of, const std::vector<std::string>& ends) {
+/// Adds a row for each ending that both names have.
+void add_ends(Rows& rows, const common::OriginName& name, const std::vector<std::string>& ends) {
   for (const std::string& end : ends) {
-    common::OriginName row = of;
-    for (std::string& name : row.theirs) name += end;
+    common::OriginName row = name;
+    for (std::string& one : row.theirs) one += end;
     row.here += end;
     rows.push_back(std::move(row));
   }
@@ -45,7 +45,7 @@ void add_attention(Rows& rows, const std::string& theirs, const std::string& her
   add_normed("in_proj_k", "in_proj_v2", "of_regions");
   rows.push_back({{theirs + "attn_net.attention_basic.0."}, here + "middle."});
   rows.push_back({{theirs + "attn_net.attention_last.weight"}, here + "region_weight.weight"});
-  rows.push_back({{theirs + "attn_net.attention_last.bias"}, ""});  // a softmax takes it out again
+  rows.push_back({{theirs + "attn_net.attention_last.bias"}, ""});  // softmax cancels it
   rows.push_back({{theirs + "attn_net.attention_last2."}, here + "channel_weight."});
 }
 
@@ -71,13 +71,13 @@ at::Tensor tensor_of(const StateDict& state, const std::string& name) {
   return tensor == nullptr ? at::Tensor() : *tensor;
 }
 
-/// The gates of the LSTM are in the order input, forget, new, output there, and input, forget, output, new here.
+/// The origin's LSTM has its gates in the order input, forget, new, output; this one input, forget, output, new.
 at::Tensor with_last_gates_swapped(const at::Tensor& gates) {
   const std::vector<at::Tensor> parts = gates.chunk(4);
   return at::cat({parts[0], parts[1], parts[3], parts[2]});
 }
 
-/// Its weights for what it reads are those of the word, and beside them those of the context.
+/// The LSTM's input weights are those of the word followed by those of the context.
 void take_lstm(StateDict& weights) {
   const std::string lstm = "att_lstm.";
   const at::Tensor of_input = tensor_of(weights, lstm + "weight_ih");
@@ -106,7 +106,7 @@ void give_lstm(StateDict& theirs) {
   for (const char* name : {"decoder.of_word.weight", "decoder.of_word.bias", "decoder.of_state"}) theirs.erase(name);
 }
 
-/// The global feature stands before the region there, and behind it here.
+/// The origin has the global feature before the region; this network has it after.
 void swap_halves_of_updates(StateDict& weights, const std::string& start, const std::string& end) {
   for (int i = 0;; ++i) {
     const std::string name = fmt::format("{}{}{}", start, i, end);
@@ -130,7 +130,7 @@ StateDict as_x_lan(const StateDict& model) {
   return theirs;
 }
 
-// PureT. Source: 232525/PureT (models/pure_transformer.py), whose backbone's features this network takes.
+// PureT. Source: 232525/PureT (models/pure_transformer.py); this network takes its backbone's features.
 
 constexpr std::int64_t kWindow = 6;
 constexpr std::int64_t kGrid = 12;
@@ -173,13 +173,13 @@ Rows of_pure_t() {
   return rows;
 }
 
-/// Row and column of the cells of a side, as they lie in windows.
+/// Reorders the cells of a plane by windows.
 at::Tensor in_windows(const at::Tensor& plane) {
   const std::int64_t count = kGrid / kWindow;
   return plane.view({count, kWindow, count, kWindow}).transpose(1, 2).reshape({count * count, kWindow * kWindow});
 }
 
-/// What the origin computes and saves: which cells of a window do not see each other after the shift.
+/// The mask that the origin computes and saves: the cells of a window that do not see each other after the shift.
 at::Tensor window_mask() {
   const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // from the opposite edge
   const at::Tensor part = in_windows((first.unsqueeze(1) * 2 + first.unsqueeze(0)).contiguous());
@@ -190,7 +190,7 @@ at::Tensor window_mask() {
 at::Tensor position_index() {
   const at::Tensor row = at::arange(kWindow).repeat_interleave(kWindow);
   const at::Tensor column = at::arange(kWindow).repeat({kWindow});
-  const auto apart = [](const at::Tensor& of) { return of.unsqueeze(1) - of.unsqueeze(0) + (kWindow - 1); };
+  const auto apart = [](const at::Tensor& places) { return places.unsqueeze(1) - places.unsqueeze(0) + (kWindow - 1); };
   return apart(row) * (2 * kWindow - 1) + apart(column);
 }
 

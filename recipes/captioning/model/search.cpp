@@ -22,11 +22,11 @@
 namespace lockstep::captioning {
 namespace {
 
-// A number below 1 times this and a sum stays below the sum when it is rounded.
+// A number below 1 times this, times a sum, stays below the sum when it is rounded.
 constexpr double kBelowOne = 1 - 0x1p-52;
 
-/// Whether every caption has ended. A device is asked without a wait, so that it may answer a few words late: what is
-/// said after the end is 0 in any case.
+/// Detects that every caption has ended. It polls a device without waiting, so it may be a few words late; words after
+/// the end are 0 in any case.
 class EndOfAll {
  public:
   bool reached(const at::Tensor& ended) {
@@ -50,7 +50,7 @@ class EndOfAll {
   std::optional<c10::Event> copied_;
 };
 
-/// Says one word after another until every caption has ended: `choose(log-probabilities, which word)` gives int64 [N].
+/// Appends words until every caption has ended: `choose(log-probabilities, index of the word)` returns int64 [N].
 template <class Choose>
 at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
@@ -113,10 +113,10 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
-    // The word in whose part of 0 .. 1 the number lies.
+    // The word whose part of 0 .. 1 contains the number.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
-    // Where they are no numbers, none lies anywhere: the last word, so that the loss can say so.
+    // NaN probabilities contain no number: the last word is taken, so that the loss can report them.
     return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
   });
 }

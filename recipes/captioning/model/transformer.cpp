@@ -72,7 +72,7 @@ at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture
 
 at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture) {
   const at::Tensor read = normed(norms_[1], x + dropout_->forward(self_out_->forward(attended)));
-  // All words of all captions of a picture ask the same keys.
+  // The words of all captions of a picture use the same keys.
   const at::Tensor query = query_->forward(read).view({picture.key.size(0), -1, x.size(2)});
   const at::Tensor found = attend(query, picture.key, picture.value, picture.hidden).view_as(x);
   const at::Tensor seen = normed(norms_[2], read + dropout_->forward(cross_out_->forward(found)));
@@ -114,7 +114,7 @@ Memory TransformerCaptioner::encode(const at::Tensor& data, const std::vector<st
   if (options_.window > 0 && features.height == 0) {
     throw UsageError(fmt::format("{} rows of features make no grid for windows of {} x {}", data.size(1),
                                  options_.window, options_.window),
-                     "set the window to 0, or the grid's height and width where all pictures have so many rows");
+                     "set the window to 0, or the grid's height and width if all pictures have that many rows");
   }
   const Grid grid{.height = features.height, .width = features.width};
   at::Tensor x = at::cat({features.tokens, features.global.unsqueeze(1)}, 1);
@@ -139,7 +139,7 @@ DecoderLayer::Picture TransformerCaptioner::picture_of(const Memory& memory, std
           .hidden = memory.mask.defined() ? memory.extra.back() : at::Tensor()};
 }
 
-/// Shapes: words [N, T], the first at position `first`; to [N, T, dim].
+/// Embeds words. Shapes: words [N, T], the first at position `first`; to [N, T, dim].
 at::Tensor TransformerCaptioner::embedded(const at::Tensor& words, std::int64_t first) {
   const std::int64_t count = first + words.size(1);
   if (!positions_.defined() || positions_.size(0) < count || positions_.device() != words.device()) {

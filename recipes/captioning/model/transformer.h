@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transformer: an encoder of window attention with a global token, and a decoder that takes the global token into
+// The transformer: an encoder of window attention with a global token, and a decoder that reads the global token in
 // every layer.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lockstep::captioning {
 
-/// Attention, then a feed-forward part; after each the sum with what came in, and layer norm.
+/// Attention, then a feed-forward part; after each, its input is added and layer norm follows.
 class EncoderLayer final : public torch::nn::Module {
  public:
   EncoderLayer(const ModelOptions& options, bool shifted);
@@ -32,30 +32,30 @@ class EncoderLayer final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// x = LN(ReLU(W [x; global]) + x), then attention over the words so far, over the picture, and a feed-forward part.
+/// x = LN(ReLU(W [x; global]) + x), attention over the words so far, attention over the picture, and feed-forward.
 class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const ModelOptions& options);
 
-  /// What of the layer depends on the picture only: the half of W for the global token, keys and values.
+  /// The parts of the layer that depend only on the picture: the half of W for the global token, keys and values.
   struct Picture {
     at::Tensor global;  ///< [B, dim]
     at::Tensor key;     ///< [B, heads, L + 1, depth]
     at::Tensor value;   ///< [B, heads, L + 1, depth]
-    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true: not there; undefined: all are
+    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true: does not exist; undefined: all do
   };
   Picture look(const at::Tensor& tokens_and_global, const at::Tensor& global);
 
-  /// All words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true where a word must not see another.
+  /// Computes all words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true if a word must not see another.
   at::Tensor forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen);
-  /// One more word. `cache`: keys and values of the words before, which gets this one's.
+  /// Computes one more word. `cache`: keys and values of the earlier words; those of this one are appended.
   /// Shapes: x [N, 1, dim]; cache [N, 2, heads, words, depth].
   at::Tensor step(const at::Tensor& x, const Picture& picture, at::Tensor& cache);
 
  private:
   at::Tensor with_global(const at::Tensor& x, const Picture& picture);
   at::Tensor rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture);
-  /// Each head's queries ask its keys; `hidden` as nn::AttentionOptions has it.
+  /// Attention of each head separately; `hidden` as in nn::AttentionOptions.
   [[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                   const at::Tensor& hidden) const;
 
@@ -72,8 +72,8 @@ class DecoderLayer final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// Words are embedded times sqrt(dim), with sinusoids of positions from 1. Dropout is at the embeddings, inside the
-/// feed-forward parts and at the end of each part; first weights are Xavier's.
+/// Word embeddings are multiplied by sqrt(dim), and sinusoids of positions from 1 are added. Dropout is at the
+/// embeddings, inside the feed-forward parts and at the end of each part; initial weights are Xavier's.
 /// Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
 class TransformerCaptioner final : public Captioner {
  public:
@@ -96,7 +96,7 @@ class TransformerCaptioner final : public Captioner {
   std::vector<std::shared_ptr<DecoderLayer>> decoder_;
   nn::Dropout dropout_{nullptr};
   nn::Linear classifier_{nullptr};
-  at::Tensor positions_;  ///< positions of words, as many as were needed so far
+  at::Tensor positions_;  ///< of words, as many as were needed so far
 };
 
 }  // namespace lockstep::captioning

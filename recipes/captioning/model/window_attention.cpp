@@ -20,8 +20,8 @@
 namespace lockstep::captioning {
 namespace {
 
-/// A shift moves the first cells of a side behind the last ones; cells of the last window then have two origins, and
-/// padding is a third. Shapes: int64 [padded]: the origin of each cell after the shift, below 0 for padding.
+/// The origin of each cell of a side. A shift moves the first cells behind the last ones, so cells of the last window
+/// have two origins; padding is a third. Shapes: int64 [padded]: after the shift, below 0 for padding.
 at::Tensor origins(std::int64_t cells, std::int64_t padded, std::int64_t shift) {
   at::Tensor origin = at::zeros({padded}, at::kLong);
   origin.narrow(0, cells, padded - cells).fill_(-1);
@@ -57,7 +57,7 @@ at::Tensor WindowAttention::over_everything(const at::Tensor& projected, const a
 }
 
 WindowAttention::Cut WindowAttention::cut_of(const Grid& grid) const {
-  const auto divided = [](std::int64_t cells, std::int64_t by) { return (cells + by - 1) / by; };
+  const auto divided = [](std::int64_t cells, std::int64_t side) { return (cells + side - 1) / side; };
   const auto shift = [&](std::int64_t cells) {
     return options_.shifted && options_.window < cells ? options_.window / 2 : 0;
   };
@@ -79,11 +79,11 @@ at::Tensor WindowAttention::hidden_pairs(const Cut& cut) {
   };
   const at::Tensor row = in_windows(rows.unsqueeze(1).expand({padded.height, padded.width}));
   const at::Tensor column = in_windows(columns.unsqueeze(0).expand({padded.height, padded.width}));
-  const auto differ = [](const at::Tensor& of) { return of.unsqueeze(2) != of.unsqueeze(1); };
+  const auto differ = [](const at::Tensor& origin) { return origin.unsqueeze(2) != origin.unsqueeze(1); };
   const at::Tensor padding = (row < 0).logical_or(column < 0).unsqueeze(1);
   const at::Tensor hidden = differ(row).logical_or(differ(column)).logical_or(padding);
   if (!hidden.any().item<bool>()) return {};
-  // The global token sees all but padding, and all see it.
+  // The global token sees everything except padding, and every cell sees it.
   const at::Tensor of_global = at::constant_pad_nd(padding, {0, 1}, false);
   return at::cat({at::constant_pad_nd(hidden, {0, 1}, false), of_global}, 1).unsqueeze(1);
 }
@@ -92,7 +92,7 @@ at::Tensor WindowAttention::distances(const Cut& cut, std::int64_t window) {
   const at::Tensor cells = at::arange(cut.cells(), at::kLong);
   const at::Tensor row = cells.div(cut.window.width, "floor");
   const at::Tensor column = cells.remainder(cut.window.width);
-  const auto apart = [&](const at::Tensor& of) { return of.unsqueeze(1) - of.unsqueeze(0) + (window - 1); };
+  const auto apart = [&](const at::Tensor& places) { return places.unsqueeze(1) - places.unsqueeze(0) + (window - 1); };
   return (apart(row) * (2 * window - 1) + apart(column)).flatten();
 }
 
@@ -107,9 +107,9 @@ void WindowAttention::look_up(const Cut& cut, const at::Device& device) {
   known_ = cut.grid;
 }
 
-/// What is added to the scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
+/// The term added to the scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
 at::Tensor WindowAttention::bias(const Cut& cut) {
-  // An embedding, whose backward adds rows up in a fixed order on every device.
+  // An embedding, as its backward adds rows in a fixed order on every device.
   const at::Tensor of_pairs =
       at::embedding(distance_bias_, distances_).view({cut.cells(), cut.cells(), options_.heads}).permute({2, 0, 1});
   at::Tensor bias = at::constant_pad_nd(of_pairs, {0, 1, 0, 1}).unsqueeze(0);
@@ -118,7 +118,7 @@ at::Tensor WindowAttention::bias(const Cut& cut) {
       .masked_fill(hidden_, -std::numeric_limits<double>::infinity());
 }
 
-/// Query, key and value of each window's cells and, last, of the global token.
+/// Query, key and value of each window's cells and, at the end, of the global token.
 /// Shapes: [3, B * windows * heads, cells + 1, depth].
 at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut) const {
   const std::int64_t batch = projected.size(0);
@@ -140,7 +140,7 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
-/// Back to rows, the global token's mean last. Shapes: [B * windows, cells + 1, dim] to [B, L + 1, dim].
+/// Puts windows into rows, the mean global token last. Shapes: [B * windows, cells + 1, dim] to [B, L + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
   const std::vector<at::Tensor> parts =
       windows.view({batch, cut.windows.height, cut.windows.width, cut.cells() + 1, options_.dim})
@@ -163,8 +163,8 @@ at::Tensor WindowAttention::in_windows(const at::Tensor& projected, const Cut& c
   const std::int64_t heads = options_.heads;
   const std::vector<at::Tensor> all =
       gathered(projected, cut).view({3, batch * cut.count(), heads, cut.cells() + 1, -1}).unbind(0);
-  const nn::AttentionOptions by{.scale = query_scale(options_.dim, heads), .bias = bias(cut), .hidden = {}};
-  return scattered(nn::attention(all[0], all[1], all[2], by), cut, batch);
+  const nn::AttentionOptions options{.scale = query_scale(options_.dim, heads), .bias = bias(cut), .hidden = {}};
+  return scattered(nn::attention(all[0], all[1], all[2], options), cut, batch);
 }
 
 }  // namespace lockstep::captioning

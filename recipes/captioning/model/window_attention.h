@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention within the windows of a grid, with one more token that belongs to all of them.
+// Attention within the windows of a grid, with one more token that belongs to all windows.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,8 +14,8 @@ namespace lockstep::captioning {
 struct WindowOptions {
   std::int64_t dim = 512;
   std::int64_t heads = 8;
-  std::int64_t window = 6;  ///< side of a window in grid cells; 0: attention over everything, with a mask
-  bool shifted = false;     ///< the grid is moved up and left by half a window before it is cut
+  std::int64_t window = 6;  ///< side of a window in grid cells; 0: attention over all tokens, with a mask
+  bool shifted = false;     ///< the grid is shifted up and left by half a window before it is cut
 };
 
 /// Height and width of a grid; both 0: rows without an order.
@@ -24,13 +24,13 @@ struct Grid {
   std::int64_t width = 0;
 };
 
-/// Self-attention of [rows; global]. With a window each row sees those of its own window, with a bias by their
-/// distance, and the global token; the global token sees each window and itself, and what comes out is the mean over
-/// the windows. A grid that windows do not divide is padded, a window that is larger than the grid is the whole of it
-/// and is not shifted, and cells that a shift brings together from opposite edges do not see each other.
+/// Self-attention of [rows; global]. With windows, each row sees the rows of its own window, with a bias by their
+/// distance, and the global token. The global token sees each window and itself; its result is the mean over the
+/// windows. A grid that windows do not divide is padded. A window larger than the grid is the whole grid, and is not
+/// shifted. Cells that a shift brings together from opposite edges do not see each other.
 ///
-/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] for window 0 only, true: there.
-/// Cost:   the projections are taken once per row, not once per window.
+/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] for window 0 only, true: exists.
+/// Cost:   the projections are computed once per row, not once per window.
 /// Source: Liu et al., Swin Transformer, 2021; Wang et al., End-to-End Transformer Based Model for Image Captioning,
 ///         2022.
 class WindowAttention final : public torch::nn::Module {
@@ -39,11 +39,11 @@ class WindowAttention final : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, const Grid& grid, const at::Tensor& mask);
 
  private:
-  /// How a grid is cut.
+  /// The division of a grid into windows.
   struct Cut {
     Grid grid;
-    Grid window;   ///< size of each
-    Grid windows;  ///< how many
+    Grid window;   ///< size of each window
+    Grid windows;  ///< numbers of windows
     Grid shift;
     [[nodiscard]] std::int64_t cells() const { return window.height * window.width; }
     [[nodiscard]] std::int64_t count() const { return windows.height * windows.width; }
@@ -68,7 +68,7 @@ class WindowAttention final : public torch::nn::Module {
   nn::Linear query_key_value_{nullptr};
   nn::Linear out_{nullptr};
   at::Tensor distance_bias_;  ///< [(2 window - 1)^2, heads]
-  Grid known_;                ///< the grid that the next two are for
+  Grid known_;                ///< the grid of the next two members
   at::Tensor distances_;      ///< int64 [cells * cells]: rows of distance_bias_
   at::Tensor hidden_;         ///< bool [windows, 1, cells + 1, cells + 1], or undefined
 };

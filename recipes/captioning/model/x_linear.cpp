@@ -25,7 +25,7 @@ NormedPair::NormedPair(std::int64_t dim, std::int64_t heads)
 std::vector<at::Tensor> NormedPair::forward(const at::Tensor& x) {
   const std::int64_t rows = x.size(1);
   const at::Tensor active = at::celu(linear_->forward(x.reshape({x.size(0) * rows, -1})), kCelu);
-  // Group norm of one number a channel is layer norm within each group, which costs half as much.
+  // Group norm of one number per channel equals layer norm within each group, which costs half as much.
   const std::int64_t depth = norm_weight_.size(0) / (2 * heads_);
   const at::Tensor unit = at::layer_norm(active.to(at::kFloat).view({-1, 2 * heads_, depth}), {depth});
   const at::Tensor normed = at::addcmul(norm_bias_, unit.view_as(active), norm_weight_);
@@ -49,9 +49,8 @@ Regions BilinearAttention::look(const at::Tensor& tokens) {
   return {.key = at::constant_pad_nd(both[0], {0, 1}, 1), .value = both[1].contiguous()};
 }
 
-/// W (q * k) = (W diag(q)) k: the small product is made per query, and that of all pairs of query and region at the
-/// width of the heads is not.
-/// The bias is one more number of each weight, and meets a 1 in the key.
+/// W (q * k) = (W diag(q)) k: the small product is computed per query, which avoids that of all pairs of query and
+/// region at the width of the heads. The bias is one more number of each weight, and is multiplied by a 1 in the key.
 /// Shapes: query [B, heads, S, depth], key [B, heads, L, depth + 1]; to [B, heads, L, S, width].
 at::Tensor BilinearAttention::middle(const at::Tensor& query, const at::Tensor& key) {
   const std::int64_t queries = query.size(2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// X-linear attention: queries meet regions by products of their numbers (low-rank bilinear pooling), from which come
-// weights over the regions and over the channels. An encoder of it, and an LSTM that attends with it.
+// X-linear attention: products of the numbers of queries and regions (low-rank bilinear pooling) give weights over the
+// regions and over the channels. An encoder made of it, and an LSTM that attends by it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -18,11 +18,11 @@ namespace lockstep::captioning {
 
 inline constexpr double kCelu = 1.3;  ///< alpha of the network's CELU
 
-/// Two linear layers of the same input, each followed by CELU(1.3) and group norm, whose groups are the heads.
+/// Two linear layers of the same input, each followed by CELU(1.3) and group norm with the heads as groups.
 class NormedPair final : public torch::nn::Module {
  public:
   NormedPair(std::int64_t dim, std::int64_t heads);
-  /// Both. Shapes: [B, N, dim] to float32 [B, heads, N, dim / heads] each.
+  /// Returns both outputs. Shapes: [B, N, dim] to float32 [B, heads, N, dim / heads] each.
   std::vector<at::Tensor> forward(const at::Tensor& x);
 
  private:
@@ -32,23 +32,23 @@ class NormedPair final : public torch::nn::Module {
   at::Tensor norm_bias_;    ///< [2 dim]
 };
 
-/// What a layer of attention sees of L regions.
+/// The keys and values of L regions in a layer of attention.
 struct Regions {
   at::Tensor key;    ///< [B, heads, L, depth + 1]; the last number is 1
   at::Tensor value;  ///< [B, heads, L, depth]
 };
 
-/// One layer. Of a query q, keys k and values v of the regions: m = ReLU(W (q * k)) of each region; the softmax of
-/// w m weights the regions, sigmoid(U mean(m)) the channels, and what comes out is both of them times a value that is
-/// made of the query.
-/// Source: Pan et al., X-Linear Attention Networks for Image Captioning, 2020. Its w has a bias, which a softmax takes
-/// out again: here it has none.
+/// One layer, with a query q, and keys k and values v of the regions: m = ReLU(W (q * k)) for each region. The softmax
+/// of w m weights the regions, sigmoid(U mean(m)) the channels; the result is both of them times a value made of the
+/// query.
+/// Source: Pan et al., X-Linear Attention Networks for Image Captioning, 2020. Its w has a bias, which softmax cancels;
+///         here it has none.
 class BilinearAttention final : public torch::nn::Module {
  public:
   explicit BilinearAttention(const ModelOptions& options);
 
   Regions look(const at::Tensor& tokens);
-  /// Shapes: queries [B, S, dim], of each picture S; mask bool [B, L] or undefined; to [B, S, dim].
+  /// Shapes: queries [B, S, dim], S for each picture; mask bool [B, L] or undefined; to [B, S, dim].
   at::Tensor forward(const at::Tensor& queries, const Regions& regions, const at::Tensor& mask);
 
  private:
@@ -64,14 +64,14 @@ class BilinearAttention final : public torch::nn::Module {
   nn::Dropout middle_dropout_{nullptr};
 };
 
-/// What has been seen: regions [B, L, dim] and all of them in one [B, dim].
+/// The regions [B, L, dim], and their summary in one vector [B, dim].
 struct Seen {
   at::Tensor tokens;
   at::Tensor global;
 };
 
-/// Layers of attention whose query is the global feature; each also changes the regions: LN(ReLU(W [r; global]) + r).
-/// The global feature that comes out is made of those of all layers.
+/// Layers of attention with the global feature as query; each also changes the regions: LN(ReLU(W [r; global]) + r).
+/// The resulting global feature combines those of all layers.
 class XLinearEncoder final : public torch::nn::Module {
  public:
   explicit XLinearEncoder(const ModelOptions& options);
@@ -97,14 +97,14 @@ struct LstmState {
   at::Tensor context;
 };
 
-/// An LSTM that reads a word, the global feature and the last context; its hidden state asks layers of attention (each
-/// asks with what the one before found), and GLU(W [found; hidden]) is the new context.
+/// An LSTM that reads a word, the global feature and the last context. Its hidden state is the query of the first layer
+/// of attention, and each layer's result that of the next; GLU(W [found; hidden]) is the new context.
 class XLinearDecoder final : public torch::nn::Module {
  public:
   explicit XLinearDecoder(const ModelOptions& options);
 
-  /// What depends on the picture only: the LSTM's share of the global feature [B, 4 dim], then key and value of each
-  /// layer.
+  /// The parts that depend only on the picture: the LSTM's share of the global feature [B, 4 dim], then key and value
+  /// of each layer.
   std::vector<at::Tensor> look(const Seen& seen);
   /// The LSTM's share of words. Shapes: embedded [..., word_dim] to [..., 4 dim].
   at::Tensor gates_of_words(const at::Tensor& embedded);
@@ -116,7 +116,7 @@ class XLinearDecoder final : public torch::nn::Module {
 
   std::int64_t dim_;
   nn::Linear of_word_{nullptr};
-  at::Tensor of_state_;  ///< [4 dim, 2 dim]: of the context and of h
+  at::Tensor of_state_;  ///< [4 dim, 2 dim]: for the context and for h
   std::vector<std::shared_ptr<BilinearAttention>> attention_;
   nn::Linear join_{nullptr};
   nn::LayerNorm norm_{nullptr};
@@ -124,7 +124,7 @@ class XLinearDecoder final : public torch::nn::Module {
   nn::Dropout context_dropout_{nullptr};
 };
 
-/// The network. Dropout as XLinearOptions says; first weights are Xavier's, but for the LSTM's, which are uniform.
+/// The network. Dropout as in XLinearOptions; initial weights are Xavier's, except the LSTM's, which are uniform.
 class XLinearCaptioner final : public Captioner {
  public:
   explicit XLinearCaptioner(const ModelOptions& options);

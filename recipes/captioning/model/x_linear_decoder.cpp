@@ -34,7 +34,7 @@ XLinearDecoder::XLinearDecoder(const ModelOptions& options) : dim_(options.dim) 
 }
 
 std::vector<at::Tensor> XLinearDecoder::look(const Seen& seen) {
-  // The LSTM reads the global feature plus the context, so both have the same weights.
+  // The LSTM reads the sum of the global feature and the context, so both have the same weights.
   std::vector<at::Tensor> extra = {nn::linear(seen.global, of_state_.narrow(1, 0, dim_))};
   for (const auto& layer : attention_) {
     const Regions regions = layer->look(seen.tokens);
@@ -102,7 +102,7 @@ LstmState XLinearCaptioner::fresh(std::int64_t rows, const Memory& memory) const
 at::Tensor XLinearCaptioner::logits(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling) {
   const bool drawn = scheduled_sampling > 0;
   LstmState state = fresh(inputs.size(0), memory);
-  // In one product, where the words are known.
+  // In one product if the words are known.
   const std::vector<at::Tensor> gates = drawn ? std::vector<at::Tensor>() : gates_of(inputs).unbind(1);
   std::vector<at::Tensor> contexts;
   for (std::int64_t t = 0; t < inputs.size(1); ++t) {

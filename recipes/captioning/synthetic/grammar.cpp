@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A speaker has habits (which synonyms, whether sizes are told), chooses a form, and fills it.
+// A speaker has habits (synonyms, the mention of sizes), chooses a form, and fills it.
 #include "captioning/synthetic/scene.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::int64_t kLeastWords = 4;
 constexpr std::int64_t kMostWords = 14;
 constexpr int kTries = 40;
 
-/// Shapes that one phrase names: one of them, or a pair.
+/// The shapes that one phrase names: a single one, or a pair.
 struct Thing {
   std::vector<const SceneShape*> shapes;
 
@@ -43,7 +43,7 @@ std::vector<Thing> things_of(const Scene& scene) {
   return things;
 }
 
-/// -1, 0, 1: whether all of `a` lie before, or after, all of `b` along an axis; 0 where neither is so.
+/// -1 if all of `a` lie before all of `b` along an axis, 1 if they lie after, otherwise 0.
 int order_along(const Thing& a, const Thing& b, std::int64_t SceneShape::*axis) {
   int order = 2;
   for (const SceneShape* one : a.shapes) {
@@ -122,8 +122,8 @@ class Speaker {
     return text + " and " + phrase(*two_) + " " + place(two_->first());
   }
 
-  /// What fits many scenes and tells little. There are few ways to say it, so that it is said more often than anything
-  /// that tells much: a network that strives for likely captions says it, as networks do about photographs.
+  /// A caption that fits many scenes and says little. There are few ways to phrase it, so it occurs more often than any
+  /// detailed one: a network that prefers likely captions gives it, as networks do for photographs.
   std::string say_number() {
     std::string text(kNumberWords[scene_.shapes.size()]);
     if (random_.chance(0.35)) text = (random_.chance(0.5) ? "a picture of " : "a picture with ") + text;
@@ -135,7 +135,7 @@ class Speaker {
     return text;
   }
 
-  /// The first is what most people notice first; the second need not be the next.
+  /// The first is usually the most noticeable; the second need not be the next.
   void choose_things() {
     const std::size_t count = things_.size();
     std::size_t first = random_.chance(0.75) ? 0 : random_.below(count);
@@ -158,7 +158,7 @@ class Speaker {
     return (words.starts_with('o') ? "an " : "a ") + words;
   }
 
-  /// "big ", or "" where sizes differ or are nothing to speak of.
+  /// "big ", or "" if the sizes differ or are unremarkable.
   [[nodiscard]] std::string size_word(const Thing& thing) const {
     const ShapeSize size = thing.first().size;
     if (size == ShapeSize::kMedium) return "";
@@ -173,7 +173,7 @@ class Speaker {
     return kColorWords[static_cast<std::size_t>(thing.first().color)];
   }
 
-  /// Some leave out what is not needed to tell a thing from the others.
+  /// True if the speaker omits a colour that is not needed to distinguish the thing.
   [[nodiscard]] bool hides_color(const Thing& thing) const {
     return terse_ && std::ranges::count_if(
                          things_, [&](const Thing& other) { return other.first().kind == thing.first().kind; }) == 1;
@@ -200,7 +200,7 @@ class Speaker {
 
   static std::string be(const Thing& thing) { return thing.single() ? " is " : " are "; }
 
-  /// How `a` lies to `b`, or "" where they are mixed.
+  /// The position of `a` relative to `b`, or "" if they are mixed.
   std::string relation_of(const Thing& a, const Thing& b) {
     const int across = order_along(a, b, &SceneShape::column);
     const int down = order_along(a, b, &SceneShape::row);
@@ -239,7 +239,7 @@ class Speaker {
   SampleRandom& random_;
   const Thing* one_ = nullptr;
   const Thing* two_ = nullptr;
-  const Thing* three_ = nullptr;  ///< nullptr where there are two
+  const Thing* three_ = nullptr;  ///< nullptr if there are only two
   // Habits.
   const bool sizes_ = random_.chance(0.4);
   const bool terse_ = random_.chance(0.07);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is on a synthetic picture: a few shapes in places that can be told from each other; its pixels, and what
-// several people say about it. No torch header.
+// The content of a synthetic picture: a few shapes in distinct places; its pixels, and the captions of several
+// speakers. No torch header.
 #pragma once
 
 #include <array>
@@ -32,31 +32,31 @@ struct SceneShape {
   std::int64_t row = 0;     ///< 0 top, 1, 2 bottom
   double x = 0.5;           ///< its middle, near that of its cell
   double y = 0.5;
-  double radius = 0.1;  ///< radius of the circle around it; no two circles touch
+  double radius = 0.1;  ///< of the circle around it; no two circles touch
   double angle = 0;     ///< radians
 };
 
 struct Scene {
-  std::vector<SceneShape> shapes;  ///< 2 to 4; the one that is noticed first comes first: big ones, then the middle
+  std::vector<SceneShape> shapes;  ///< 2 to 4, the most noticeable first: big ones, then those near the middle
   GroundColor ground = GroundColor::kGray;
-  double noise = 10;           ///< most of what is added to a channel or taken from it, of 255
-  std::uint64_t texture = 0;   ///< what ground, light and noise are drawn with
-  std::uint64_t captions = 0;  ///< what its captions are drawn with
+  double noise = 10;           ///< largest change to a channel, of 255
+  std::uint64_t texture = 0;   ///< seed of ground, light and noise
+  std::uint64_t captions = 0;  ///< seed of the captions
 };
 
-/// A function of its arguments. Two shapes are of one kind and color only where they are meant as a pair.
+/// Makes a scene, as a function of the arguments alone. Two shapes have the same kind and colour only as a pair.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
 
 inline constexpr std::size_t kSceneCaptions = 5;
 
-/// kSceneCaptions different captions of 4 to 14 words, all true. They differ as people do: in what they begin with,
-/// which relation they tell (left, right, above, below, a corner, the middle), whether they tell sizes, the number or
-/// the ground, in synonyms, and in being a sentence or a fragment. Most begin with what is noticed first.
+/// kSceneCaptions different captions of 4 to 14 words, all true. They differ like people's captions: in their
+/// beginning, the relation mentioned (left, right, above, below, a corner, the middle), the mention of sizes, the
+/// number or the ground, in synonyms, and in being a sentence or a fragment. Most begin with the most noticeable thing.
 [[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
 
-/// The pixels of a scene: shapes with soft edges on a ground that is lit from a side and has patches; noise on every
-/// channel. Three channels; the same scene and size give the same bytes. Shapes keep their proportions: their size is
-/// that of the shorter side. Throws: UsageError where a side is not within 32 .. 4096 pixels.
+/// The pixels of a scene: shapes with soft edges on a ground that is lit from a side and has patches, with noise on
+/// every channel. Three channels; the same scene and size give the same bytes. Shapes keep their proportions: the
+/// shorter side sets their size. Throws: UsageError if a side is not within 32 .. 4096 pixels.
 [[nodiscard]] Image paint_scene(const Scene& scene, ImageSize size);
 
 }  // namespace lockstep::captioning

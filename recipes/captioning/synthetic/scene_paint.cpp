@@ -17,14 +17,14 @@ using Tint = Sketch::Tint;
 constexpr std::array<Tint, kShapeColors> kShapeTints{
     {{220, 40, 40}, {40, 165, 60}, {45, 80, 215}, {240, 220, 50}, {245, 140, 25}, {140, 50, 170}, {245, 245, 245}}};
 constexpr std::array<Tint, kGroundColors> kGroundTints{{{24, 24, 28}, {128, 128, 132}, {105, 70, 45}, {238, 175, 190}}};
-constexpr int kTaps = 3;  // samples of a pixel at an edge, each way
+constexpr int kTaps = 3;  // samples per pixel at an edge, each way
 
-Tint shaken(Tint tint, double by, SampleRandom& random) {
-  for (float& channel : tint) channel += static_cast<float>(random.uniform(-by, by));
+Tint shaken(Tint tint, double most, SampleRandom& random) {
+  for (float& channel : tint) channel += static_cast<float>(random.uniform(-most, most));
   return tint;
 }
 
-/// Where the ray from a star's middle with this angle leaves it, for a star whose tips are at 1.
+/// The length of the ray at this angle from a star's middle to its edge, for a star with its tips at 1.
 double star_edge(double angle) {
   constexpr double kPoint = 2.0 * std::numbers::pi / 5.0;
   constexpr double kInner = 0.45;  // radius of the notches
@@ -37,7 +37,7 @@ double star_edge(double angle) {
   return notch_y / (notch_y * std::cos(off) + (1.0 - notch_x) * std::sin(off));
 }
 
-/// Whether a point of the shape's own plane, in which its circle has radius 1 and v grows downwards, is in it.
+/// True if a point of the shape's own plane lies in the shape; the plane's circle has radius 1, and v grows downwards.
 bool holds(ShapeKind kind, double u, double v) {
   switch (kind) {
     case ShapeKind::kCircle:
@@ -66,7 +66,7 @@ class ScenePainter : public Sketch {
         height_(static_cast<double>(size.height)),
         random_(scene.texture) {}
 
-  /// Brighter towards one side, with a few patches that fade out.
+  /// Paints the ground: brighter towards one side, with a few patches that fade out.
   void paint_ground(GroundColor color) {
     const Tint ground = shaken(kGroundTints[static_cast<std::size_t>(color)], 10, random_);
     const double from = random_.uniform(0.0, 2.0 * std::numbers::pi);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources judged before training, and the two sets made of them.
+// Checks sources before training, and makes the two sets from them.
 #include "detection/data/dataset.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// The objects of a picture; the picture itself is only read where the source knows no other way.
+/// The objects of a picture; reads the picture only if the source cannot give them otherwise.
 std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return objects_of(part->whole(), part->in_whole(index));
@@ -32,7 +32,7 @@ std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   return source.get(index).objects;
 }
 
-/// 0 x 0: not stated.
+/// 0 x 0 if the source does not state it.
 ImageSize stated_size(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return stated_size(part->whole(), part->in_whole(index));
@@ -50,7 +50,7 @@ Box cut(const Box& box, ImageSize size) {
 
 bool has_area(const Box& box) { return box.x2 > box.x1 && box.y2 > box.y1; }
 
-/// The source with pictures checked against what is said of them; for training, only with objects that can be learnt.
+/// The source, with pictures checked against their annotations; for training, only with objects that can be learnt.
 class CheckedSource final : public ImageSource {
  public:
   CheckedSource(std::shared_ptr<const ImageSource> inner, bool training)
@@ -80,7 +80,7 @@ class CheckedSource final : public ImageSource {
   bool training_;
 };
 
-/// What is wrong with the objects of a source.
+/// Counts the faults in the objects of a source.
 class Survey {
  public:
   Survey(const ImageSource& source, std::int64_t classes) : source_(source), classes_(classes) {}
@@ -96,7 +96,7 @@ class Survey {
   [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
   [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
   [[nodiscard]] const std::string& first() const noexcept { return first_; }
-  /// Classes that no object has which can be learnt, by label.
+  /// The labels of the classes without an object that can be learnt.
   [[nodiscard]] std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> labels;
     for (std::int64_t label = 0; label < classes_; ++label) {
@@ -135,7 +135,7 @@ class Survey {
   std::set<std::int64_t> learnt_;
 };
 
-/// Such a class is never found: its name may be misspelt, or a parent of the others that nothing is marked with.
+/// Warns of classes without objects: the name may be misspelt, or be a parent of other classes.
 void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> words;

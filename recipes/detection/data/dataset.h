@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with boxes for training and for evaluation: which sources are good, what is done to a picture in which
-// epoch, and how samples become a batch.
+// Pictures with boxes for training and evaluation: checks the sources, augments the pictures by epoch, and makes
+// batches of samples.
 #pragma once
 
 #include <array>
@@ -17,12 +17,11 @@
 
 namespace lockstep::detection {
 
-/// What training does to pictures. Strong operations are Mosaic, MixUp, PhotometricDistort, ZoomOut and IoUCrop;
-/// HorizontalFlip belongs to every epoch. Source: DEIM's policy and defaults.
+/// Augmentation in training. Strong operations are Mosaic, MixUp, PhotometricDistort, ZoomOut and IoUCrop;
+/// HorizontalFlip runs in every epoch. Source: DEIM's policy and defaults.
 struct AugmentOptions {
-  /// Epochs e0 <= e1 <= e2. Before e0: no strong operation. From e0 to e1: Mosaic, with ZoomOut and IoUCrop where it
-  /// does not strike, and MixUp. From e1 to e2: strong operations but these two. From e2 on, where stage 2 begins:
-  /// none.
+  /// Epochs e0 <= e1 <= e2. Before e0: no strong operation. From e0 to e1: all of them, but ZoomOut and IoUCrop only on
+  /// pictures that are not mosaics. From e1 to e2: all except Mosaic and MixUp. From e2 on, when stage 2 begins: none.
   std::array<std::int64_t, 3> policy{4, 29, 50};
   double mosaic_prob = 0.5;
   double mixup_prob = 0.5;
@@ -32,74 +31,73 @@ struct AugmentOptions {
   double flip_prob = 0.5;
   double zoom_out_max = 4.0;      ///< side of the canvas, in sides of the picture
   double iou_crop_min = 0.3;      ///< smallest side of a crop, in sides of the picture
-  std::int64_t mosaic_side = 0;   ///< pixels that a picture's shorter side has in a mosaic; 0: half of `base_size`
+  std::int64_t mosaic_side = 0;   ///< pixels of a picture's shorter side in a mosaic; 0: half of `base_size`
   double mosaic_min_scale = 0.5;  ///< scale of the whole mosaic
   double mosaic_max_scale = 1.5;  ///<
   double mosaic_degrees = 10.0;
   double mosaic_translate = 0.1;
-  double min_box = 1.0;               ///< pixels: smaller boxes are dropped, seen at the network's size
+  double min_box = 1.0;               ///< pixels at the network's size: smaller boxes are dropped
   std::int64_t base_size = 160;       ///< pixels of the network's picture, each way
-  std::int64_t base_size_repeat = 0;  ///< how often base_size stands in scales_of(); 0: every batch has base_size
+  std::int64_t base_size_repeat = 0;  ///< times that scales_of() lists base_size; 0: every batch has base_size
   std::int64_t divisor = 32;          ///< divisor of all sizes: the coarsest stride
 };
 
-/// Sizes from about 3/4 to 5/4 of the base, which stands `repeat` times in them.
-/// Throws: UsageError where a number is not positive or the base is no multiple of the divisor.
+/// Sizes from about 3/4 to 5/4 of the base, which is listed `repeat` times.
+/// Throws: UsageError if a number is not positive or the base is not a multiple of the divisor.
 /// Source: D-FINE's generate_scales(640, 3): 480 .. 608, 640 three times, 800 .. 672, with 32 as the divisor.
 [[nodiscard]] std::vector<std::int64_t> scales_of(std::int64_t base, std::int64_t repeat, std::int64_t divisor);
 
-/// Pixels each way of a batch's pictures: a function of seed, epoch and step alone, so that it is the same on all ranks
-/// and replicas. base_size from policy[2] on.
+/// The width and height in pixels of a batch's pictures. It depends on seed, epoch and step alone, so it is the same on
+/// all ranks and replicas. It is base_size from policy[2] on.
 [[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
 
 /// A part of a set that is split by hold_out().
 enum class SetPart { kAll, kTraining, kTest };
 
 struct DatasetOptions {
-  SourceOptions source;                                 ///< a path "scenes:200:7" means made-up ones (scene_source.h)
-  std::int64_t classes = 0;                             ///< labels have to be below it; 0: as many as the source names
+  SourceOptions source;                                 ///< "scenes:200:7" means synthetic pictures (scene_source.h)
+  std::int64_t classes = 0;                             ///< labels must be below it; 0: as many as the source names
   std::int64_t side = 160;                              ///< pixels of the network's picture in evaluation, each way
-  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source`, where it is open already; not yet split
+  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source` if it is open already; not yet split
   SetPart part = SetPart::kAll;
   double test_fraction = 0;
   std::uint64_t split_seed = 0;
 };
 
-/// All pictures of a set, as they are, whatever `part` says.
-/// Throws: as open_source(); UsageError where scenes have no number.
+/// Opens all pictures of a set, unchanged and whatever `part` says.
+/// Throws: as open_source(); UsageError if scenes lack a number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
-/// How many classes a set has: those that it names, else up to its largest label. 0: it has no object either.
-/// Throws: DataError naming a picture that cannot be read.
+/// The number of classes of a set: those that it names, otherwise its largest label plus 1. 0: it has no objects.
+/// Throws: DataError if a picture cannot be read; it names the picture.
 [[nodiscard]] std::int64_t count_classes(const ImageSource& source);
 
 struct DetectionSet {
   std::shared_ptr<Dataset> dataset;
   std::vector<std::string> class_names;       ///< by label; may be empty
   std::vector<std::int64_t> category_ids;     ///< COCO's id of each label; empty: labels are ids
-  std::shared_ptr<const ImageSource> source;  ///< what the samples are made of, by index
-  std::int64_t dropped = 0;                   ///< crowds and boxes without area that training does not see
+  std::shared_ptr<const ImageSource> source;  ///< the source of the samples, by index
+  std::int64_t dropped = 0;                   ///< crowds and boxes without area, which training leaves out
 };
 
-/// The pictures of a source, for the loader with collate_of(). Boxes are cut at the picture's border; crowds and boxes
-/// without area are left out, with one note that counts them and names the first; a warning names the classes that no
-/// box is of. A sample's picture still has its own
-/// size, in Sample::extra: collate_of() resizes it once.
-/// Throws: DataError naming file and object where a label is not below `classes`, or as open_source(); from get: where
-/// a picture is torn or has another size than its annotations say; UsageError where options do not fit together.
+/// Opens the pictures of a source, for a loader with collate_of(). Boxes are cut at the picture's border. Crowds and
+/// boxes without area are left out, and one note counts them and names the first. A warning names the classes without a
+/// box. A sample's picture, in Sample::extra, still has its own size: collate_of() resizes it once.
+/// Throws: DataError if a label is not below `classes` (it names file and object), or as open_source(), or from get()
+///         if a picture is damaged or its annotations state another size; UsageError if options do not fit together.
 [[nodiscard]] DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment);
 
-/// The same for evaluation: every object is kept. Sample::data: float32, 3 x side x side, in 0 .. 1, the shape of the
-/// picture not kept. Sample::extra: Detections with boxes as middle and size in 0 .. 1, areas in pixels of the original
-/// picture and its size, which is what an evaluator wants.
+/// The same for evaluation: every object is kept. Sample::data: float32, 3 x side x side, in 0 .. 1, without the
+/// picture's aspect ratio. Sample::extra: Detections with boxes as middle and size in 0 .. 1; areas are in pixels of
+/// the original picture, whose size is there too, as evaluators need both.
 /// Throws: as above.
 [[nodiscard]] DetectionSet open_test_set(const DatasetOptions& options);
 
-/// Pictures without annotations, as open_test_set() gives them.
+/// Pictures without annotations, as in open_test_set().
 [[nodiscard]] std::shared_ptr<Dataset> picture_files(std::vector<std::filesystem::path> files, std::int64_t side);
 
-/// Makes a batch of either set's samples: data stacked, Batch::extra = Targets. Training pictures get the size of
-/// batch_side(). Thread-safe: yes.
+/// Makes a batch of either set's samples: stacks the data, and sets Batch::extra to Targets. Training pictures get the
+/// size of batch_side(). Thread-safe: yes.
 [[nodiscard]] Collate collate_of(const AugmentOptions& options);
 
 }  // namespace lockstep::detection

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases, sizes, batches.
+// Phases, sizes and batches.
 #include "detection/data/dataset_augment.h"
 
 #include <ATen/ops/empty.h>
@@ -18,7 +18,7 @@
 namespace lockstep::detection {
 namespace {
 
-constexpr std::uint64_t kSizeStream = 0x6d756c7469736361;  // apart from the streams of samples
+constexpr std::uint64_t kSizeStream = 0x6d756c7469736361;  // keeps it apart from the streams of samples
 
 void check(const AugmentOptions& options) {
   if (options.policy[0] < 0 || !std::ranges::is_sorted(options.policy)) {
@@ -82,7 +82,7 @@ void Augmenter::operator()(AnnotatedImage& image, SampleContext& context) const 
   const auto [begin, no_mixes, end] = options_.policy;
   if (context.epoch >= begin && context.epoch < end) run_strong(image, context, context.epoch < no_mixes);
   HorizontalFlip{.p = options_.flip_prob}(image, context.random);
-  (void)image.pixels.decoded();  // a torn picture is this sample's fault, not its batch's
+  (void)image.pixels.decoded();  // a damaged picture fails this sample, not its batch
 }
 
 void Augmenter::run_strong(AnnotatedImage& image, SampleContext& context, bool with_mixes) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which augmentation runs in which epoch.
+// The augmentation of a training sample, by epoch.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace lockstep::detection {
 
-/// What a training sample carries to its batch: its picture in its own size.
+/// The extra of a training sample on its way to a batch: its picture, in its own size.
 using Unsized = std::shared_ptr<AnnotatedImage>;
 
-/// The part of a training sample's way that chance decides; the loader's collate function does the rest.
+/// The random part of a training sample's preparation; the loader's collate function does the rest.
 class Augmenter {
  public:
-  /// `source`: where Mosaic and MixUp find other pictures. Throws: UsageError where an option is out of range.
+  /// `source`: the other pictures for Mosaic and MixUp. Throws: UsageError if an option is out of range.
   Augmenter(const AugmentOptions& options, std::shared_ptr<const ImageSource> source);
-  /// Decodes where nothing else did. Thread-safe: yes. Throws: DataError naming the picture.
+  /// Decodes the picture if no operation did. Thread-safe: yes. Throws: DataError naming the picture.
   void operator()(AnnotatedImage& image, SampleContext& context) const;
 
  private:

@@ -29,7 +29,7 @@ std::string class_text(std::int64_t label, const DrawOptions& options) {
   return named ? options.class_names[static_cast<std::size_t>(label)] : fmt::format("{}", label);
 }
 
-/// What each kind of frame means, in the order in which they are drawn.
+/// The kinds of frames and their meanings, in drawing order.
 BoxMark found_mark() { return {.ink = kFoundInk, .text = "object that was found"}; }
 BoxMark missed_mark() { return {.ink = kMissedInk, .thick = 3, .corners = true, .text = "missed", .plate = true}; }
 BoxMark crowd_mark() { return {.ink = kCrowdInk, .thick = 2, .dashed = true, .text = "group, not counted"}; }
@@ -44,7 +44,7 @@ Box corners(const CocoBox& box) {
           static_cast<float>(box.y + box.height)};
 }
 
-/// Which objects have a detection, and which detections an object or a crowd, at an overlap of 0.5.
+/// Marks the objects that have a detection, and the detections that have an object or a crowd, at an overlap of 0.5.
 struct Pairs {
   std::vector<bool> truths;
   std::vector<bool> found;
@@ -71,11 +71,11 @@ Pairs pairs_of(const JudgedImage& judged) {
   return pairs;
 }
 
-/// `of` at a box, with a text of its own.
-BoxMark placed(BoxMark of, const CocoBox& box, std::string text) {
-  of.box = corners(box);
-  of.text = std::move(text);
-  return of;
+/// `mark` at a box, with its own text.
+BoxMark placed(BoxMark mark, const CocoBox& box, std::string text) {
+  mark.box = corners(box);
+  mark.text = std::move(text);
+  return mark;
 }
 
 BoxMark truth_mark(const TruthObject& object, bool found, const DrawOptions& options) {
@@ -84,11 +84,11 @@ BoxMark truth_mark(const TruthObject& object, bool found, const DrawOptions& opt
   return placed(missed_mark(), object.box, "missed: " + class_text(object.label, options));
 }
 
-/// A detection in the colour of its class. A guess scores below the threshold of answers.
-BoxMark detection_mark(const BoxMark& of, const FoundObject& one, const DrawOptions& options) {
+/// A detection in the colour of its class; a guess has a score below kConfident.
+BoxMark detection_mark(const BoxMark& kind, const FoundObject& one, const DrawOptions& options) {
   const char* doubt = one.score < kConfident ? "?" : "";
   BoxMark mark =
-      placed(of, one.box, fmt::format("{}{} {:.0f} %", class_text(one.label, options), doubt, 100 * one.score));
+      placed(kind, one.box, fmt::format("{}{} {:.0f} %", class_text(one.label, options), doubt, 100 * one.score));
   mark.ink = mark_ink(one.label);
   return mark;
 }
@@ -106,8 +106,8 @@ std::vector<BoxMark> marks_of(const JudgedImage& judged, const DrawOptions& opti
   return marks;
 }
 
-/// Chooses from `unsure` for each missed object the most certain guess that lies on it, of its class if there is one.
-/// If the image has no answer, it chooses at least the most certain guess of all.
+/// Chooses from `unsure`, for each missed object, the most certain guess that lies on it, preferably of its class. If
+/// the image has no answer, it chooses at least the most certain guess of all.
 std::vector<FoundObject> guesses_of(const JudgedImage& judged, const std::vector<FoundObject>& unsure) {
   const Pairs pairs = pairs_of(judged);
   std::vector<bool> used(unsure.size());
@@ -145,9 +145,9 @@ std::string caption_of(const JudgedImage& judged, const std::string& name) {
 }
 
 ImageSize enlarged(ImageSize size, std::int64_t longest) {
-  const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
-  const auto side = [&](std::int64_t of) {
-    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  const double factor = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
+  const auto side = [&](std::int64_t length) {
+    return std::max<std::int64_t>(std::llround(factor * static_cast<double>(length)), 1);
   };
   return {side(size.width), side(size.height)};
 }
@@ -172,7 +172,7 @@ std::size_t countable(const JudgedImage& image) {
   return static_cast<std::size_t>(std::ranges::count(image.truth.objects, false, &TruthObject::crowd));
 }
 
-/// Keeps `images` sorted, short, and each image once.
+/// Keeps `images` sorted, at most `most` of them, and each image once.
 template <class Key>
 void insert(std::vector<JudgedImage>& images, const JudgedImage& image, std::size_t most, const Key& key) {
   const bool there =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into the network beside the images.
+// The network's input in training, besides the images.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// The objects of a batch's pictures, in the batch's order: boxes as centre and size in 0..1, labels 0..C-1.
+/// The objects of a batch's pictures, in the order of the batch: boxes as centre and size in 0..1, labels 0..C-1.
 using Targets = std::vector<lockstep::Detections>;
 
 }  // namespace lockstep::detection

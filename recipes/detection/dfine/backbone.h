@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HGNetv2, as D-FINE trains it: the stem with a pooling branch, and stages of blocks that keep all their layers'
-// outputs. Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's
+// HGNetv2, as D-FINE trains it: a stem with a pooling branch, and stages of blocks that keep the outputs of all their
+// layers. Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's
 // PPHGNetV2).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lockstep::detection::dfine {
 
-/// A quarter of the size. Two small convolutions beside a pooling, so that edges are not lost.
+/// The stem, down to a quarter of the size: two small convolutions beside a pooling, so that edges are not lost.
 class StemBlock final : public torch::nn::Module {
  public:
   StemBlock(const std::array<std::int64_t, 2>& channels, const BackboneLayer& layer);
@@ -32,7 +32,7 @@ class StemBlock final : public torch::nn::Module {
   Chain stem4_{nullptr};
 };
 
-/// The input and the output of each layer side by side, squeezed by two 1x1 convolutions.
+/// Concatenates the input and the output of each layer, then squeezes them by two 1x1 convolutions.
 class HgBlock final : public torch::nn::Module {
  public:
   HgBlock(std::int64_t in, const BackboneStage& stage, const BackboneLayer& layer, bool residual);
@@ -57,7 +57,7 @@ class HgStage final : public torch::nn::Module {
 class HgNetV2 final : public torch::nn::Module {
  public:
   explicit HgNetV2(const Options& options);
-  /// The outputs of the last `levels` stages, the finest first.
+  /// Returns the outputs of the last `levels` stages, the finest first.
   std::vector<at::Tensor> forward(const at::Tensor& images_BCHW);
 
  private:

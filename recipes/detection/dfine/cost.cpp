@@ -18,16 +18,16 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Where the operations of this thread are added; null: nowhere.
+/// The sums that this thread's operations are added to, or null.
 thread_local Cost* counted = nullptr;
 
 const at::Tensor& tensor_at(const at::RecordFunction& call, std::size_t index) {
   return call.inputs()[index].toTensor();
 }
 
-double elements(const at::Tensor& of) { return static_cast<double>(of.numel()); }
+double elements(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
 
-/// A convolution: every position of the output takes all weights once.
+/// Counts a convolution: every position of the output takes all weights once.
 void count_conv(const at::RecordFunction& call) {
   const at::Tensor& input = tensor_at(call, 0);
   const at::Tensor& weight = tensor_at(call, 1);
@@ -43,7 +43,7 @@ void count_conv(const at::RecordFunction& call) {
   counted->flops += positions * (2 * elements(weight) + static_cast<double>(weight.size(0)));
 }
 
-/// A linear layer. `first`: the index of its input [N, I], before its weight [I, O].
+/// Counts a linear layer. `first`: the index of its input [N, I]; its weight [I, O] comes next.
 void count_linear(const at::RecordFunction& call, std::size_t first) {
   const auto rows = static_cast<double>(tensor_at(call, first).size(0));
   const at::Tensor& weight = tensor_at(call, first + 1);
@@ -63,7 +63,7 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {
   return nullptr;
 }
 
-/// Counts this thread's operations into a Cost for as long as it lives.
+/// Counts this thread's operations into a Cost during its lifetime.
 class Counting {
  public:
   explicit Counting(Cost& into)
@@ -81,7 +81,7 @@ class Counting {
   at::CallbackHandle handle_;
 };
 
-/// Leaves libtorch's generator of the processor as it was.
+/// Restores libtorch's CPU generator.
 class SameRandomness {
  public:
   SameRandomness() : state_(generator().get_state()) {}
@@ -94,7 +94,7 @@ class SameRandomness {
   at::Tensor state_;
 };
 
-/// Heads of layers that evaluation does not use.
+/// True for the heads of layers that evaluation does not use.
 bool only_for_training(const std::string& name, const Options& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const bool scores = name.starts_with(fmt::format("decoder.dec_score_head.{}.", i)) ||
@@ -107,7 +107,7 @@ bool only_for_training(const std::string& name, const Options& options) {
   return false;
 }
 
-/// Positions of stride 32.
+/// The number of positions at stride 32.
 double cells(std::int64_t side) {
   const auto along = static_cast<double>(side / kCoarsestStride);
   return along * along;

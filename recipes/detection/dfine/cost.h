@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network costs in evaluation, counted in forwards of small pictures.
+// The cost of a network in evaluation, counted in forward passes of small pictures.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,16 +11,16 @@
 
 namespace lockstep::detection::dfine {
 
-/// Of one picture, as the origin counts: of the fused network without what only training needs. The products of
-/// attention, up to 3 % more, are not among its numbers, nor here.
+/// The cost of one picture, counted as in the origin: of the fused network, without the parts that only training needs.
+/// The products of attention, up to 3 % more, are in neither count.
 struct Cost {
   std::int64_t parameters = 0;
-  double macs = 0;   ///< multiplications with additions, of convolutions and linear layers
-  double flops = 0;  ///< twice those, and an operation for each element of biases and activations
+  double macs = 0;   ///< multiply-adds of convolutions and linear layers
+  double flops = 0;  ///< twice the macs, and one operation for each element of biases and activations
 };
 
-/// Counts for a picture of `side` x `side` pixels. The count is a linear function of the number of positions, so that
-/// two small pictures say what a large one costs, exactly. libtorch's random generator is left as it was.
+/// Counts the cost of a picture of `side` x `side` pixels. The cost is a linear function of the number of positions, so
+/// two small pictures give that of a large one exactly. libtorch's random generator is left unchanged.
 /// Shapes: `side` is a multiple of 32. Throws: UsageError as Network.
 [[nodiscard]] Cost cost_of(const Options& options, std::int64_t side);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// D-FINE's decoder: queries chosen among the encoder's positions, whose boxes are distributions over distances of their
-// four sides, refined from layer to layer.
+// D-FINE's decoder: chooses queries among the encoder's positions, and refines their boxes from layer to layer, as
+// distributions over the distances of the four sides.
 // Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
 #pragma once
 
@@ -23,8 +23,8 @@
 
 namespace lockstep::detection::dfine {
 
-/// Boxes of all positions before the sigmoid. A position whose cell or middle lies within a hundredth of the border has
-/// none: `valid` is 0 there, and the box a number whose sigmoid is 1.
+/// The boxes of all positions, before the sigmoid. A position whose cell or middle lies within a hundredth of the
+/// border has none: its `valid` is 0, and its box a number whose sigmoid is 1.
 struct Anchors {
   at::Tensor boxes;  ///< float32 [T, 4]
   at::Tensor valid;  ///< bool [T, 1]
@@ -32,11 +32,11 @@ struct Anchors {
 /// `sizes`: of the scales, the finest first.
 [[nodiscard]] Anchors anchors_of(const ScaleSizes& sizes);
 
-/// Thread-safe: no; it keeps the anchors of the last size of pictures.
+/// Thread-safe: no; it keeps the anchors for the last picture size.
 class Decoder final : public torch::nn::Module {
  public:
   explicit Decoder(const Options& options);
-  /// `scales`: the encoder's. `denoising`: null for none. What comes out is what Detector says in model/model.h.
+  /// `scales`: the encoder's. `denoising` may be null. The outputs are those of DetectionNetwork (model/model.h).
   Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
 
  private:
@@ -47,7 +47,7 @@ class Decoder final : public torch::nn::Module {
   void prepend(Queries& queries, const Denoising& denoising);
 
   Options options_;
-  std::vector<Chain> input_proj_;  ///< empty where the encoder's channels are the decoder's
+  std::vector<Chain> input_proj_;  ///< empty if the encoder has as many channels as the decoder
   torch::nn::Embedding denoising_class_embed_{nullptr};
   Chain enc_output_{nullptr};
   torch::nn::Linear enc_score_head_{nullptr};
@@ -61,7 +61,7 @@ class Decoder final : public torch::nn::Module {
     std::vector<std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>>> quality;
   } heads_;
   at::Tensor bins_;
-  Anchors anchors_;  ///< of the last sizes
+  Anchors anchors_;  ///< for the last sizes
   ScaleSizes anchor_sizes_;
 };
 

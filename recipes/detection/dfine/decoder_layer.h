@@ -32,7 +32,7 @@ class CrossAttention final : public torch::nn::Module {
   std::int64_t heads_;
   std::int64_t count_;  ///< number of points of a head
   std::array<std::int64_t, 3> points_ = {};
-  at::Tensor num_points_scale_;  ///< [P]: one through the points of the scale
+  at::Tensor num_points_scale_;  ///< [P]: 1 divided by the number of points of the scale
   torch::nn::Linear sampling_offsets_{nullptr};
   torch::nn::Linear attention_weights_{nullptr};
 };

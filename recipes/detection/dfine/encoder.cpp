@@ -15,15 +15,15 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Sines and cosines of a position's row and column, [height * width, hidden].
+/// Sines and cosines of each position's row and column, [height * width, hidden].
 at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden) {
-  // The origin numbers positions column by column here and row by row everywhere else. For square pictures, all that it
-  // trains on, a row's number is then in the first half; trained weights expect that for any picture.
+  // The origin numbers positions column by column here, but row by row everywhere else. For square pictures, the only
+  // ones that it trains on, the first half then holds the row; trained weights expect this for any picture.
   const std::vector<at::Tensor> halves = sine_positions(width, height, hidden).chunk(2, 1);
   return at::cat({halves[1], halves[0]}, 1);
 }
 
-/// 1x1, then each channel by itself at half the size.
+/// A 1x1 convolution, then a depthwise one that halves the size.
 Chain scale_down(std::int64_t hidden) {
   Chain layers;
   layers->push_back("cv1", conv_norm_act(hidden, hidden));
@@ -33,7 +33,7 @@ Chain scale_down(std::int64_t hidden) {
   return list;
 }
 
-/// CSP layer and 3x3 convolution of a fusion block.
+/// The CSP layer and the 3x3 convolution of a fusion block.
 Chain csp_branch(std::int64_t in, std::int64_t out, std::int64_t blocks) {
   Chain layers;
   layers->push_back(std::make_shared<CspLayer>(in, out, blocks));
@@ -82,7 +82,7 @@ FusionBlock::FusionBlock(const Widths& widths)
       cv4_(register_module("cv4", conv_norm_act(widths.split + 2 * widths.inner, widths.out, {}, Activation::kSilu))) {}
 
 at::Tensor FusionBlock::forward(const at::Tensor& x) {
-  // Both halves: the gradient of one alone would be a whole of zeros, in the other memory format.
+  // Both halves: the gradient of one alone would be a whole tensor, mostly of zeros, in the other memory format.
   const std::vector<at::Tensor> halves = cv1_->forward(x).chunk(2, 1);
   const at::Tensor first = cv2_->forward(halves[1]);
   const at::Tensor second = cv3_->forward(first);
@@ -112,7 +112,7 @@ HybridEncoder::HybridEncoder(const Options& options) : hidden_(options.encoder_h
       .out = hidden_,
       .split = 2 * hidden_,
       .inner = static_cast<std::int64_t>(std::floor(options.expansion * static_cast<double>(hidden_) / 2)),
-      // Halves become even numbers, as in Python.
+      // Rounds halves to even, as Python does.
       .blocks = static_cast<std::int64_t>(std::nearbyint(3 * options.depth_mult))};
   for (std::size_t i = 0; i + 1 < levels; ++i) {
     lateral_convs_.push_back(conv_norm_act(hidden_, hidden_));
@@ -122,7 +122,7 @@ HybridEncoder::HybridEncoder(const Options& options) : hidden_(options.encoder_h
   }
   register_list(*this, "input_proj", input_proj_);
   if (!layers_.empty()) {
-    // The origin has one transformer for each scale with attention, and a list of layers in it.
+    // The origin has a transformer for each scale with attention, and in it a list of layers.
     auto transformer = std::make_shared<torch::nn::Module>();
     register_list(*transformer, "layers", layers_);
     register_list(*this, "encoder", std::vector{transformer});

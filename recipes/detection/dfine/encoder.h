@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hybrid encoder: attention over the coarsest scale, then features of all scales flow down to the finest and up
-// again through blocks of re-parameterised convolutions.
+// The hybrid encoder: attention over the coarsest scale; then the features of all scales flow to the finest and back,
+// through blocks of re-parameterised convolutions.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,17 +24,17 @@ class VggBlock final : public torch::nn::Module {
  public:
   explicit VggBlock(std::int64_t channels);
   at::Tensor forward(const at::Tensor& x);
-  /// Joins the branches, in evaluation. Their entries of the state become one, "conv".
-  /// Returns false where they already are.
+  /// Joins the branches, for evaluation. Their entries in the state dict become one, "conv".
+  /// Returns false if they are joined already.
   bool join();
 
  private:
   Chain conv1_{nullptr};
   Chain conv2_{nullptr};
-  torch::nn::Conv2d conv_{nullptr};  ///< both, once joined
+  torch::nn::Conv2d conv_{nullptr};  ///< both, after join()
 };
 
-/// Two 1x1 convolutions, one of which VGG blocks follow; their sum.
+/// Two 1x1 convolutions, one followed by VGG blocks; returns their sum.
 class CspLayer final : public torch::nn::Module {
  public:
   CspLayer(std::int64_t in, std::int64_t out, std::int64_t blocks);
@@ -46,7 +46,7 @@ class CspLayer final : public torch::nn::Module {
   Chain bottlenecks_{nullptr};
 };
 
-/// RepNCSPELAN4: half of the channels goes through two branches in a row, all outputs stand side by side.
+/// RepNCSPELAN4: half of the channels passes two branches, one after the other; all outputs are concatenated.
 class FusionBlock final : public torch::nn::Module {
  public:
   struct Widths {
@@ -79,7 +79,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Thread-safe: no; it keeps the positions of the last size.
+/// Thread-safe: no; it keeps the positions for the last picture size.
 class HybridEncoder final : public torch::nn::Module {
  public:
   explicit HybridEncoder(const Options& options);
@@ -95,7 +95,7 @@ class HybridEncoder final : public torch::nn::Module {
   std::vector<std::shared_ptr<FusionBlock>> fpn_blocks_;
   std::vector<Chain> downsample_convs_;
   std::vector<std::shared_ptr<FusionBlock>> pan_blocks_;
-  at::Tensor positions_;  ///< of the last size
+  at::Tensor positions_;  ///< for the last size
   std::vector<std::int64_t> position_sizes_;
 };
 

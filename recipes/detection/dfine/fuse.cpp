@@ -17,7 +17,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// What a batch norm does in evaluation: x * scale + shift, by channel.
+/// A batch norm in evaluation: x * scale + shift, by channel.
 struct Affine {
   at::Tensor scale;
   at::Tensor shift;
@@ -35,7 +35,7 @@ std::optional<Affine> affine_of(const torch::nn::Module& layer) {
   return std::nullopt;
 }
 
-/// The convolution at the front of a chain with the batch norm behind it, in float64; none for other chains.
+/// The first convolution of a chain, joined with the batch norm after it, in float64; none for other chains.
 struct Fused {
   at::Tensor weight;
   at::Tensor bias;

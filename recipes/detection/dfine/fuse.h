@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fewer layers for evaluation: a batch norm becomes part of the convolution before it, and re-parameterised branches
-// become one convolution.
+// Reduces the layers for evaluation: a batch norm becomes part of the convolution before it, and re-parameterised
+// branches become one convolution.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,12 +12,12 @@
 
 namespace lockstep::detection::dfine {
 
-/// One convolution that gives what a 3x3 with its batch norm and a 1x1 with its own give together.
-/// Throws: InternalError where the chains are others.
+/// Returns one convolution that replaces the sum of a 3x3 one and a 1x1 one, each with its batch norm.
+/// Throws: InternalError if the chains have other layers.
 [[nodiscard]] torch::nn::Conv2d joined_conv(torch::nn::SequentialImpl& three, torch::nn::SequentialImpl& one);
 
-/// Fuses all of `network`, which is in evaluation, and stays there. Returns how many layers there are fewer. The state
-/// dict is another one then: it neither goes on training nor takes weights.
+/// Fuses all of `network`, which must be in evaluation mode and has to stay in it. Returns the number of layers
+/// removed. This changes the state dict: the network can then neither be trained further nor take weights.
 std::int64_t fuse(torch::nn::Module& network);
 
 }  // namespace lockstep::detection::dfine

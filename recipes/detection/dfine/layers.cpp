@@ -64,7 +64,7 @@ void FrozenBatchNorm2dImpl::reset() {
 at::Tensor FrozenBatchNorm2dImpl::forward(const at::Tensor& x) {
   const at::Tensor scale = weight * (running_var + kNormEps).rsqrt();
   const at::Tensor shift = bias - running_mean * scale;
-  const auto channelwise = [&](const at::Tensor& of) { return of.to(x.scalar_type()).view({1, -1, 1, 1}); };
+  const auto channelwise = [&](const at::Tensor& numbers) { return numbers.to(x.scalar_type()).view({1, -1, 1, 1}); };
   return x * channelwise(scale) + channelwise(shift);
 }
 
@@ -124,8 +124,8 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   const std::int64_t batch = x_BNH.size(0);
   const std::int64_t count = x_BNH.size(1);
   const std::int64_t hidden = x_BNH.size(2);
-  const auto heads_first = [&](const at::Tensor& of) {
-    return of.transpose(1, 2).reshape({batch * heads_, count, -1});
+  const auto heads_first = [&](const at::Tensor& tensor) {
+    return tensor.transpose(1, 2).reshape({batch * heads_, count, -1});
   };
   const at::Tensor query_key =
       at::linear(x_BNH + positions, in_proj_weight_.narrow(0, 0, 2 * hidden), in_proj_bias_.narrow(0, 0, 2 * hidden))
@@ -133,7 +133,7 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   const at::Tensor values =
       at::linear(x_BNH, in_proj_weight_.narrow(0, 2 * hidden, hidden), in_proj_bias_.narrow(0, 2 * hidden, hidden));
   const double scale = 1 / std::sqrt(static_cast<double>(hidden / heads_));
-  // Both at once: the gradient of one alone would be a whole of zeros.
+  // Both at once: the gradient of one alone would be a whole tensor, mostly of zeros.
   const std::vector<at::Tensor> both = query_key.unbind(2);
   const at::Tensor query = heads_first(both[0]) * scale;
   const at::Tensor key = heads_first(both[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of the published network under the names of its origin's state dict. Chains are
-// torch::nn::Sequential with named entries, so that nn::optimize() and fuse() find them.
+// Layers of the published network, with the names in its origin's state dict. Chains are torch::nn::Sequential with
+// named entries, so that nn::optimize() and fuse() find them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -25,7 +25,7 @@ enum class Activation { kNone, kRelu, kSilu };
 [[nodiscard]] Activation activation_from_name(const std::string& name);
 [[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
 
-/// Batch norm whose statistics, scale and shift stay as they are: all four are buffers.
+/// Batch norm with constant statistics, scale and shift: all four are buffers.
 class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2dImpl> {
  public:
   explicit FrozenBatchNorm2dImpl(std::int64_t channels) : channels_(channels) {
@@ -44,7 +44,7 @@ class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2
 };
 TORCH_MODULE(FrozenBatchNorm2d);
 
-/// A torch::nn::Sequential that may stand in another one.
+/// A torch::nn::Sequential that another one may contain.
 class ChainImpl final : public torch::nn::SequentialImpl {
  public:
   using SequentialImpl::SequentialImpl;
@@ -52,7 +52,7 @@ class ChainImpl final : public torch::nn::SequentialImpl {
 };
 TORCH_MODULE(Chain);
 
-/// Registers `items` under `name` as a list: its entries' names are numbers.
+/// Registers `items` under `name` as a list: its entries are named by number.
 template <class Items>
 void register_list(torch::nn::Module& module, const char* name, const Items& items) {
   torch::nn::ModuleList list;
@@ -60,14 +60,14 @@ void register_list(torch::nn::Module& module, const char* name, const Items& ite
   module.register_module(name, list);
 }
 
-/// What stands behind a convolution of the backbone.
+/// The layers after a convolution of the backbone.
 struct BackboneLayer {
   bool relu = true;
-  bool lab = false;     ///< only where there is a ReLU
+  bool lab = false;     ///< only with a ReLU
   bool frozen = false;  ///< batch norm
 };
 
-/// "conv", "bn", "act", "lab". Padding is half of the kernel less one, rounded down.
+/// "conv", "bn", "act", "lab". Padding is (kernel - 1) / 2, rounded down.
 [[nodiscard]] Chain conv_bn_act(std::int64_t in, std::int64_t out, ConvShape shape, const BackboneLayer& layer);
 /// "conv", "norm", "act".
 [[nodiscard]] Chain conv_norm_act(std::int64_t in, std::int64_t out, ConvShape shape = {},
@@ -86,12 +86,12 @@ class Mlp final : public torch::nn::Module {
   Activation activation_;
 };
 
-/// Attention of several heads over one sequence; the state is that of torch.nn.MultiheadAttention.
+/// Multi-head attention over one sequence, with the state dict of torch.nn.MultiheadAttention.
 class MultiheadAttention final : public torch::nn::Module {
  public:
   MultiheadAttention(std::int64_t hidden, std::int64_t heads);
 
-  /// `mask` is added to the scores, [B or 1, 1, N, N]; undefined: none. Positions are not part of the values.
+  /// `mask` is added to the scores, [B or 1, 1, N, N]; undefined: none. Positions are not added to the values.
   /// Shapes: x [B, N, hidden], positions the same or [N, hidden].
   at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published network: its modules, state dict and numbers are those of D-FINE's PyTorch sources.
+// The published network: modules, state dict and results are those of D-FINE's PyTorch sources.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,9 +19,9 @@ class HgNetV2;
 class HybridEncoder;
 class Decoder;
 
-/// Children: backbone, encoder, decoder. forward() returns what Detector's does, less the dense predictions.
+/// Children: backbone, encoder, decoder. The outputs are Detector's, without the dense predictions.
 ///
-/// Thread-safe: no; it keeps positions and anchors of the last size of pictures.
+/// Thread-safe: no; it keeps positions and anchors for the last picture size.
 class Network final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
@@ -29,7 +29,7 @@ class Network final : public DetectionNetwork {
   ~Network() override;
 
   Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
-  /// The same with denoising slots of the caller's choice; null: none.
+  /// The same, with the given denoising slots; null: none.
   Outputs forward_with(const at::Tensor& images_BCHW, const Denoising* denoising);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kCocoClasses = 80;
 constexpr std::int64_t kObjectsClasses = 365;
 
-/// The class of Objects365 (counted from 0) that each of COCO's 80 classes is.
+/// For each of COCO's 80 classes, its class in Objects365, counted from 0.
 constexpr std::array<std::int64_t, kCocoClasses> kObjects365 = {
     0,   46,  5,   58,  114, 55,  116, 65, 21,  40,  176, 127, 249, 24,  56,  139, 92,  78,  99,  96,
     144, 295, 178, 180, 38,  39,  13,  43, 120, 219, 148, 173, 165, 154, 137, 113, 145, 146, 204, 8,
@@ -37,7 +37,7 @@ bool is_score_head(const std::string& name) {
 
 bool of_objects365(std::int64_t classes) { return classes == kObjectsClasses || classes == kObjectsClasses + 1; }
 
-/// Stage-1 files hold the backbone alone, with names that begin at it.
+/// Stage-1 files hold only the backbone, so names lack its prefix.
 bool is_backbone(const StateDict& weights) {
   return weights.contains("stem.stem1.conv.weight") && !weights.contains("backbone.stem.stem1.conv.weight");
 }
@@ -48,14 +48,14 @@ void rename_backbone(StateDict& weights) {
   weights = std::move(renamed);
 }
 
-/// Rows of Objects365's head begin at 1; none is of no class.
-at::Tensor other_head(const at::Tensor& from, const at::Tensor& mine) {
+/// Converts a head between the two sets. In an Objects365 head, class i has row i + 1; row 0 belongs to no class.
+at::Tensor other_head(const at::Tensor& from, const at::Tensor& ours) {
   const at::NoGradGuard guard;
-  at::Tensor head = mine.detach().clone();
+  at::Tensor head = ours.detach().clone();
   for (std::size_t i = 0; i < kObjects365.size(); ++i) {
     const auto coco = static_cast<std::int64_t>(i);
     const std::int64_t objects = kObjects365[i] + 1;
-    if (from.size(0) > mine.size(0)) {
+    if (from.size(0) > ours.size(0)) {
       head[coco].copy_(from[objects]);
     } else {
       head[objects].copy_(from[coco]);
@@ -64,7 +64,7 @@ at::Tensor other_head(const at::Tensor& from, const at::Tensor& mine) {
   return head;
 }
 
-/// Both are heads of the same width, one for COCO and one for Objects365 with a row of its own for no class.
+/// True if both heads have the same width, and one is for COCO, the other for Objects365.
 bool can_turn(const at::Tensor& a, const at::Tensor& b) {
   const auto [few, many] = std::minmax({a.size(0), b.size(0)});
   return a.dim() == b.dim() && (a.dim() == 1 || a.size(1) == b.size(1)) && few == kCocoClasses && of_objects365(many);
@@ -73,10 +73,10 @@ bool can_turn(const at::Tensor& a, const at::Tensor& b) {
 void require_same_bins(const StateDict& weights, const StateDict& model) {
   for (const char* name : {"decoder.reg_scale", "decoder.up"}) {
     const at::Tensor* theirs = tensor_of(weights, name);
-    const at::Tensor* mine = tensor_of(model, name);
-    if (theirs == nullptr || mine == nullptr || theirs->numel() != 1) continue;
+    const at::Tensor* ours = tensor_of(model, name);
+    if (theirs == nullptr || ours == nullptr || theirs->numel() != 1) continue;
     const auto a = theirs->item<double>();
-    const auto b = mine->item<double>();
+    const auto b = ours->item<double>();
     if (std::abs(a - b) < 1e-6) continue;
     throw DataError(
         fmt::format("{} is {} in the weights and {} in the settings: boxes would mean something else", name, a, b),
@@ -100,11 +100,11 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
     rename_backbone(weights);
     done.emplace_back("the weights are those of a backbone");
   }
-  const StateDict mine = to_state_dict(model);
-  require_same_bins(weights, mine);
+  const StateDict state = to_state_dict(model);
+  require_same_bins(weights, state);
   drop_computed(weights);
   const at::Tensor* embedding = tensor_of(weights, kEmbedding);
-  const at::Tensor* my_embedding = tensor_of(mine, kEmbedding);
+  const at::Tensor* my_embedding = tensor_of(state, kEmbedding);
   if (embedding != nullptr && my_embedding != nullptr && embedding->sizes() != my_embedding->sizes()) {
     done.push_back(fmt::format("the embedding of denoising is for {} classes and starts fresh for {}",
                                embedding->size(0) - 1, my_embedding->size(0) - 1));
@@ -113,7 +113,7 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
   std::int64_t turned = 0;
   for (auto& [name, value] : weights) {
     const auto* theirs = std::get_if<at::Tensor>(&value);
-    const at::Tensor* head = tensor_of(mine, name);
+    const at::Tensor* head = tensor_of(state, name);
     if (theirs == nullptr || head == nullptr || !is_score_head(name) || theirs->sizes() == head->sizes()) continue;
     if (!can_turn(*theirs, *head)) continue;
     value = other_head(*theirs, *head);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain values into bytes and back, in this machine's order: for messages between ranks. No torch header.
+// Turns plain values into bytes and back, in this machine's byte order, for messages between ranks. No torch header.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace lockstep::detection {
 
-/// The first `size` bytes of `value`.
+/// Appends the first `size` bytes of `value`.
 template <class T>
 void append_bytes(std::string& bytes, T value, std::size_t size = sizeof(T)) {
   bytes.append(reinterpret_cast<const char*>(&value), size);
@@ -21,8 +21,8 @@ class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
 
-  /// A bool is true where its byte is not 0: no other bool may hold what damaged bytes have.
-  /// Throws: InternalError where fewer bytes are left.
+  /// Takes the next `size` bytes. A bool is true if its byte is not 0, as no other byte pattern is valid in a bool.
+  /// Throws: InternalError if fewer bytes are left.
   template <class T>
   [[nodiscard]] T take(std::size_t size = sizeof(T)) {
     if constexpr (std::is_same_v<T, bool>) return take<unsigned char>() != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One image: which detection has which object.
+// Evaluates one image: assigns its detections to its objects.
 #include "detection/metrics/coco_eval.h"
 
 #include <fmt/format.h>
@@ -26,10 +26,12 @@ bool is_outside(double area, std::int64_t range) noexcept {
 /// The objects and detections of one class in one image.
 struct ClassMatter {
   std::vector<const TruthObject*> truths;
-  std::vector<const FoundObject*> found;  // the best first, the best 100
+  std::vector<const FoundObject*> found;  // the best 100, best first
   std::vector<double> overlaps;           // found x truths
 
-  [[nodiscard]] double overlap(std::size_t of, std::size_t with) const { return overlaps[of * truths.size() + with]; }
+  [[nodiscard]] double overlap(std::size_t detection, std::size_t truth) const {
+    return overlaps[detection * truths.size() + truth];
+  }
 };
 
 ClassMatter matter_of(std::int64_t label, const ImageTruth& truth, const std::vector<FoundObject>& found) {
@@ -59,7 +61,7 @@ class Matching {
     for (std::size_t i = 0; i < ignored_.size(); ++i) {
       ignored_[i] = matter.truths[i]->crowd || is_outside(matter.truths[i]->area, area);
     }
-    // Objects that count come first: a detection only takes one that does not where no other fits.
+    // Objects that count come first: a detection takes an ignored one only if no other fits.
     order_.resize(ignored_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_partition(order_.begin(), order_.end(), [&](std::size_t i) { return !ignored_[i]; });
@@ -70,7 +72,7 @@ class Matching {
   }
   void begin() { taken_.assign(ignored_.size(), false); }
 
-  /// The object of detection `at`, or kNone.
+  /// Returns the object of detection `at`, or kNone.
   std::size_t take(std::size_t at, double threshold) {
     double best = std::min(threshold, 1 - 1e-10);
     std::size_t match = kNone;
@@ -158,7 +160,7 @@ double image_quality(const ImageResult& result) {
   double sum = 0;
   for (std::int64_t t = 0; t < kThresholds; ++t) {
     HitCounts counts;
-    for (const ImageResult::OfClass& of : result.classes) counts = counts + confident_counts(of, t);
+    for (const ImageResult::OfClass& entry : result.classes) counts = counts + confident_counts(entry, t);
     const bool nothing = counts.hits + counts.false_ones + counts.missed == 0;
     sum += nothing ? 1.0 : counts.f1();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All images: curves of precision over recall, and what is read off them.
+// All images: curves of precision over recall, and the numbers read off them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,11 +40,11 @@ struct ClassCurve {
 std::map<std::int64_t, ClassCurve> curves_of(const std::vector<ImageResult>& results) {
   std::map<std::int64_t, ClassCurve> curves;
   for (const ImageResult& image : results) {
-    for (const ImageResult::OfClass& of : image.classes) {
-      ClassCurve& curve = curves[of.label];
-      for (std::size_t i = 0; i < of.found.size(); ++i) curve.ranked.push_back({&of.found[i], i});
-      for (std::size_t a = 0; a < of.truths.size(); ++a) curve.truths[a] += of.truths[a];
-      curve.confident = curve.confident + confident_counts(of, 0);
+    for (const ImageResult::OfClass& result : image.classes) {
+      ClassCurve& curve = curves[result.label];
+      for (std::size_t i = 0; i < result.found.size(); ++i) curve.ranked.push_back({&result.found[i], i});
+      for (std::size_t a = 0; a < result.truths.size(); ++a) curve.truths[a] += result.truths[a];
+      curve.confident = curve.confident + confident_counts(result, 0);
     }
   }
   for (auto& [label, curve] : curves) {
@@ -87,7 +87,7 @@ Reading read_curve(const ClassCurve& curve, std::size_t area, std::size_t thresh
   return reading;
 }
 
-/// Sums of what is there; -1 where nothing is.
+/// The mean of the added values; -1 if there are none.
 class Mean {
  public:
   void add(double value) {
@@ -103,7 +103,7 @@ class Mean {
 
 using Curves = std::map<std::int64_t, ClassCurve>;
 
-/// All classes at one area range and one limit of detections.
+/// The means over all classes at one area range and one limit of detections.
 struct Means {
   Mean precision;
   Mean precision50;
@@ -154,15 +154,15 @@ const std::array<double, kThresholds>& overlap_thresholds() noexcept {
   return values;
 }
 
-HitCounts confident_counts(const ImageResult::OfClass& of, std::int64_t at) {
+HitCounts confident_counts(const ImageResult::OfClass& result, std::int64_t at) {
   const std::uint64_t bit = std::uint64_t{1} << at;
   HitCounts counts;
-  for (const ImageResult::Found& one : of.found) {
+  for (const ImageResult::Found& one : result.found) {
     if (one.score < kConfident) break;
     counts.hits += (one.hits & bit) != 0 ? 1 : 0;
     counts.false_ones += (one.misses & bit) != 0 ? 1 : 0;
   }
-  counts.missed = of.truths[0] - counts.hits;
+  counts.missed = result.truths[0] - counts.hits;
   return counts;
 }
 
@@ -238,11 +238,11 @@ std::string to_bytes(const std::vector<ImageResult>& results) {
   for (const ImageResult& result : results) {
     append_bytes(bytes, result.id);
     append_bytes(bytes, static_cast<std::uint32_t>(result.classes.size()));
-    for (const ImageResult::OfClass& of : result.classes) {
-      append_bytes(bytes, of.label);
-      for (const std::uint32_t count : of.truths) append_bytes(bytes, count);
-      append_bytes(bytes, static_cast<std::uint32_t>(of.found.size()));
-      for (const ImageResult::Found& one : of.found) {
+    for (const ImageResult::OfClass& entry : result.classes) {
+      append_bytes(bytes, entry.label);
+      for (const std::uint32_t count : entry.truths) append_bytes(bytes, count);
+      append_bytes(bytes, static_cast<std::uint32_t>(entry.found.size()));
+      for (const ImageResult::Found& one : entry.found) {
         append_bytes(bytes, one.score);
         append_bytes(bytes, one.hits, kMaskBytes);
         append_bytes(bytes, one.misses, kMaskBytes);
@@ -259,12 +259,12 @@ std::vector<ImageResult> from_bytes(std::string_view bytes) {
     result.id = reader.take<std::int64_t>();
     const auto classes = reader.take<std::uint32_t>();
     for (std::uint32_t c = 0; c < classes; ++c) {
-      ImageResult::OfClass& of = result.classes.emplace_back();
-      of.label = reader.take<std::int64_t>();
-      for (std::uint32_t& count : of.truths) count = reader.take<std::uint32_t>();
+      ImageResult::OfClass& entry = result.classes.emplace_back();
+      entry.label = reader.take<std::int64_t>();
+      for (std::uint32_t& count : entry.truths) count = reader.take<std::uint32_t>();
       const auto found = reader.take<std::uint32_t>();
       for (std::uint32_t i = 0; i < found; ++i) {
-        ImageResult::Found& one = of.found.emplace_back();
+        ImageResult::Found& one = entry.found.emplace_back();
         one.score = reader.take<double>();
         one.hits = reader.take<std::uint64_t>(kMaskBytes);
         one.misses = reader.take<std::uint64_t>(kMaskBytes);

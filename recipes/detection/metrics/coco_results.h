@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was found in each image of a set, and as the JSON that COCO's tools read. No torch header.
+// The detections in each image of a set, and their JSON for COCO's tools. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace lockstep::detection {
 
-/// What was found in one image.
+/// The detections in one image.
 struct ImageDetections {
   std::int64_t index = 0;  ///< in the source
   std::int64_t id = 0;     ///< COCO's id of the image, else its index
   std::vector<FoundObject> found;
 };
 
-/// For a message between ranks.
+/// Encodes detections for a message between ranks.
 [[nodiscard]] std::string detection_bytes(const std::vector<ImageDetections>& images);
-/// Throws: InternalError where the bytes are not what detection_bytes() made.
+/// Throws: InternalError if the bytes were not made by detection_bytes().
 [[nodiscard]] std::vector<ImageDetections> detections_from_bytes(std::string_view bytes);
 
-/// Sorts by index. An image that comes twice, because ranks were given the same number of images, stays once.
+/// Sorts by index and keeps each image once; some occur twice, as all ranks evaluate equally many images.
 void sort_and_unite(std::vector<ImageDetections>& images);
 
 /// Writes the results file of pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.
-/// `category_ids`: the id of each label; empty: the label itself. `file_names`: by index; where there are any,
-/// file_name and category stand beside, for a set whose images have no ids.
+/// `category_ids`: the id of each label; empty: the label itself. `file_names`: by index; if there are any, file_name
+/// and category are added, for a set whose images have no ids.
 [[nodiscard]] std::string coco_results(const std::vector<ImageDetections>& images,
                                        const std::vector<std::int64_t>& category_ids,
                                        const std::vector<std::string>& file_names = {},
                                        const std::vector<std::string>& class_names = {});
 
 /// The numbers of COCO as one JSON object: the twelve by name and, in pycocotools' order, as "stats"; precision, recall
-/// and F1; each class.
+/// and F1; and those of each class.
 [[nodiscard]] std::string coco_json(const CocoNumbers& numbers, const std::vector<std::string>& class_names);
 
 }  // namespace lockstep::detection

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// For rows <= columns. Rows enter one by one; each takes the cheapest chain of moves that ends at a free column.
+/// Solves for rows <= columns. Rows enter one by one; each takes the cheapest chain of moves to a free column.
 class Solver {
  public:
   Solver(std::vector<double> costs, std::int64_t rows, std::int64_t columns)
@@ -39,12 +39,12 @@ class Solver {
  private:
   static constexpr std::int64_t kNone = -1;
 
-  /// Dijkstra's search from `start` over columns, prices changed as it goes; the free column where it ends.
+  /// Searches the columns from `start` by Dijkstra's algorithm, changing the prices; returns the free column found.
   std::size_t find_end(std::size_t start) {
     distance_.assign(columns_, kInfinity);
     reached_.assign(columns_, 0);
     std::size_t row = start;
-    std::size_t column = columns_;  // that led to `row`; none led to the first
+    std::size_t column = columns_;  // the one that led to `row`; none led to the first
     while (true) {
       const std::size_t next = relax(row, column);
       raise_prices(start, distance_[next]);
@@ -55,7 +55,7 @@ class Solver {
     }
   }
 
-  /// Distances by way of `row`; the nearest column that is not reached yet.
+  /// Updates the distances by way of `row`. Returns the nearest column that is not reached yet.
   std::size_t relax(std::size_t row, std::size_t column) {
     const double* costs = costs_.data() + row * columns_;
     std::size_t nearest = columns_;
@@ -71,15 +71,15 @@ class Solver {
     return nearest;
   }
 
-  /// So that the step to the nearest column costs nothing and no step less than nothing.
-  void raise_prices(std::size_t start, double by) {
-    row_price_[start] += by;
+  /// Makes the step to the nearest column cost nothing; no step then costs less.
+  void raise_prices(std::size_t start, double amount) {
+    row_price_[start] += amount;
     for (std::size_t j = 0; j < columns_; ++j) {
       if (reached_[j] != 0) {
-        row_price_[static_cast<std::size_t>(row_of_[j])] += by;
-        column_price_[j] -= by;
+        row_price_[static_cast<std::size_t>(row_of_[j])] += amount;
+        column_price_[j] -= amount;
       } else {
-        distance_[j] -= by;
+        distance_[j] -= amount;
       }
     }
   }

@@ -8,19 +8,19 @@
 
 namespace lockstep::detection {
 
-/// The columns of least total cost, one for each row, no column twice.
+/// An assignment of least total cost: a column for each row, and no column twice.
 struct Assignment {
-  std::vector<std::int64_t> column_of;  ///< column of each row; -1 where there are more rows than columns
-  /// The proof: row[i] + column[j] <= cost(i, j) everywhere, with equality at the pairs; the prices of columns (of rows
-  /// where those are more) that are not taken are 0, and none is above 0.
+  std::vector<std::int64_t> column_of;  ///< column of each row; -1 if none is left for it
+  /// The proof: row[i] + column[j] <= cost(i, j) everywhere, with equality at the pairs. No price of a column is above
+  /// 0, and those of unassigned columns are 0; with more rows than columns, this holds for the rows instead.
   std::vector<double> row_price;
   std::vector<double> column_price;
 };
 
-/// Shortest augmenting paths, O(n^2 m) for n <= m. Equal costs: the same answer each time.
+/// Solves the assignment problem by shortest augmenting paths, O(n^2 m) for n <= m. Ties always break the same way.
 ///
 /// Shapes: costs row by row, `rows` x `columns`; either may be 0.
-/// Throws: UsageError where costs has another size or holds what is not finite.
+/// Throws: UsageError if costs has another size or holds a value that is not finite.
 /// Source: Jonker and Volgenant, A Shortest Augmenting Path Algorithm for Dense and Sparse Linear Assignment Problems,
 ///         1987; Crouse, On Implementing 2D Rectangular Assignment Algorithms, 2016.
 [[nodiscard]] Assignment assign(std::span<const float> costs, std::int64_t rows, std::int64_t columns);

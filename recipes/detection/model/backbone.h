@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backbone: convolutions in the manner of HGNetv2, down to three scales.
+// The backbone: convolutions like HGNetv2's, down to three scales.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,7 +15,7 @@
 
 namespace lockstep::detection {
 
-/// A block: the input and what each of its convolutions gives are put side by side, then squeezed by two 1x1
+/// A block: concatenates the input and the output of each of its convolutions, then squeezes them by two 1x1
 /// convolutions.
 class AggregationBlock final : public torch::nn::Module {
  public:
@@ -28,7 +28,7 @@ class AggregationBlock final : public torch::nn::Module {
   torch::nn::Sequential aggregation_{nullptr};
 };
 
-/// Half the size (but for the first stage), then blocks.
+/// A stage: halves the size (except in the first stage), then applies its blocks.
 class Stage final : public torch::nn::Module {
  public:
   Stage(std::int64_t in, const StageOptions& stage, bool lab, bool downsample);
@@ -39,7 +39,7 @@ class Stage final : public torch::nn::Module {
   std::vector<std::shared_ptr<AggregationBlock>> blocks_;
 };
 
-/// A quarter of the size: a convolution, then one beside a pooling, so that small things are not lost.
+/// The stem, to a quarter of the size: a convolution, then one beside a pooling, so that small objects are kept.
 class Stem final : public torch::nn::Module {
  public:
   Stem(std::int64_t middle, std::int64_t out, bool lab);
@@ -54,7 +54,7 @@ class Stem final : public torch::nn::Module {
 class Backbone final : public torch::nn::Module {
  public:
   explicit Backbone(const ModelOptions& options);
-  /// The last three stages' outputs, the finest first.
+  /// Returns the outputs of the last three stages, the finest first.
   std::vector<at::Tensor> forward(const at::Tensor& images_BCHW);
 
  private:

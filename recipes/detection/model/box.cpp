@@ -20,13 +20,13 @@ namespace {
 at::Tensor first_two(const at::Tensor& boxes) { return boxes.narrow(-1, 0, 2); }
 at::Tensor last_two(const at::Tensor& boxes) { return boxes.narrow(-1, 2, 2); }
 
-/// Width times height, neither below 0.
+/// Width times height; a negative one counts as 0.
 at::Tensor area(const at::Tensor& sides) {
   const std::vector<at::Tensor> positive = sides.clamp_min(0).unbind(-1);
   return positive[0] * positive[1];
 }
 
-/// First two and last two at once: the gradient of one part alone would be a whole of zeros.
+/// The first two and the last two at once: the gradient of one part alone would be a whole tensor, mostly of zeros.
 std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace
@@ -46,12 +46,12 @@ at::Tensor inverse_sigmoid(const at::Tensor& p, double eps) {
 Overlap overlap(const at::Tensor& a, const at::Tensor& b) {
   // Far below the area of a pixel; it keeps the quotient of two empty boxes finite.
   constexpr double kLeast = 1e-9;
-  const std::vector<at::Tensor> mine = halves(a);
-  const std::vector<at::Tensor> other = halves(b);
-  const at::Tensor common = area(at::minimum(mine[1], other[1]) - at::maximum(mine[0], other[0]));
-  const at::Tensor joined = area(mine[1] - mine[0]) + area(other[1] - other[0]) - common;
+  const std::vector<at::Tensor> a_halves = halves(a);
+  const std::vector<at::Tensor> b_halves = halves(b);
+  const at::Tensor common = area(at::minimum(a_halves[1], b_halves[1]) - at::maximum(a_halves[0], b_halves[0]));
+  const at::Tensor joined = area(a_halves[1] - a_halves[0]) + area(b_halves[1] - b_halves[0]) - common;
   const at::Tensor iou = common / joined.clamp_min(kLeast);
-  const at::Tensor around = area(at::maximum(mine[1], other[1]) - at::minimum(mine[0], other[0]));
+  const at::Tensor around = area(at::maximum(a_halves[1], b_halves[1]) - at::minimum(a_halves[0], b_halves[0]));
   return {.iou = iou, .giou = iou - (around - joined) / around.clamp_min(kLeast)};
 }
 

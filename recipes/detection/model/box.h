@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of boxes, and boxes as distributions: each side is an expectation over bins of distances from a reference
-// box. Shapes: boxes [..., 4]; R bins of a side.
+// Box arithmetic, and boxes as distributions: each side is an expectation over bins of distances from a reference box.
+// Shapes: boxes [..., 4]; R bins per side.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -10,46 +10,46 @@
 
 namespace lockstep::detection {
 
-/// float64 stays as it is, everything else becomes float32: where bfloat16 is too coarse.
+/// float64 stays, every other type becomes float32; for computations that bfloat16 is too coarse for.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
-/// Centre and size to corners (left, top, right, bottom). `clamp`: a size below 0 counts as 0.
+/// Converts centre and size to corners (left, top, right, bottom). With `clamp`, a size below 0 counts as 0.
 [[nodiscard]] at::Tensor to_corners(const at::Tensor& boxes, bool clamp = false);
 
-/// The number whose sigmoid is `p`, which is moved into [eps, 1 - eps].
+/// The number whose sigmoid is `p`, with `p` clamped to [eps, 1 - eps].
 [[nodiscard]] at::Tensor inverse_sigmoid(const at::Tensor& p, double eps = 1e-5);
 
 struct Overlap {
   at::Tensor iou;
-  at::Tensor giou;  ///< generalised: above -1, and less where boxes are farther apart
+  at::Tensor giou;  ///< generalised IoU: above -1; the farther apart the boxes, the lower
 };
 
-/// Returns the overlap of boxes with boxes, as corners; the shapes broadcast. Boxes without area, or with a right side
-/// left of the left one, have area 0; all numbers are finite.
+/// Returns the overlap of `a` with `b`, both as corners; the shapes broadcast. A box without area, or whose right side
+/// is left of its left side, has area 0. All numbers are finite.
 [[nodiscard]] Overlap overlap(const at::Tensor& a, const at::Tensor& b);
 
-/// How distances are laid out over bins.
+/// The layout of the distances over the bins.
 struct BinOptions {
-  std::int64_t reg_max = 32;  ///< even, at least 4; bins are one more
+  std::int64_t reg_max = 32;  ///< even, at least 4; there are reg_max + 1 bins
   double reg_scale = 4;
   double up = 0.5;
 };
 
-/// W(n): the distance of each bin, [R], in units of the reference box's size through reg_scale. Fine in the middle:
-/// with U = up * reg_scale and s = (U + 1)^(2 / (reg_max - 2)) they are -2U, 1 - s^i (i = reg_max/2 - 1 .. 1), 0,
-/// s^i - 1 (i = 1 .. reg_max/2 - 1), 2U.
+/// W(n): the distance of each bin, [R], in units of the reference box's size through reg_scale. The bins are finest in
+/// the middle: with U = up * reg_scale and s = (U + 1)^(2 / (reg_max - 2)) they are -2U, 1 - s^i (i = reg_max/2 - 1 ..
+/// 1), 0, s^i - 1 (i = 1 .. reg_max/2 - 1), 2U.
 [[nodiscard]] at::Tensor bin_distances(const BinOptions& options);
 
-/// Expected distances of the four sides. Shapes: logits [..., 4 R] to [..., 4].
+/// The expected distances of the four sides. Shapes: logits [..., 4 R] to [..., 4].
 [[nodiscard]] at::Tensor expected_distances(const at::Tensor& logits, const at::Tensor& bins);
 
-/// `refs` moved by distances of its sides: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
+/// Moves the sides of `refs` by `distances`: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
 [[nodiscard]] at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale);
 
-/// Between which bins the sides of a box lie.
+/// The two bins that each side of a box lies between.
 struct SideBins {
-  at::Tensor left;         ///< int64 [M, 4]: the nearer one to the first bin; the other is left + 1
-  at::Tensor left_share;   ///< float32 [M, 4]: how near; a distance beyond the bins is all in the last one
+  at::Tensor left;         ///< int64 [M, 4]: the lower bin; the other is left + 1
+  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins the outermost has all
   at::Tensor right_share;  ///< 1 - left_share
 };
 

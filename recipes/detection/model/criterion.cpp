@@ -23,13 +23,13 @@
 namespace lockstep::detection {
 namespace {
 
-/// How the ddf of a family weights the mean over its matched predictions and that over the others.
+/// The weights, in the ddf of a family, of the mean over its matched predictions and of the mean over the others.
 struct Balance {
   double matched = 0;  ///< root of a count
   double others = 0;
 };
 
-/// Sets of predictions of the same shape: the decoder's layers first, then those that have boxes without distributions.
+/// Sets of predictions of one shape: first the decoder's layers, then those with boxes but no distributions.
 struct Family {
   std::vector<std::string> suffixes;  ///< suffixes of the sets' terms
   at::Tensor logits;                  ///< [S, B, Q, C]
@@ -39,7 +39,7 @@ struct Family {
   FamilyPairs pairs;
   float class_divisor = 1;
   float box_divisor = 1;
-  std::optional<Balance> balance = std::nullopt;  ///< none: by its own counts
+  std::optional<Balance> balance = std::nullopt;  ///< none: by the family's own counts
 
   [[nodiscard]] std::int64_t layers() const { return pairs.layers; }
   [[nodiscard]] std::int64_t sets() const { return pairs.sets; }
@@ -54,7 +54,7 @@ at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::
   return at::cat(parts, 0);
 }
 
-/// Fills the sizes in.
+/// Fills in the sizes.
 Family sized(Family family, std::int64_t layers) {
   family.pairs.layers = layers;
   family.pairs.sets = family.logits.size(0);
@@ -90,10 +90,10 @@ Family family(const Outputs& outputs, const std::string& prefix) {
   return all;
 }
 
-/// One set's predictions after another, [S * B * Q, X].
-at::Tensor flat(const at::Tensor& of) { return of.reshape({-1, of.size(-1)}); }
+/// The predictions of all sets, one set after another, [S * B * Q, X].
+at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-/// The families' tensors side by side along `dim`; those without one are left out.
+/// The families' tensors side by side along `dim`; families without one are left out.
 at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::*what, std::int64_t dim) {
   std::vector<at::Tensor> parts;
   for (const Family& one : families) {
@@ -102,12 +102,12 @@ at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::
   return at::cat(parts, dim);
 }
 
-/// What the ddf of a family needs beside the predictions.
+/// The constants for the ddf of a family.
 struct Teaching {
   at::Tensor matched;  ///< [P, B * Q]
   at::Tensor others;   ///< [P, B * Q]
-  at::Tensor shares;   ///< [5, P]: for the matched what their sum is divided by and multiplied with, the same for the
-                       ///< others, and what both together are divided by
+  at::Tensor shares;   ///< [5, P]: divisor and factor of the matched predictions' sum, the same for the others, and the
+                       ///< divisor of both together
 };
 
 at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& balance, at::ScalarType type) {
@@ -126,7 +126,7 @@ at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& b
                     others, (matched + others).clamp_min(1)});
 }
 
-/// All that the host knows of a batch, on the device.
+/// The constants of a batch, computed by the host and sent to the device.
 struct Known {
   Rows rows;
   at::Tensor bins;
@@ -136,7 +136,7 @@ struct Known {
   std::vector<Teaching> teachings;  ///< of the families that have pupils
 };
 
-/// The terms as they lie in one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
+/// Computes the terms in one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
 /// pupils, each family by family.
 class Losses {
  public:
@@ -165,7 +165,7 @@ class Losses {
   }
   [[nodiscard]] at::TensorOptions numbers() const { return families_.front().logits.options(); }
 
-  /// The names of a set's terms without its suffix, and where they lie.
+  /// Returns the names of a set's terms, without its suffix, and their places in sums().
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> terms_of(std::size_t family, std::int64_t set) const {
     const Place& first = places_[family];
     const std::int64_t sets = places_.back().set;
@@ -173,7 +173,7 @@ class Losses {
                                                                {"bbox", sets + first.set + set},
                                                                {"giou", 2 * sets + first.set + set}};
     if (set < families_[family].layers()) terms.emplace_back("fgl", 3 * sets + first.layer + set);
-    // Each family before it has one layer that teaches.
+    // Each earlier family has one layer that teaches.
     const std::int64_t pupil = first.layer - static_cast<std::int64_t>(family) + set;
     if (set + 1 < families_[family].layers()) terms.emplace_back("ddf", 3 * sets + places_.back().layer + pupil);
     return terms;
@@ -193,7 +193,7 @@ class Losses {
   Known known_;
 };
 
-/// Of each term, in the order of sums().
+/// Appends the factor and the divisor of each term, in the order of sums().
 void Losses::put_scales(std::vector<double>& factors, std::vector<double>& divisors) const {
   const auto put = [&](double factor, double divisor, std::int64_t times) {
     factors.insert(factors.end(), static_cast<std::size_t>(times), factor);
@@ -252,11 +252,11 @@ at::Tensor Losses::sums() const {
   std::vector<at::Tensor> all_boxes;
   for (const Family& one : families_) all_boxes.push_back(flat(one.boxes));
   const at::Tensor boxes = at::cat(all_boxes);
-  const at::Tensor mine = boxes.index_select(0, rows.box);
-  const Overlap both = overlap(to_corners(mine, options_.as_published), to_corners(rows.object));
+  const at::Tensor predicted = boxes.index_select(0, rows.box);
+  const Overlap both = overlap(to_corners(predicted, options_.as_published), to_corners(rows.object));
   const at::Tensor iou = both.iou.detach();
   const at::Tensor corners = side_by_side(families_, &Family::corners, 2);
-  const at::Tensor values = at::cat({bbox_loss(mine, rows.object), 1 - both.giou, fgl(corners, iou)});
+  const at::Tensor values = at::cat({bbox_loss(predicted, rows.object), 1 - both.giou, fgl(corners, iou)});
   std::vector<at::Tensor> all = class_sums(iou);
   all.push_back(at::zeros({2 * places_.back().set + places_.back().layer}, values.options())
                     .index_add(0, rows.sum, values * rows.weight));
@@ -264,10 +264,10 @@ at::Tensor Losses::sums() const {
   return at::cat(all);
 }
 
-/// The sum over all predictions of a set, of each family.
+/// Returns, for each family, the sum over all predictions of each set.
 std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  // One more than there are, for pairs that classes do not learn from.
+  // One more element than there are logits, for pairs that classes do not learn from.
   const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
   const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
   quality.index_put_({rows.logit}, iou);
@@ -282,17 +282,17 @@ std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   return sums;
 }
 
-/// The loss of each logit, by family. `quality` and `positive` are those of all families, and a number more.
+/// The loss of each logit, by family. `quality` and `positive` hold all families' logits and one more element.
 std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at::Tensor& positive) const {
   const ClassLossOptions options{
       .matchability = options_.classification == "mal", .alpha = options_.alpha, .gamma = options_.gamma};
-  const auto part = [&](const at::Tensor& of, std::size_t i) {
+  const auto part = [&](const at::Tensor& values, std::size_t i) {
     const at::Tensor& logits = families_[i].logits;
-    return of.narrow(0, places_[i].logit, logits.numel()).view(logits.sizes());
+    return values.narrow(0, places_[i].logit, logits.numel()).view(logits.sizes());
   };
   std::vector<at::Tensor> losses;
   if (quality.is_cpu()) {
-    // Powers have other bits in other places of the processor's vectors: each family begins one.
+    // On a processor, pow() rounds differently at different places in its vectors. So each family begins a call.
     for (std::size_t i = 0; i < families_.size(); ++i) {
       losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
     }
@@ -318,9 +318,9 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
   return fgl_loss(flat(corners).index_select(0, rows.corner), sides, iou.narrow(0, 0, rows.layers));
 }
 
-/// The loss of the decoder's layers except the last, which teaches the others. A prediction's weight is its IoU where
-/// it is matched, and else how sure the last layer is of it. The mean over matched and the mean over other predictions
-/// count by the balance, else by the roots of how many there are, so that the many others do not drown the few.
+/// The loss of the decoder's layers except the last, which teaches the others. A matched prediction's weight is its
+/// IoU, that of another the last layer's confidence in it. The balance weights the means over matched and over other
+/// predictions, or else the square roots of their counts do, so that the many others do not drown the few.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const std::int64_t pupils = corners.size(0) - 1;
@@ -335,17 +335,17 @@ std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor&
   const at::Tensor weighted = loss * weight;
   std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < known_.teachings.size(); ++i) {
-    const Teaching& by = known_.teachings[i];
-    const at::Tensor mine =
-        weighted.narrow(2, places_[i].query, families_[i].pairs.queries).reshape(by.matched.sizes());
-    const at::Tensor matched_mean = (mine * by.matched).sum(1) / by.shares[0];
-    const at::Tensor other_mean = (mine * by.others).sum(1) / by.shares[2];
-    all.push_back((matched_mean * by.shares[1] + other_mean * by.shares[3]) / by.shares[4]);
+    const Teaching& teaching = known_.teachings[i];
+    const at::Tensor own =
+        weighted.narrow(2, places_[i].query, families_[i].pairs.queries).reshape(teaching.matched.sizes());
+    const at::Tensor matched_mean = (own * teaching.matched).sum(1) / teaching.shares[0];
+    const at::Tensor other_mean = (own * teaching.others).sum(1) / teaching.shares[2];
+    all.push_back((matched_mean * teaching.shares[1] + other_mean * teaching.shares[3]) / teaching.shares[4]);
   }
   return all;
 }
 
-/// What the slots of denoising are to rebuild is known.
+/// The matches of denoising, which are known: each slot restores its own object.
 Matches denoising_matches(const at::Tensor& index_BD) {
   const at::Tensor index = index_BD.contiguous();
   Matches matches(static_cast<std::size_t>(index.size(0)));
@@ -374,7 +374,7 @@ void check(const CriterionOptions& options) {
   throw UsageError(fmt::format("the classification loss is '{}'; valid are mal and vfl", options.classification));
 }
 
-/// How many objects the slots of denoising rebuild, each counted by its weight.
+/// The number of objects that the slots of denoising restore, each counted by its weight.
 float rebuilt_of(const Outputs& outputs) {
   if (!outputs.contains("dn_logits")) return 0;
   const at::Tensor sum = (outputs.at("dn_weight") * (outputs.at("dn_index") >= 0)).sum().to(at::kFloat);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of the detection network: matching, and the terms of every set of predictions (decoder layers, initial
-// boxes, encoder, denoising). All ranks call it the same way whatever their batches hold.
+// The loss of the detection network: the matching, and the loss terms of every set of predictions (decoder layers,
+// initial boxes, encoder, denoising). All ranks call it in the same way, whatever their batches hold.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,35 +26,35 @@ struct CriterionOptions {
   std::string classification = "mal";  ///< vfl, mal
   double alpha = 0.75;                 ///< for vfl: the weight of negatives
   double gamma = 1.5;                  ///< 2 with vfl
-  bool union_matching = true;          ///< boxes learn from the pairs of all layers, each query from its most frequent
+  bool union_matching = true;          ///< boxes learn from all layers' pairs, each query from its most frequent one
   double temperature = 5;              ///< temperature of ddf
 
-  /// As the published sources do it where this recipe chose otherwise: a predicted size below 0 counts as 0 where boxes
-  /// are compared, and the ddf of denoising weights its matched and other slots with the counts of the queries.
+  /// Computes as the published sources do, in the two places that this recipe changed: a predicted size below 0 counts
+  /// as 0 in comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
   bool as_published = false;
 
   MatcherOptions matcher;
 
-  double reg_scale = 4;  ///< as the network's
+  double reg_scale = 4;  ///< as in the network
   double up = 0.5;
 };
 
-/// Sums a float32 tensor of one dimension over all replicas, in place.
+/// Sums a one-dimensional float32 tensor over all replicas, in place.
 using Reduce = std::function<void(const at::Tensor&)>;
 
-/// The terms of a batch, weighted, so that the loss is their sum: "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
-/// _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. The same names, in the same order, whatever it holds. Every term is
-/// divided by the number of boxes, a replica's mean over the run and at least 1.
+/// The weighted terms of a batch; the loss is their sum. They are "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
+/// the suffixes _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. Names and order do not depend on the batch. Every term is
+/// divided by the number of boxes: the mean over the replicas, at least 1.
 ///
 /// Collective: one reduce() of five numbers, always. Null: this replica is the only one.
-/// Shapes:     `outputs` of Detector in training. Of an image with more boxes than queries as many are matched as there
-///             are queries.
-/// Throws:     DataError where a prediction is not finite: it says which. The losses themselves hide nothing.
+/// Shapes:     `outputs` of Detector in training. If an image has more boxes than there are queries, only as many boxes
+///             are matched.
+/// Throws:     DataError if a prediction is not finite; it names the prediction. The losses themselves hide nothing.
 /// Example:    auto terms = criterion(outputs, targets, {}, [](const at::Tensor& t) { this_replica().all_reduce(t); });
 [[nodiscard]] std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets,
                                               const CriterionOptions& options, const Reduce& reduce = nullptr);
 
-/// The sum: the loss.
+/// The sum of the terms: the loss.
 [[nodiscard]] at::Tensor sum(const std::vector<LossTerm>& terms);
 
 }  // namespace lockstep::detection

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder: chooses queries among the encoder's positions and refines their boxes, as distributions over distances
-// of the four sides, from layer to layer.
+// The decoder: chooses queries among the encoder's positions and refines their boxes from layer to layer, as
+// distributions over the distances of the four sides.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -42,7 +42,7 @@ class DecoderLayer final : public torch::nn::Module {
 class Decoder final : public torch::nn::Module {
  public:
   explicit Decoder(const ModelOptions& options);
-  /// `scales`: the encoder's. `denoising`: null for none.
+  /// `scales`: the encoder's. `denoising` may be null.
   Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
 
  private:
@@ -66,7 +66,7 @@ class Decoder final : public torch::nn::Module {
     std::vector<std::shared_ptr<QualityEstimator<torch::nn::Sequential>>> quality;
   } heads_;
   at::Tensor bins_;
-  at::Tensor anchors_;  ///< before the sigmoid, of the last sizes
+  at::Tensor anchors_;  ///< for the last sizes, before the sigmoid
   ScaleSizes anchor_sizes_;
 };
 

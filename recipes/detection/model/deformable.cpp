@@ -42,14 +42,14 @@ SampleShape shape_of(const std::vector<ScaleRows>& scales, const at::Tensor& val
           .points = shares.size(3)};
 }
 
-/// Where image `index` of a contiguous batch begins.
+/// The first element of image `index` in a contiguous batch.
 float* image(const at::Tensor& batch, std::int64_t index) {
   return batch.data_ptr<float>() + index * (batch.numel() / batch.size(0));
 }
 
 class Sample : public torch::autograd::Function<Sample> {
  public:
-  /// `flat`: height, width and points of each scale.
+  /// `flat`: height, width and number of points of each scale.
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& values,
                             const at::Tensor& places, const at::Tensor& shares, const std::vector<std::int64_t>& flat) {
     context->save_for_backward({values, places, shares});
@@ -97,7 +97,7 @@ at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, con
     return sample_by_grid(values, places, shares, sizes, points);
   std::vector<std::int64_t> flat;
   for (std::size_t i = 0; i < sizes.size(); ++i) flat.insert(flat.end(), {sizes[i][0], sizes[i][1], points[i]});
-  const auto plain = [](const at::Tensor& of) { return of.to(at::kFloat).contiguous(); };
+  const auto plain = [](const at::Tensor& tensor) { return tensor.to(at::kFloat).contiguous(); };
   return Sample::apply(plain(values), plain(places), plain(shares), flat).to(values.scalar_type());
 }
 
@@ -135,7 +135,7 @@ DeformableAttention::DeformableAttention(const ModelOptions& options)
   reset_offsets();
 }
 
-/// At first each head looks into a direction of its own, each point of a scale farther than the one before it.
+/// Initially each head looks in its own direction, with each point of a scale farther than the one before it.
 void DeformableAttention::reset_offsets() {
   const at::Tensor angle = at::arange(heads_, at::kDouble) * (2 * std::numbers::pi / static_cast<double>(heads_));
   const at::Tensor direction = at::stack({angle.cos(), angle.sin()}, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deformable attention: every query looks at a few points of each scale, whose places it chooses.
+// Deformable attention: every query looks at a few points of each scale and chooses their places itself.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,21 +17,21 @@ namespace lockstep::detection {
 /// Height and width of a scale.
 using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 
-/// What heads see: sums of bilinear samples, zero outside of the picture.
+/// Returns what the heads see: weighted sums of bilinear samples, zero outside of the picture.
 ///
-/// `places` are in 0..1 (x, y) of the whole picture, points of one scale side by side, `points` of them each.
-/// On a CPU with heads of a multiple of 16 channels it is a kernel in float32, which goes through the channels as they
-/// lie; else libtorch's grid_sample.
-/// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2],
-///         shares [B, Q, heads, P]; the result [B, Q, heads * d].
-/// Cost:   P * heads * 4 rows of d numbers a query. No result depends on the number of threads.
+/// `places` are (x, y) in 0..1 of the whole picture, the points of one scale side by side; `points` is their number in
+/// each scale. On a CPU, if heads have a multiple of 16 channels, a float32 kernel computes them in the memory order of
+/// the channels; otherwise libtorch's grid_sample does.
+/// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2], shares [B, Q,
+///         heads, P]; the result [B, Q, heads * d].
+/// Cost:   P * heads * 4 rows of d numbers for each query. No result depends on the number of threads.
 [[nodiscard]] at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                        const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
 /// The same by grid_sample, on any device.
 [[nodiscard]] at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                         const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
 
-/// A query's points lie around its box: offsets are in units of half the box's size.
+/// Attention to points around a query's box: offsets are in units of half the box's size.
 class DeformableAttention final : public torch::nn::Module {
  public:
   explicit DeformableAttention(const ModelOptions& options);
@@ -48,7 +48,7 @@ class DeformableAttention final : public torch::nn::Module {
   std::int64_t count_;  ///< number of points of a head
   nn::Linear sampling_offsets_{nullptr};
   nn::Linear attention_weights_{nullptr};
-  at::Tensor offset_scale_;  ///< [P, 1]: half of one through the points of the scale
+  at::Tensor offset_scale_;  ///< [P, 1]: 0.5 divided by the number of points of the scale
 };
 
 }  // namespace lockstep::detection

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// Highway compiles this file once for each instruction set (foreach_target.h), and one of them is chosen at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "detection/model/deformable_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h comes before highway.h, as Highway requires.
 #include <hwy/highway.h>
 
 #include <hwy/cache_control.h>
@@ -37,14 +37,14 @@ HWY_INLINE void set_corner(const ScaleRows& scale, std::int64_t row, std::int64_
   to.row = scale.first + row * scale.width + column;
 }
 
-/// Fills `corners`, four of them.
+/// Fills the four `corners`.
 HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner* corners) {
   for (int i = 0; i < 4; ++i) corners[i].row = -1;
   const float x = place[0] * static_cast<float>(scale.width) - 0.5F;
   const float y = place[1] * static_cast<float>(scale.height) - 0.5F;
   const bool inside = x > -1 && y > -1 && x < static_cast<float>(scale.width) && y < static_cast<float>(scale.height);
   if (!inside) {
-    // Outside nothing is seen. A place that is no number must not go unnoticed.
+    // Nothing is seen outside of the picture. But a place that is NaN must not go unnoticed.
     if (std::isnan(x + y)) corners[0] = {.row = scale.first, .weight = x + y, .by_x = x + y, .by_y = x + y};
     return;
   }
@@ -58,7 +58,7 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   set_corner(scale, row + 1, column + 1, {-1, dx * dy, dy, dx}, corners[3]);
 }
 
-/// Asks for the rows of a place's corners, which lie anywhere in the picture, before they are read.
+/// Prefetches the rows of a place's corners, which may lie anywhere in the picture.
 HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, const float* rows) {
   constexpr std::int64_t kLine = 16;
   for (int c = 0; c < 4; ++c) {
@@ -68,8 +68,8 @@ HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, cons
   }
 }
 
-/// Calls f(scale, corners, share) for the points of one query and head, from the first on; `corners` are four. What
-/// `f` reads are rows of in.values, and of `gradients` unless it is null.
+/// Calls f(scale, corners, share) for the points of one query and head, from the first on, with four `corners`. `f`
+/// reads rows of in.values, and also of `gradients` unless it is null.
 template <class F>
 HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const float* gradients, F f) {
   constexpr std::int64_t kAhead = 4;
@@ -88,7 +88,7 @@ HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const floa
   }
 }
 
-/// kCount vectors of a head's channels, in registers until all points are seen.
+/// Sums kCount vectors of a head's channels, in registers until all points are seen.
 template <int kCount>
 HWY_INLINE void see(const SampleShape& shape, const SampleInputs& in, float* out) {
   const Floats d;
@@ -106,7 +106,7 @@ HWY_INLINE void see(const SampleShape& shape, const SampleInputs& in, float* out
   for (int v = 0; v < kCount; ++v) hn::StoreU(sums[v], d, out + v * kLanes);
 }
 
-/// The points of one query and head: 8, 4, 2 or 1 vectors of channels at a time.
+/// Sums the points of one query and head, 8, 4, 2 or 1 vectors of channels at a time.
 HWY_INLINE void see_all(const SampleShape& shape, SampleInputs in, float* out) {
   for (std::int64_t done = 0; done < shape.depth;) {
     const std::int64_t left = (shape.depth - done) / kLanes;
@@ -121,7 +121,7 @@ HWY_INLINE void see_all(const SampleShape& shape, SampleInputs in, float* out) {
   }
 }
 
-/// Those of one query and head, `pair`.
+/// The inputs of one query and head, `pair`.
 HWY_INLINE SampleInputs inputs_of(const SampleShape& shape, const SampleInputs& in, std::int64_t pair) {
   const std::int64_t first = pair * shape.points;
   return {.values = in.values + (pair % shape.heads) * shape.depth,
@@ -135,8 +135,8 @@ void sample_rows(const SampleShape& shape, SampleInputs in, float* out) {
   }
 }
 
-/// The product of a row of values with a head's gradient, and `factor` of the gradient to the row's gradient. kCount
-/// vectors are the head's channels, or any number of them if it is 0.
+/// Returns the product of a row of values with a head's gradient, and adds `factor` times the gradient to the row's
+/// gradient. kCount is the number of vectors of the head's channels, or 0 for any number.
 template <int kCount>
 HWY_INLINE float meet(std::int64_t depth, const float* values, const float* grad, float factor, float* to) {
   const Floats d;
@@ -151,7 +151,7 @@ HWY_INLINE float meet(std::int64_t depth, const float* values, const float* grad
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// The same points in backward. `grad` is the head's.
+/// The same points in backward. `grad` is the head's gradient.
 template <int kCount>
 HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, const float* grad, SampleGradients to) {
   const std::int64_t stride = shape.heads * shape.depth;
@@ -175,15 +175,16 @@ HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, c
 void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to) {
   std::int64_t rows = 0;
   for (std::int64_t s = 0; s < shape.scale_count; ++s) rows += shape.scales[s].height * shape.scales[s].width;
-  // One image's zeros are in the cache when they are added to.
+  // The zeros of one image are still in the cache when they are added to.
   std::fill_n(to.values, rows * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;
     const std::int64_t first = pair * shape.points;
-    const SampleGradients of{.values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first};
+    const SampleGradients part{
+        .values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first};
     const float* grad = grad_out + pair * shape.depth;
-    if (shape.depth == 32) see_backward<32 / kLanes>(shape, inputs_of(shape, in, pair), grad, of);
-    if (shape.depth != 32) see_backward<0>(shape, inputs_of(shape, in, pair), grad, of);
+    if (shape.depth == 32) see_backward<32 / kLanes>(shape, inputs_of(shape, in, pair), grad, part);
+    if (shape.depth != 32) see_backward<0>(shape, inputs_of(shape, in, pair), grad, part);
   }
 }
 

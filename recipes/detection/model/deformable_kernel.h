@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind sample_points(): plain memory in, plain memory out. Channels of a head are a multiple of 16.
+// The loops behind sample_points(), on plain memory. The channels of a head are a multiple of 16.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ScaleRows {
   std::int64_t points = 0;
 };
 
-/// Sizes of one image's tensors: see sample_points().
+/// The sizes of one image's tensors: see sample_points().
 struct SampleShape {
   const ScaleRows* scales = nullptr;
   std::int64_t scale_count = 0;
@@ -24,17 +24,17 @@ struct SampleShape {
   std::int64_t points = 0;  ///< number of points of all scales
 };
 
-/// What is sampled, where, and how much of it counts.
+/// The inputs of sample_points() for one image.
 struct SampleInputs {
   const float* values = nullptr;
   const float* places = nullptr;
   const float* shares = nullptr;
 };
 
-/// `out` is written.
+/// Writes the result to `out`.
 void sample_image(const SampleShape& shape, SampleInputs in, float* out);
 
-/// All are written.
+/// The gradients of SampleInputs; all are written.
 struct SampleGradients {
   float* values = nullptr;
   float* places = nullptr;

@@ -17,12 +17,12 @@
 namespace lockstep::detection {
 namespace {
 
-/// Added to a score, it leaves nothing of its share, and sums of it stay finite in bfloat16.
+/// Added to a score, it makes the share 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// The random numbers of a slot: four sizes and four signs of a box's move, whether the label changes, and to what.
+/// The random numbers of a slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
 
-/// One image's part of the tensors.
+/// The slots of one image.
 class ImageSlots {
  public:
   ImageSlots(const DenoisingOptions& options, const Detections& objects, float start)
@@ -32,7 +32,7 @@ class ImageSlots {
     count_ = labels_.numel();
     kept_ = std::min(count_, options.slots / 2);
     groups_ = kept_ == 0 ? 0 : options.slots / (2 * kept_);
-    // All objects of an image with few enough: then the run begins anywhere and makes no difference.
+    // If all objects of an image fit, the start of the run makes no difference.
     start_ =
         std::min(static_cast<std::int64_t>(start * static_cast<float>(count_)), std::max<std::int64_t>(count_ - 1, 0));
   }
@@ -50,13 +50,13 @@ class ImageSlots {
     return std::min(other, options_.classes - 1);
   }
 
-  /// Each side moves by its own share of half the size; those of negative boxes by a whole half more.
+  /// Each side moves by its own share of half the size; those of negative boxes move by a whole half more.
   [[nodiscard]] std::array<float, 4> box(std::int64_t slot, const float* draws) const {
     const float* from = boxes_.data_ptr<float>() + 4 * object(slot);
     std::array<float, 4> sides{};
     for (std::size_t i = 0; i < 4; ++i) {
       const float half = 0.5F * from[2 + i % 2];
-      // Sides of a negative box must not both move inwards: they might change places, and be the object's again.
+      // The sides of a negative box must not both move inwards: they might swap, and give the object's box again.
       const bool follows = negative(slot) && i >= 2 && draws[2 + i] >= 0.5F;
       const float sign = follows || draws[4 + i] >= 0.5F ? 1.0F : -1.0F;
       const float share = (draws[i] + (negative(slot) ? 1.0F : 0.0F)) * sign;
@@ -97,9 +97,9 @@ void fill_mask(const at::Tensor& mask, const ImageSlots& slots, std::int64_t cou
   for (std::int64_t slot = 0; slot < count; ++slot) groups.push_back(slots.group(slot));
   auto* numbers = mask.data_ptr<float>();
   for (std::int64_t row = 0; row < side; ++row) {
-    const std::int64_t mine = row < count ? groups[static_cast<std::size_t>(row)] : -1;
+    const std::int64_t own_group = row < count ? groups[static_cast<std::size_t>(row)] : -1;
     for (std::int64_t column = 0; column < count; ++column) {
-      numbers[row * side + column] = groups[static_cast<std::size_t>(column)] == mine ? 0 : kNever;
+      numbers[row * side + column] = groups[static_cast<std::size_t>(column)] == own_group ? 0 : kNever;
     }
   }
 }

@@ -28,7 +28,7 @@ std::vector<Scale> scales_of(const at::Tensor& sizes) {
   return scales;
 }
 
-/// Positions of one side that are near: first and one past the last.
+/// The near positions along one axis: first, and one past the last.
 struct Span {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -54,7 +54,7 @@ std::size_t best_scale(const float* box, std::size_t scales) {
 Pairs of_image(const std::vector<Scale>& scales, const float* boxes, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // The smallest last, so that they take what is theirs.
+  // The smallest come last, so that they take the positions that they share with others.
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](std::int64_t i) { return boxes[4 * i + 2] * boxes[4 * i + 3]; });
   std::map<std::int64_t, std::int64_t> object_at;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hybrid encoder: a transformer where there are the fewest positions, then convolutions that carry what it saw to
-// the finer scales (top-down) and what these saw back (bottom-up).
+// The hybrid encoder: a transformer on the coarsest scale, which has the fewest positions, then convolutions that carry
+// its results to the finer scales (top-down) and theirs back (bottom-up).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,10 +17,10 @@
 
 namespace lockstep::detection {
 
-/// Sines and cosines of a position's column and row, [height * width, hidden]; hidden is a multiple of 4.
+/// Sines and cosines of each position's column and row, [height * width, hidden]; hidden is a multiple of 4.
 [[nodiscard]] at::Tensor sine_positions(std::int64_t height, std::int64_t width, std::int64_t hidden);
 
-/// Attention and feed-forward, each followed by a sum with its input and layer norm.
+/// Attention and feed-forward. After each, its input is added and layer norm follows.
 class EncoderLayer final : public torch::nn::Module {
  public:
   explicit EncoderLayer(const ModelOptions& options);
@@ -33,7 +33,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Two scales side by side to one: squeezed, 3x3 convolutions whose results are all kept, and put together.
+/// Fuses two scales, side by side, into one: squeezes them, then combines the results of several 3x3 convolutions.
 class FusionBlock final : public torch::nn::Module {
  public:
   explicit FusionBlock(const ModelOptions& options);
@@ -48,7 +48,7 @@ class FusionBlock final : public torch::nn::Module {
 class Encoder final : public torch::nn::Module {
  public:
   explicit Encoder(const ModelOptions& options);
-  /// Three scales of the backbone's channels to three of `hidden`, the finest first.
+  /// Maps three scales with the backbone's channels to three with `hidden` channels, the finest first.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& scales);
 
  private:
@@ -61,7 +61,7 @@ class Encoder final : public torch::nn::Module {
   std::vector<std::shared_ptr<FusionBlock>> top_down_;
   std::vector<torch::nn::Sequential> downsample_;
   std::vector<std::shared_ptr<FusionBlock>> bottom_up_;
-  at::Tensor positions_;  ///< positions of the last size
+  at::Tensor positions_;  ///< for the last size
   std::int64_t height_ = 0;
   std::int64_t width_ = 0;
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that several parts of the network share. Chains stand in a torch::nn::Sequential, so that nn::optimize() finds
-// them.
+// Layers that several parts of the network share. Chains are torch::nn::Sequential, so that nn::optimize() finds them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -25,33 +24,33 @@ struct ConvShape {
   std::int64_t groups = 1;
 };
 
-/// A convolution without bias that keeps the size (but for its stride), and batch norm; then ReLU.
+/// Adds a convolution without bias, of the same size except for its stride, and batch norm; the second also ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
 
-/// Linear layers of these widths with ReLU between them.
+/// Linear layers of these widths, with ReLU between them.
 [[nodiscard]] torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths);
 /// The last layer of an mlp().
 [[nodiscard]] torch::nn::LinearImpl& last_layer(const torch::nn::Sequential& layers);
 
 [[nodiscard]] nn::LayerNorm layer_norm(std::int64_t hidden);
-/// Starts a layer at zero: its output is 0 until it has learned.
+/// Zeroes a layer's parameters: its output is 0 until it has learned.
 template <class Layer>
 void start_at_zero(Layer& layer) {
   torch::nn::init::zeros_(layer.weight);
   torch::nn::init::zeros_(layer.bias);
 }
-/// The logit of the probability that a fresh score head gives: objects are rare.
+/// The logit of the probability that a new score head gives. It is low, as objects are rare.
 extern const double kPriorLogit;
 
-/// Attention of several heads over one sequence.
+/// Multi-head attention over one sequence.
 class SelfAttention final : public torch::nn::Module {
  public:
   SelfAttention(std::int64_t hidden, std::int64_t heads);
 
-  /// `mask` is added to the scores: 0 or a very low number, [B or 1, 1, N, N]; undefined: none.
-  /// Shapes: x and positions [B, N, hidden] (positions may be [N, hidden]); positions are not part of the values.
+  /// `mask` is added to the scores: 0 or a very low number, [B or 1, 1, N, N]; undefined: no mask.
+  /// Shapes: x and positions [B, N, hidden] (positions may be [N, hidden]). Positions are not added to the values.
   at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
 
  private:
@@ -61,8 +60,8 @@ class SelfAttention final : public torch::nn::Module {
   nn::Linear out_proj_{nullptr};
 };
 
-/// scale * x + bias, both numbers.
-/// Cost: a pass over memory each way.
+/// scale * x + bias; both are numbers.
+/// Cost: a pass over memory in each direction.
 class LabImpl final : public torch::nn::Cloneable<LabImpl> {
  public:
   LabImpl() { reset(); }  // NOLINT(clang-analyzer-optin.cplusplus.VirtualCall)

@@ -24,10 +24,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The elements as they lie in memory.
+/// The elements in their memory order.
 at::Tensor in_memory(const at::Tensor& dense) { return dense.as_strided({dense.numel()}, {1}, dense.storage_offset()); }
 
-/// Whether the elements lie in the same order.
+/// True if the elements of both have the same order in memory.
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   for (std::int64_t i = 0; i < a.dim(); ++i) {
     if (a.size(i) > 1 && a.stride(i) != b.stride(i)) return false;
@@ -35,7 +35,7 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-/// Parts of `all` one after another, each laid out as its weight.
+/// Cuts `all` into consecutive parts, each with the layout of its weight.
 variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
   variable_list parts;
   std::int64_t first = 0;
@@ -49,7 +49,7 @@ variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
 class CastAll : public torch::autograd::Function<CastAll> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& weights, at::ScalarType type) {
-    // The parts are no views in the eyes of autograd: none is written to.
+    // To autograd the parts are not views; none of them is written to.
     const at::AutoDispatchBelowADInplaceOrView below;
     const variable_list kept = weights.vec();
     context->save_for_backward(kept);
@@ -81,7 +81,7 @@ class CastAll : public torch::autograd::Function<CastAll> {
   }
 };
 
-/// Whether one replica computes on a GPU, with gradients.
+/// True if a single replica computes on a GPU, with gradients.
 bool serves(const at::Tensor& weight) {
   const Replica* replica = find_replica();
   return weight.is_cuda() && at::GradMode::is_enabled() && (replica == nullptr || replica->count() == 1);
@@ -109,11 +109,11 @@ LayersAtOnce::Scope::Scope(const LayersAtOnce& layers) {
     alive_.push_back(layer);
     add(*layer);
   }
-  // Where memory runs out, the layers are still as they were.
+  // If memory runs out here, the layers are still unchanged.
   const std::vector<at::Tensor> copies = cast_weights();
   count_batches();
   for (std::size_t i = 0; i < weights_.size(); ++i) *weights_[i].first = copies[i];
-  // A norm without a count does not count.
+  // Without its count, a norm does not count.
   for (const auto& [norm, count] : counts_) norm->num_batches_tracked = at::Tensor();
 }
 
@@ -143,8 +143,8 @@ std::vector<at::Tensor> LayersAtOnce::Scope::cast_weights() {
   const tensor::AutocastState autocast = tensor::autocast_state(c10::kCUDA);
   if (!autocast.enabled) weights_.clear();
   if (weights_.empty()) return {};
-  // What is a multiple of more comes first, so that each begins at a multiple of what it is itself: the kernels of
-  // products want that.
+  // Sorts by the largest power of two that divides the size, so that each weight begins at a multiple of its own; the
+  // kernels of products need this alignment.
   std::ranges::stable_sort(weights_, std::ranges::greater{}, [](const auto& one) {
     return std::countr_zero(static_cast<std::uint64_t>(one.second.numel()));
   });

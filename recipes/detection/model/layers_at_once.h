@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each layer does by itself in a step, at once for all of a network. Where layers are many and small, a tenth of
-// the launches cast one weight each, as many cast a gradient back, and some count the batches of a batch norm.
+// Does some work of all layers of a network at once, instead of once a layer. In a step of many small layers, a tenth
+// of the launches each cast one weight, as many cast a gradient back, and some count the batches of a batch norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,17 +21,17 @@ namespace lockstep::detection {
 class LayersAtOnce {
  public:
   LayersAtOnce() = default;
-  /// It keeps no layer alive.
+  /// Keeps no layer alive.
   explicit LayersAtOnce(torch::nn::Module& net);
 
   [[nodiscard]] bool are_of(const torch::nn::Module& net) const { return net_.lock().get() == &net; }
 
-  /// For a forward pass in training, in which each batch norm runs once. The layers compute with copies of their
-  /// weights in the type of the device's autocast, the gradients of all weights are there at the end of backward, and
-  /// batch norms have counted the batch. Values, gradients and counts are those that the layers make.
+  /// For a forward pass in training in which each batch norm runs once. The layers compute with copies of their weights
+  /// in the device's autocast type, backward yields the gradients of all weights at its end, and the batch norms have
+  /// counted the batch. Values, gradients and counts are the same as without it.
   ///
-  /// It does nothing where the weights are not on a GPU (processors have layers that cast while they multiply), and
-  /// with several replicas, whose reduction begins before the last gradient is there.
+  /// It does nothing if the weights are not on a GPU (processors have layers that cast while they multiply), or if
+  /// there are several replicas, whose reduction begins before the last gradient is there.
   class Scope {
    public:
     explicit Scope(const LayersAtOnce& layers);
@@ -46,7 +46,7 @@ class LayersAtOnce {
     void count_batches() const;
 
     std::vector<std::shared_ptr<torch::nn::Module>> alive_;
-    std::vector<std::pair<at::Tensor*, at::Tensor>> weights_;          ///< members of layers, and what they were
+    std::vector<std::pair<at::Tensor*, at::Tensor>> weights_;          ///< members of layers, and their original values
     std::vector<std::pair<nn::BatchNorm2dImpl*, at::Tensor>> counts_;  ///< with a momentum: others read their counts
   };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses by themselves, before weights and sums: one number for each prediction. Targets have no gradient.
+// The individual losses, before weights and sums: one number for each prediction. Targets have no gradient.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,25 +15,25 @@ struct ClassLossOptions {
   double gamma = 1.5;
 };
 
-/// `quality` holds the IoU of a matched prediction at its object's class, 0 everywhere else.
-/// VFL: cross-entropy with the quality as target, weight quality where there is one and alpha p^gamma elsewhere.
-/// MAL: cross-entropy with quality^gamma as target, weight 1 at an object's class and p^gamma elsewhere; `positive` is
-/// 1 there, so that an IoU of 0 counts. Shapes: all [..., C]; so is the result. Source: Zhang et al., VarifocalNet,
-/// 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence, 2025.
+/// `quality` holds the IoU of a matched prediction at its object's class, and 0 everywhere else. VFL: cross-entropy
+/// with the quality as target; the weight is the quality at an object's class, otherwise alpha p^gamma. MAL:
+/// cross-entropy with quality^gamma as target; the weight is 1 at an object's class, otherwise p^gamma. `positive` is 1
+/// at an object's class, so that an IoU of 0 counts. Shapes: all [..., C], and the result. Source: Zhang et al.,
+/// VarifocalNet, 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence, 2025.
 [[nodiscard]] at::Tensor class_loss(const at::Tensor& logits, const at::Tensor& quality, const at::Tensor& positive,
                                     const ClassLossOptions& options);
 
-/// Sum of the four differences, [M], of centred boxes [M, 4].
+/// The sum of the four differences, [M], of centred boxes [M, 4].
 [[nodiscard]] at::Tensor bbox_loss(const at::Tensor& boxes, const at::Tensor& targets);
 
-/// Cross-entropy with the two bins that a side lies between, weighted by its nearness to each: the mean of an image's
-/// box counts by `iou` [M]. Summed over the four sides: [M].
+/// Cross-entropy with the two bins that a side lies between, each weighted by its nearness; a box counts by its `iou`
+/// [M]. Summed over the four sides: [M].
 /// Shapes: corners [M, 4 R].
 /// Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
 [[nodiscard]] at::Tensor fgl_loss(const at::Tensor& corners, const SideBins& sides, const at::Tensor& iou);
 
-/// How far the distributions of `corners` are from those of `teacher` (no gradient): the KL divergence of both softened
-/// by `temperature`, times its square. Summed over bins, the mean of the four sides.
+/// The distance of the distributions of `corners` from those of `teacher` (no gradient): the KL divergence of both,
+/// softened by `temperature`, times its square. Summed over bins; the mean of the four sides.
 /// Shapes: [..., 4 R], the teacher broadcasts; the result [...].
 [[nodiscard]] at::Tensor ddf_loss(const at::Tensor& corners, const at::Tensor& teacher, double temperature);
 

@@ -30,7 +30,7 @@ std::int64_t PaddedTargets::total() const noexcept {
 
 namespace {
 
-/// Of tensors of the CPU.
+/// The numbers of a CPU tensor.
 template <class Number>
 std::span<const Number> numbers_of(const at::Tensor& contiguous) {
   return {contiguous.data_ptr<Number>(), static_cast<std::size_t>(contiguous.numel())};
@@ -74,7 +74,7 @@ PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device
 
 namespace {
 
-/// [S, B, Q, N]: what it costs to call a query an object of each target's class.
+/// [S, B, Q, N]: the cost of giving a query each target's class.
 at::Tensor class_costs(const at::Tensor& logits, const at::Tensor& labels, const MatcherOptions& options) {
   constexpr double kLeast = 1e-8;
   const at::Tensor p = at::sigmoid(logits);
@@ -110,7 +110,7 @@ at::Tensor costs_of(const at::Tensor& logits, const at::Tensor& boxes, const Pad
   throw DataError("a cost of matching is not finite though all predictions are", "look for boxes that are no numbers");
 }
 
-/// The pairs of one image from its costs [Q, N], of which `count` columns are objects.
+/// The pairs of one image, from its costs [Q, N]; the first `count` columns are objects.
 Pairs pairs_of(std::span<const float> costs, std::int64_t queries, std::int64_t stride, std::int64_t count) {
   std::vector<float> by_object(static_cast<std::size_t>(queries * count));
   for (std::int64_t object = 0; object < count; ++object) {
@@ -135,7 +135,7 @@ std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, co
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
   const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat);
-  // The cost of an infinite logit is finite, and costs are of the objects' classes alone. A box is in its cost whole.
+  // An infinite logit has a finite cost, and costs only cover the objects' classes: so all logits are checked here.
   const at::Tensor whole = (logits.detach() * 0).sum().to(at::kFloat).view({1});
   const at::Tensor read = at::cat({costs.flatten(), whole}).cpu();
   const auto numbers = numbers_of<float>(read);

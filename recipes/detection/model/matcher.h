@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which prediction answers for which object: the assignment of least cost, for every set of predictions and image.
+// Matches predictions with objects: the assignment of least cost, for every set of predictions and every image.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -22,43 +22,43 @@ struct MatcherOptions {
   bool clamp_sizes = false;  ///< a predicted size below 0 counts as 0 (CriterionOptions::as_published)
 };
 
-/// The objects of a batch in rectangular tensors. N is the greatest number of objects of an image, at least 1.
+/// The objects of a batch in rectangular tensors. N is the largest number of objects in an image, at least 1.
 struct PaddedTargets {
-  at::Tensor boxes;       ///< float32 [B, N, 4]; an empty place holds a box in the middle
-  at::Tensor labels;      ///< int64 [B, N]; an empty place holds 0
-  at::Tensor host_boxes;  ///< the same on the CPU: nothing has to be read back
+  at::Tensor boxes;       ///< float32 [B, N, 4]; padding is a box in the middle
+  at::Tensor labels;      ///< int64 [B, N]; padding is 0
+  at::Tensor host_boxes;  ///< the same on the CPU, so that nothing has to be read back
   at::Tensor host_labels;
   std::vector<std::int64_t> counts;
 
   [[nodiscard]] std::int64_t total() const noexcept;
 };
 
-/// Throws: DataError for a label outside 0..classes-1, naming the image.
+/// Throws: DataError for a label outside 0..classes-1; it names the image.
 [[nodiscard]] PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device& device);
 
-/// Query `query` of an image answers for object `object`.
+/// Query `query` of an image is matched with object `object`.
 struct Pair {
   std::int64_t query = 0;
   std::int64_t object = 0;
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-/// The pairs of one image, by query.
+/// The pairs of one image, in the order of their queries.
 using Pairs = std::vector<Pair>;
 /// The matches of one set of predictions: one Pairs for each image.
 using Matches = std::vector<Pairs>;
 
-/// The assignment of least cost of each set and image, min(objects, queries) pairs each.
-/// The cost: focal (positive less negative part) of the class, L1 and the negative generalised IoU of the boxes.
+/// Returns the assignment of least cost of each set and image, min(objects, queries) pairs each. The cost is the focal
+/// one of the class (positive less negative part), L1 and the negative generalised IoU of the boxes.
 ///
-/// Blocks: until a GPU has computed the costs, once: they are all that is read back.
+/// Blocks: once, until a GPU has computed the costs; nothing else is read back.
 /// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: of the S sets, for messages.
-/// Throws: DataError where a prediction or a cost is not finite, with the name of the set and the image's place.
+/// Throws: DataError if a prediction or a cost is not finite; it names the set and the image's position.
 [[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,
                                          const PaddedTargets& targets, const MatcherOptions& options,
                                          const std::vector<std::string>& names);
 
-/// The pairs of all sets together: each query keeps its most frequent object; equally frequent: the lower number.
+/// Unites the pairs of all sets: each query keeps its most frequent object, and the lower number in a tie.
 [[nodiscard]] Matches unite(const std::vector<Matches>& sets);
 
 }  // namespace lockstep::detection

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the queries of a decoder are refined: their boxes are distributions over distances of the four sides, which each
-// layer corrects. Both networks (model/, dfine/) do it with layers of their own.
+// How a decoder refines its queries: their boxes are distributions over the distances of the four sides, and each layer
+// corrects these. Both networks (model/, dfine/) use it, with their own layers.
 // Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace lockstep::detection {
 
-/// What the queries look at.
+/// The encoder's output, for the decoder's attention.
 struct Memory {
   at::Tensor tokens;  ///< [B, T, hidden]: the scales' positions one after another
   ScaleSizes sizes;
@@ -45,14 +45,14 @@ struct Refined {
 };
 
 struct Refinement {
-  at::Tensor mask;  ///< of the queries among each other; undefined: none
+  at::Tensor mask;  ///< between the queries; undefined: none
   at::Tensor bins;  ///< bin_distances()
   double reg_scale = 4;
   std::size_t last = 0;   ///< the layer whose results count in evaluation
-  bool training = false;  ///< those of all layers count
+  bool training = false;  ///< the results of all layers count
 };
 
-/// Lets a query choose how much it takes of what it was and of what it saw: two learnt shares, then layer norm.
+/// Lets a query choose how much it keeps of its old value and takes of its new one: two learnt shares, then layer norm.
 template <class Linear>
 class Gate final : public torch::nn::Module {
  public:
@@ -71,7 +71,7 @@ class Gate final : public torch::nn::Module {
   nn::LayerNorm norm_{nullptr};
 };
 
-/// Corrects a class logit by how sure the box's distributions are.
+/// Corrects a class logit by the certainty of the box's distributions.
 template <class Head>
 class QualityEstimator final : public torch::nn::Module {
  public:
@@ -96,29 +96,29 @@ class QualityEstimator final : public torch::nn::Module {
   Head reg_conf_{nullptr};
 };
 
-/// Refines `queries` with the decoder's `query_pos_head`, `pre_bbox_head`, and for each layer `layers`, `score_heads`,
-/// `box_heads` and `quality`.
+/// Refines `queries` with the decoder's `query_pos_head` and `pre_bbox_head` and, in each layer, its `layers`,
+/// `score_heads`, `box_heads` and `quality`.
 template <class Heads>
-Refined refine(Heads& heads, const Queries& queries, const Memory& memory, const Refinement& how) {
+Refined refine(Heads& heads, const Queries& queries, const Memory& memory, const Refinement& settings) {
   constexpr double kFarthest = 10;
   Refined refined;
   at::Tensor content = queries.content;
   at::Tensor content_before;
   at::Tensor corners;
   at::Tensor boxes = queries.boxes;
-  for (std::size_t i = 0; i <= how.last; ++i) {
+  for (std::size_t i = 0; i <= settings.last; ++i) {
     const at::Tensor positions = heads.query_pos_head->forward(boxes).clamp(-kFarthest, kFarthest);
-    content = heads.layers[i]->forward(content, positions, boxes, memory, how.mask);
+    content = heads.layers[i]->forward(content, positions, boxes, memory, settings.mask);
     if (i == 0) {
       refined.pre_boxes = at::sigmoid(at_least_float(heads.pre_bbox_head->forward(content)) + inverse_sigmoid(boxes));
-      if (how.training) refined.pre_logits = heads.score_heads[0]->forward(content);
+      if (settings.training) refined.pre_logits = heads.score_heads[0]->forward(content);
       refined.refs = refined.pre_boxes.detach();
     }
     const at::Tensor change =
         at_least_float(heads.box_heads[i]->forward(content_before.defined() ? content + content_before : content));
     corners = corners.defined() ? corners + change : change;
-    const at::Tensor found = moved(refined.refs, expected_distances(corners, how.bins), how.reg_scale);
-    if (how.training || i == how.last) {
+    const at::Tensor found = moved(refined.refs, expected_distances(corners, settings.bins), settings.reg_scale);
+    if (settings.training || i == settings.last) {
       const at::Tensor scores = at_least_float(heads.score_heads[i]->forward(content));
       refined.logits.push_back(heads.quality[i]->forward(scores, corners));
       refined.boxes.push_back(found);
@@ -130,17 +130,17 @@ Refined refine(Heads& heads, const Queries& queries, const Memory& memory, const
   return refined;
 }
 
-/// Puts what came of it into `outputs`, under the names in model.h. `denoising`: null for none; its slots come before
-/// the `queries`.
+/// Puts the results into `outputs`, under the names in model.h. `denoising` may be null; its slots come before the
+/// `queries`.
 void put(const Refined& refined, const Denoising* denoising, std::int64_t queries, Outputs& outputs);
 
 /// Rows `index` [B, K] of `from` [B, N, X].
 [[nodiscard]] at::Tensor rows(const at::Tensor& from, const at::Tensor& index);
 
-/// A box around the middle of each cell of a scale, as wide and high as `size`. Shapes: [height * width, 4].
+/// A box of width and height `size` around the middle of each cell of a scale. Shapes: [height * width, 4].
 [[nodiscard]] at::Tensor boxes_of_cells(std::int64_t height, std::int64_t width, double size);
 
-/// The scales' positions one after another. float32 once, and not again in each layer.
+/// The positions of all scales, one after another. Converted to float32 here once, not in each layer.
 [[nodiscard]] Memory flattened(const std::vector<at::Tensor>& scales);
 
 }  // namespace lockstep::detection

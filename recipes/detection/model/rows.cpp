@@ -34,53 +34,54 @@ class Collector {
 
  private:
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(box_.size()); }
-  [[nodiscard]] const Place& place(const FamilyPairs& of) const {
-    return places_[static_cast<std::size_t>(&of - families_.data())];
+  [[nodiscard]] const Place& place(const FamilyPairs& family) const {
+    return places_[static_cast<std::size_t>(&family - families_.data())];
   }
 
-  /// `take(row, image, pair)` for each pair; `row`: the prediction among those of its set.
+  /// Calls `take(row, image, pair)` for each pair; `row` is the prediction's index within its set.
   template <class Take>
-  static void each_pair(const FamilyPairs& of, const Matches& matches, const Take& take) {
+  static void each_pair(const FamilyPairs& family, const Matches& matches, const Take& take) {
     for (std::size_t image = 0; image < matches.size(); ++image) {
       for (const Pair& pair : matches[image]) {
-        take(static_cast<std::int64_t>(image) * of.queries + pair.query, static_cast<std::int64_t>(image), pair);
+        take(static_cast<std::int64_t>(image) * family.queries + pair.query, static_cast<std::int64_t>(image), pair);
       }
     }
   }
 
-  void add(const FamilyPairs& of, std::int64_t row, std::int64_t object, bool learns_class) {
-    const Place& first = place(of);
+  void add(const FamilyPairs& family, std::int64_t row, std::int64_t object, bool learns_class) {
+    const Place& first = place(family);
     const float* box = targets_.host_boxes.data_ptr<float>() + 4 * object;
     box_.push_back(first.box + row);
     object_.insert(object_.end(), box, box + 4);
     const std::int64_t label = targets_.host_labels.data_ptr<std::int64_t>()[object];
-    logit_.push_back(learns_class ? first.logit + row * of.classes + label : places_.back().logit);
+    logit_.push_back(learns_class ? first.logit + row * family.classes + label : places_.back().logit);
   }
 
-  void add_sets(const FamilyPairs& of, std::int64_t begin, std::int64_t end) {
-    const Place& first = place(of);
+  void add_sets(const FamilyPairs& family, std::int64_t begin, std::int64_t end) {
+    const Place& first = place(family);
     const std::int64_t all_queries = places_.back().query;
     const std::int64_t stride = targets_.host_labels.size(1);
     for (std::int64_t set = begin; set < end; ++set) {
-      each_pair(of, of.of_boxes(set), [&](std::int64_t row, std::int64_t image, const Pair& pair) {
-        add(of, set * of.images * of.queries + row, image * stride + pair.object, of.of_classes == nullptr);
+      each_pair(family, family.of_boxes(set), [&](std::int64_t row, std::int64_t image, const Pair& pair) {
+        add(family, set * family.images * family.queries + row, image * stride + pair.object,
+            family.of_classes == nullptr);
         set_.push_back(first.set + set);
-        weight_.push_back(of.weight.defined() ? of.weight.data_ptr<float>()[row] : 1);
-        if (set >= of.layers) return;
+        weight_.push_back(family.weight.defined() ? family.weight.data_ptr<float>()[row] : 1);
+        if (set >= family.layers) return;
         ref_.push_back(image * all_queries + first.query + pair.query);
-        corner_.push_back(set * of.images * all_queries + ref_.back());
+        corner_.push_back(set * family.images * all_queries + ref_.back());
         layer_.push_back(first.layer + set);
       });
     }
   }
 
-  void add_classes(const FamilyPairs& of) {
-    if (of.of_classes == nullptr) return;
+  void add_classes(const FamilyPairs& family) {
+    if (family.of_classes == nullptr) return;
     const std::int64_t stride = targets_.host_labels.size(1);
-    for (std::int64_t set = 0; set < of.sets; ++set) {
-      each_pair(of, of.of_classes(set), [&](std::int64_t row, std::int64_t image, const Pair& pair) {
-        add(of, set * of.images * of.queries + row, image * stride + pair.object, true);
-        set_.push_back(place(of).set + set);
+    for (std::int64_t set = 0; set < family.sets; ++set) {
+      each_pair(family, family.of_classes(set), [&](std::int64_t row, std::int64_t image, const Pair& pair) {
+        add(family, set * family.images * family.queries + row, image * stride + pair.object, true);
+        set_.push_back(place(family).set + set);
         weight_.push_back(0);
       });
     }

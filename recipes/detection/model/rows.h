@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which predictions learn from which objects, as numbers of the host that go to the device in one copy. The predictions
-// of all families (queries, denoising, dense supervision) lie one after another, so that each loss is computed once.
+// Assigns predictions to objects, as numbers of the host that go to the device in one copy. The predictions of all
+// families (queries, denoising, dense supervision) lie one after another, so that each loss is computed once.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,7 +14,7 @@
 
 namespace lockstep::detection {
 
-/// A family's predictions and their pairs. Sets of decoder layers come first: those have distributions.
+/// A family's predictions and their pairs. The sets of decoder layers come first, as only they have distributions.
 struct FamilyPairs {
   std::int64_t sets = 0;
   std::int64_t layers = 0;
@@ -23,10 +23,10 @@ struct FamilyPairs {
   std::int64_t classes = 0;
   std::function<const Matches&(std::int64_t set)> of_boxes;
   std::function<const Matches&(std::int64_t set)> of_classes = nullptr;  ///< null: the same pairs
-  at::Tensor weight;  ///< float32 [B, Q] of the CPU: of each prediction; undefined: all 1
+  at::Tensor weight;  ///< float32 [B, Q] on the CPU: the weight of each prediction; undefined: all 1
 };
 
-/// A family's first number among those of all families.
+/// The numbers at which a family begins, counted over all families.
 struct Place {
   std::int64_t box = 0;    ///< boxes, set by set
   std::int64_t logit = 0;  ///< logits, set by set
@@ -35,30 +35,30 @@ struct Place {
   std::int64_t layer = 0;  ///< sets with distributions
 };
 
-/// Where each family begins, and last where all end.
+/// The beginnings of all families, and last the end.
 [[nodiscard]] std::vector<Place> places_of(const std::vector<FamilyPairs>& families);
 
-/// M rows are pairs of a prediction and its object: first the K of layers that learn from the last one, then the others
-/// of layers (J so far), at the end those that only classes learn from, whose weight is 0.
+/// M pairs of a prediction and its object: first the K of layers that learn from the last one, then the last layers' (J
+/// so far), those of sets without distributions, and at the end, with weight 0, those only for classes.
 struct Rows {
-  at::Tensor box;     ///< int64 [M]: which box of all families'
-  at::Tensor object;  ///< float32 [M, 4]: the object's
-  at::Tensor logit;   ///< int64 [M]: which logit; where classes do not learn from the pair the one past the last
-  at::Tensor corner;  ///< int64 [J]: which distribution
-  at::Tensor ref;     ///< int64 [J]: which reference box
-  at::Tensor sum;     ///< int64 [2 M + J]: which sum the row's L1, then its overlap, then its distribution goes to
-  at::Tensor weight;  ///< float32 [2 M + J]
+  at::Tensor box;           ///< int64 [M]: index of the box among those of all families
+  at::Tensor object;        ///< float32 [M, 4]: the object's box
+  at::Tensor logit;         ///< int64 [M]: index of the logit; one past the last if classes do not learn from the pair
+  at::Tensor corner;        ///< int64 [J]: index of the distribution
+  at::Tensor ref;           ///< int64 [J]: index of the reference box
+  at::Tensor sum;           ///< int64 [2 M + J]: the sums for each row's L1, then its overlap, then its distribution
+  at::Tensor weight;        ///< float32 [2 M + J]
   std::int64_t pupils = 0;  ///< K
   std::int64_t layers = 0;  ///< J
 };
 
-/// On the CPU. Sums: the sets' of L1, the sets' of overlaps, the layers' of distributions.
+/// Computed on the CPU. The sums: L1 of each set, overlap of each set, distributions of each layer.
 [[nodiscard]] Rows rows_of(const std::vector<FamilyPairs>& families, const PaddedTargets& targets);
 
-/// Which of a family's predictions the last layer teaches with which weight.
+/// The predictions that the last layer teaches, for each other layer of a family.
 struct TeachingMasks {
-  at::Tensor matched;  ///< float32 [P, B * Q]: 1 where the prediction of a layer has an object
-  at::Tensor others;   ///< 1 where it has none; both are 0 where the weight is
+  at::Tensor matched;  ///< float32 [P, B * Q]: 1 if the layer's prediction has an object
+  at::Tensor others;   ///< 1 if it has none; both are 0 if the prediction's weight is
   std::vector<double> matched_count;
   std::vector<double> other_count;
 };

@@ -10,14 +10,14 @@ namespace lockstep::detection {
 
 std::vector<at::Tensor> sent(const std::vector<at::Tensor>& host, const at::Device& device) {
   if (device.is_cpu()) return host;
-  // A view as another type has to begin at a multiple of its size.
+  // A view as another type must begin at a multiple of that type's size.
   constexpr std::int64_t kAlign = 16;
-  const auto room = [](const at::Tensor& of) {
-    return (static_cast<std::int64_t>(of.nbytes()) + kAlign - 1) / kAlign * kAlign;
+  const auto room = [](const at::Tensor& tensor) {
+    return (static_cast<std::int64_t>(tensor.nbytes()) + kAlign - 1) / kAlign * kAlign;
   };
   std::int64_t size = 0;
   for (const at::Tensor& one : host) size += room(one);
-  // From pageable memory the call would wait for the device. The allocator keeps the memory until the copy is done.
+  // From pageable memory the call would wait for the device. The allocator keeps this memory until the copy is done.
   const at::Tensor all = at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
   std::int64_t first = 0;
   for (const at::Tensor& one : host) {

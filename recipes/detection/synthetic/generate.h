@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic scenes for detection as PNG files with COCO's JSON. Draws, marks and writes; knows nothing of models or
+// Synthetic scenes for detection as PNG files with COCO's JSON. Draws, annotates and writes; independent of models and
 // training. No torch header.
 #pragma once
 
@@ -11,22 +11,21 @@
 
 namespace lockstep::detection {
 
-inline constexpr common::SideRange kSides{64, 2048};  ///< pixels: 30 objects still find their places
+inline constexpr common::SideRange kSides{64, 2048};  ///< pixels: the smallest still has room for 30 objects
 
 struct GenerateOptions {
-  std::filesystem::path out;  ///< made where missing; must hold no annotations.json and no images
+  std::filesystem::path out;  ///< created if missing; must hold no annotations.json and no images
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  common::SideRange size = {160, 160};  ///< width and height are drawn apart
+  common::SideRange size = {160, 160};  ///< width and height are drawn separately
   SceneObjects objects = SceneObjects::kMany;
-  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
+  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
 };
 
-/// Writes `count` pictures images/<index>.png and, when all are there, annotations.json: image ids from 1, categories
+/// Writes `count` pictures images/<index>.png and, after all of them, annotations.json: image ids from 1, categories
 /// from 1 in the order of kinds_in(), boxes tight around the whole shape, areas in pixels. The same options give the
 /// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
-/// Throws: UsageError where an option is out of range or `out` already holds a set; IoError where a file cannot be
-/// written.
+/// Throws: UsageError if an option is out of range or `out` already holds a set; IoError if a file cannot be written.
 void generate_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::detection

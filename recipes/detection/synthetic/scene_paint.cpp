@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pixel's coverage follows from its distance to the outline: half covered on it, all or nothing half a pixel off.
+// A pixel's coverage depends on its distance to the outline: half on the line, all or nothing half a pixel away.
 #include "detection/synthetic/scene_paint.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kGroundApart = 60;    // largest distance of the ground's two colours
-constexpr double kLumaApart = 40;      // brightness alone has to tell a shape from what is below it
+constexpr double kLumaApart = 40;      // least difference in brightness between a shape and what is below it
 constexpr int kColorTries = 40;        // for a colour
-constexpr std::int64_t kLattice = 16;  // random values each way of a cloudy ground
+constexpr std::int64_t kLattice = 16;  // random values of a cloudy ground, each way
 
 double luma(const Ink& ink) noexcept { return 0.299 * ink[0] + 0.587 * ink[1] + 0.114 * ink[2]; }
 
@@ -24,7 +24,7 @@ Ink any_ink(SampleRandom& random) {
 
 float covered(double distance) noexcept { return static_cast<float>(std::clamp(0.5 - distance, 0.0, 1.0)); }
 
-/// What of a pixel the paint covers at this distance.
+/// The share of a pixel that the paint covers at this distance.
 float covered_by(const Paint& paint, double distance) noexcept {
   return paint.hollow ? covered(std::max(distance, -paint.edge_width - distance)) : covered(distance);
 }
@@ -150,7 +150,7 @@ void ScenePixels::paint(const Outline& outline, const Paint& paint) {
 }
 
 void ScenePixels::add_normal_noise(double deviation, SampleRandom& random) {
-  // Four 16-bit uniforms a value: near enough to a normal distribution, and a quarter of the random numbers.
+  // The sum of four 16-bit uniforms: close enough to a normal distribution, for a quarter of the random numbers.
   constexpr double kMiddle = 4 * 65535 / 2.0;
   const double scale = deviation / (65536 * std::sqrt(4 / 12.0));
   for (Ink& ink : tints()) {

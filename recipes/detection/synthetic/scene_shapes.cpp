@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outlines as polygons: one distance function serves all of them, stretched ones too.
+// Outlines as polygons: one distance function serves all of them, even stretched.
 #include "detection/synthetic/scene_shapes.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ constexpr double kHole = 0.5;        // share of the ring's radius
 constexpr double kArm = 0.34;        // half the width of the cross's arms
 constexpr double kThickness = 0.28;  // height to width of the bar
 constexpr double kNotch = 0.42;      // inner radius of the star
-constexpr double kBite = 0.82;       // radius of what is bitten off the crescent,
-constexpr double kBiteAt = 0.5;      // and how far from its middle
+constexpr double kBite = 0.82;       // radius of the circle cut out of the crescent
+constexpr double kBiteAt = 0.5;      // and its distance from the crescent's middle
 constexpr double kWaist = 0.12;      // half the width of the hourglass's waist
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<Outline::Loop> Outline::unit_loops(ShapeKind kind) {
     case ShapeKind::kHourglass:
       return {{{-0.8, -1}, {0.8, -1}, {kWaist, 0}, {0.8, 1}, {-0.8, 1}, {-kWaist, 0}}};
     case ShapeKind::kCrescent: {
-      // Where the two circles cross, seen from the middle of each.
+      // The crossings of the two circles, seen from the middle of each.
       const double x = (1 - kBite * kBite + kBiteAt * kBiteAt) / (2 * kBiteAt);
       const double tip = std::acos(x);
       const double bite = std::acos((x - kBiteAt) / kBite);

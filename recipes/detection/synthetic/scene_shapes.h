@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The eight shapes of the synthetic scenes: outlines, signed distances, exact boxes. They stay apart from each other
-// down to 26 pixels, however they are turned and stretched. No torch header.
+// The eight shapes of the synthetic scenes: outlines, signed distances, exact boxes. They remain distinguishable down
+// to 26 pixels, however they are turned and stretched. No torch header.
 #pragma once
 
 #include <array>
@@ -12,18 +12,18 @@ namespace lockstep::detection {
 
 enum class ShapeKind : std::uint8_t { kCircle, kTriangle, kCross, kStar, kRing, kBar, kCrescent, kHourglass };
 
-/// By ShapeKind.
+/// Names by ShapeKind.
 inline constexpr std::array<std::string_view, 8> kShapeNames{"circle", "triangle", "cross",    "star",
                                                              "ring",   "bar",      "crescent", "hourglass"};
 
-/// One shape in its place. Units: pixels; pixel (0, 0) covers 0 .. 1.
+/// One shape at its place. Units: pixels; pixel (0, 0) covers 0 .. 1.
 struct Shape {
   ShapeKind kind = ShapeKind::kCircle;
   double x = 0;        ///< its middle
   double y = 0;        ///<
-  double area = 0;     ///< that its outline holds
+  double area = 0;     ///< enclosed by its outline
   double degrees = 0;  ///< clockwise
-  double stretch = 1;  ///< width to height before it is turned
+  double stretch = 1;  ///< width to height, before it is turned
 };
 
 /// Corners in pixels.
@@ -39,9 +39,9 @@ class Outline {
  public:
   explicit Outline(const Shape& shape);
 
-  /// Distance to the border, negative inside.
+  /// The distance to the border; negative inside.
   [[nodiscard]] double distance(double x, double y) const noexcept;
-  /// The smallest upright box that holds it all.
+  /// The smallest upright box around the shape.
   [[nodiscard]] const Extent& extent() const noexcept { return extent_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to files to data sets, and from samples to batches.
+// Finds the files for the options, makes data sets of them, and batches of their samples.
 #include "segmentation/data/dataset.h"
 
 #include <ATen/ops/empty.h>
@@ -34,14 +34,14 @@ constexpr std::int64_t kSurveyed = 1000;  // pictures whose maps are read when a
 
 void check_set_options(const SetOptions& options) {
   if (options.classes == 0) {
-    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+    throw UsageError("num_classes is auto, but the data has not been read", "set a number, or call settle() first");
   }
   if (options.classes < 2 || options.classes > 255) {
     throw UsageError(fmt::format("a set of {} classes; with the background there are 2 .. 255", options.classes));
   }
 }
 
-/// The roles of a training sample's maps in the order of its planes, and the folders that were given for them.
+/// The roles of a training sample's maps, in the order of its planes, and the folders given for them.
 FileListOptions files_of_training(const SetOptions& options) {
   FileListOptions files{.split = options.split.empty() ? "train" : options.split, .roles = {}, .overrides = {}};
   const auto add = [&](bool wanted, Role role, const std::string& folder) {
@@ -77,7 +77,7 @@ std::vector<std::string> names_of_classes(const std::filesystem::path& root, Map
   return names;
 }
 
-/// Whether the first maps are those whose values may be numbered otherwise.
+/// True if the first maps are masks of classes, whose values may be mapped to ids.
 bool takes_mask_values(const FileListOptions& wanted, MapMeaning meaning) {
   return wanted.roles.front() == Role::kMasks && meaning == MapMeaning::kClasses;
 }
@@ -86,20 +86,20 @@ std::string class_in_words(std::int64_t id, const std::vector<std::string>& name
   return id < std::ssize(names) ? fmt::format("{} ({})", id, names[static_cast<std::size_t>(id)]) : std::to_string(id);
 }
 
-/// With one class or none there is nothing to learn. Throws: DataError naming the values.
+/// With at most one class there is nothing to learn. Throws: DataError naming the values.
 void require_two_classes(const SeenValues& seen, const SetOptions& options, bool masks) {
   const auto found = std::ranges::count(seen.classes, true);
   if (found > 1 || !seen.all) return;
   const bool ignored = seen.values[kUnlabelled] && (!masks || options.mask_values[kUnlabelled] == kUnlabelled);
   throw DataError(
-      fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to tell apart",
+      fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to distinguish",
                   options.path, seen.looked_at, std::ranges::count(seen.values, true) == 1 ? "value" : "values",
                   seen.text(), ignored ? ", and 255 means that a pixel has no class" : ""),
-      masks && ignored ? "where 255 is a class, say so: " + setting_words("data.mask_values='{0: 0, 255: 1}'")
+      masks && ignored ? "if 255 is a class, set: " + setting_words("data.mask_values='{0: 0, 255: 1}'")
                        : "labels are class ids, 0, 1, ...; lockstep inspect data shows them");
 }
 
-/// Returns: nothing where every class has a pixel.
+/// Returns an empty text if every class has a pixel.
 std::string missing_classes(const SeenValues& seen, const SetOptions& options, const std::vector<std::string>& names) {
   std::vector<std::string> missing;
   for (std::int64_t id = 0; id < options.classes; ++id) {
@@ -119,7 +119,7 @@ void judge_classes(const MaskedPictures& source, const SetOptions& options, bool
   set.notes.push_back(missing);
 }
 
-/// Leaves the part for training, or the other one.
+/// Keeps the part for training, or the other one.
 void keep_part(std::vector<SampleFiles>& samples, const SetOptions& options, bool training) {
   if (options.test_fraction == 0) return;
   std::vector<std::filesystem::path> pictures;

@@ -25,7 +25,7 @@ constexpr int kGrayType = 0;
 constexpr int kPaletteType = 3;
 
 struct PngKind {
-  int depth = 0;  ///< bits; 0: no PNG
+  int depth = 0;  ///< bits; 0: not a PNG
   int color = 0;
 };
 
@@ -42,7 +42,7 @@ struct LabelDecoderDone {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
 };
 
-/// One sample a pixel, of 1 to 16 bits, as they lie in the rows of the file.
+/// Unpacks one sample per pixel, of 1 to 16 bits, from the rows of the file.
 NumberMap unpack_rows(const std::vector<std::uint8_t>& raw, ImageSize size, int depth) {
   NumberMap map{size, {}};
   map.values.reserve(static_cast<std::size_t>(size.width * size.height));
@@ -61,7 +61,7 @@ NumberMap unpack_rows(const std::vector<std::uint8_t>& raw, ImageSize size, int 
   return map;
 }
 
-/// libspng's own way: palettes, 16 bits, and all that is torn.
+/// Decodes by libspng itself: palettes, 16 bits, and all damaged files.
 NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   const std::unique_ptr<spng_ctx, LabelDecoderDone> context(spng_ctx_new(0));
   const auto check = [&](int code) {
@@ -81,7 +81,7 @@ NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   check(spng_get_ihdr(context.get(), &header));
   std::size_t length = 0;
   check(spng_decoded_image_size(context.get(), SPNG_FMT_RAW, &length));
-  constexpr std::size_t kMostInflation = 1032;  // a header that claims more lies
+  constexpr std::size_t kMostInflation = 1032;  // a header that claims more is false
   if (length / kMostInflation > bytes.size())
     throw bad_map(file, "damaged PNG: its header claims more pixels than it holds");
   std::vector<std::uint8_t> raw(length);
@@ -90,7 +90,7 @@ NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   return unpack_rows(raw, size.value(), header.bit_depth);
 }
 
-/// The kind of a file that can be a map.
+/// The kind of a file, which must be a valid map.
 PngKind checked_kind(std::string_view bytes, const fs::path& file) {
   const PngKind kind = png_kind(bytes);
   if (kind.depth == 0) {
@@ -106,7 +106,7 @@ PngKind checked_kind(std::string_view bytes, const fs::path& file) {
   return kind;
 }
 
-/// Reads a map of 8 bits or less; the usual kind of file is read in a faster way than libspng's.
+/// Reads a map of 8 bits or less; the usual kind of file takes a faster way than libspng's.
 Image small_map(std::string_view bytes, PngKind kind, const fs::path& file) {
   if (kind.depth == 8 && kind.color == kGrayType) {
     if (Result<Image> image = decode_image(bytes, ColorMode::kGray)) return std::move(image).value();
@@ -133,7 +133,7 @@ Image read_map(const fs::path& file, MapMeaning meaning) {
     throw bad_map(
         file,
         fmt::format("it has 16 bits a pixel, and {} have 8", meaning == MapMeaning::kClasses ? "class ids" : "weights"),
-        "a map of instances belongs into a folder named instances, where anything but 0 is class 1");
+        "maps of instances belong in a folder named instances: any value except 0 is then class 1");
   }
   return small_map(bytes, kind, file);
 }

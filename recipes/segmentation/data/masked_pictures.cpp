@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<SampleFiles>&
   return paths;
 }
 
-/// How often something was seen, and where first.
+/// A count, and the first place counted.
 struct Counted {
   std::int64_t count = 0;
   std::string first = {};
@@ -30,7 +30,7 @@ struct Counted {
   }
 };
 
-/// Puts class ids in the place of values.
+/// Replaces values by class ids.
 void take_values(Image& map, const MaskValues& values, SeenValues* seen) {
   for (std::uint8_t& pixel : map.pixels) {
     const std::uint8_t id = values[pixel];

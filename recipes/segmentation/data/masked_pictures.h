@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with label maps from files, each map checked when it is read. No torch header.
+// Pictures with label maps from files; each map is checked when it is read. No torch header.
 #pragma once
 
 #include <array>
@@ -17,24 +17,24 @@
 namespace lockstep::segmentation {
 
 struct MaskedPicturesOptions {
-  std::vector<MapMeaning> meanings;  ///< meanings of the maps
+  std::vector<MapMeaning> meanings;  ///< of the maps
   std::int64_t classes = 2;
   std::vector<std::string> class_names = {};
-  MaskValues values = plain_mask_values();  ///< values of the first map of each picture
+  MaskValues values = plain_mask_values();  ///< of the first map of each picture
 };
 
-/// The values of maps of labels that were looked at.
+/// The values that occur in the label maps read.
 struct SeenValues {
-  std::array<bool, 256> values{};   ///< as they stand in the files
-  std::array<bool, 256> classes{};  ///< what they stand for; kUnlabelled is none
-  std::int64_t looked_at = 0;       ///< maps
-  bool all = true;                  ///< there are no others
+  std::array<bool, 256> values{};   ///< as in the files
+  std::array<bool, 256> classes{};  ///< their class ids; kUnlabelled is no class
+  std::int64_t looked_at = 0;       ///< number of maps
+  bool all = true;                  ///< all maps were read
 
   /// "0, 1, 255"
   [[nodiscard]] std::string text() const;
 };
 
-/// Maps of weights are filled with 0 by augmentations, the others with kUnlabelled. Thread-safe: get().
+/// Augmentations fill maps of weights with 0, and the others with kUnlabelled. Thread-safe: get().
 class MaskedPictures final : public ImageSource {
  public:
   MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);
@@ -42,19 +42,19 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(samples_); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return sample(index).picture.string(); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
-  /// Throws: DataError naming the file where a map has another size than its picture, an unknown class or too many
-  /// bits, or a file is torn; IoError. Of what is odd, the first picture of each kind that survey() did not look
-  /// at gets a note.
+  /// Throws: DataError naming the file if a map differs in size from its picture or has an unknown class or too many
+  ///         bits, or if a file is damaged; IoError. The first unusual picture of each kind that survey() did not read
+  ///         gets a note.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
-  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on what
-  /// is odd. Throws: as get().
+  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on
+  /// unusual pictures. Throws: as get().
   [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
-  /// In the first maps of those pictures.
+  /// The values in the first maps of those pictures.
   [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
 
  private:
-  /// Maps of a picture in which nothing is labelled, by name, and pictures of 16 bits.
+  /// Names of a picture's maps without labels, and the picture if it has 16 bits.
   struct Odd {
     std::vector<std::string> unlabelled = {};
     std::string deep = {};
@@ -70,7 +70,7 @@ class MaskedPictures final : public ImageSource {
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
   SeenValues seen_;
-  std::int64_t survey_step_ = 0;  ///< survey() looked at every n-th; 0: at none
+  std::int64_t survey_step_ = 0;  ///< survey() read every n-th; 0: none
   mutable std::atomic<bool> told_unlabelled_{false};
   mutable std::atomic<bool> told_deep_{false};
 };

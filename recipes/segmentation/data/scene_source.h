@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenes that are drawn in memory instead of read: for a first run without any data.
+// Scenes that are drawn in memory instead of read from files, for a first run without any data.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,9 @@
 
 namespace lockstep::segmentation {
 
-/// The pictures that `lockstep generate segmentation` writes for the same numbers, `scene_side` pixels each way. Of a
-/// training set with the maps of the planes, made with the same seed; else with the masks. All are drawn at once.
-/// Throws: UsageError where the path names no scenes (common/scene_set.h), or there are fewer classes than
-/// kSceneClasses.
+/// The pictures that `lockstep generate segmentation` writes for the same numbers, `scene_side` pixels each way. A
+/// training set has the maps of the planes, made with the same seed; a test set has the masks. All are drawn at once.
+/// Throws: UsageError if the path names no scenes (common/scene_set.h), or there are fewer classes than kSceneClasses.
 [[nodiscard]] std::shared_ptr<const ImageSource> make_scene_source(const SetOptions& options, bool training);
 
 }  // namespace lockstep::segmentation

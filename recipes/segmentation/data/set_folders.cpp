@@ -52,8 +52,8 @@ bool is_a(FileKind kind, const fs::path& file) {
   return extension == ".png" || (kind == FileKind::kPictures && (extension == ".jpg" || extension == ".jpeg"));
 }
 
-/// The first file of a line that names a picture and then its maps, as "a/x.jpg b/x.png" does, also where names have
-/// spaces; the line itself where it names one file.
+/// The first file of a line that names a picture and then its maps, like "a/x.jpg b/x.png", even if names have spaces;
+/// the whole line if it names a single file.
 std::string first_file(const std::string& line) {
   for (std::size_t blank = line.find_first_of(" \t"); blank != line.npos;
        blank = line.find_first_of(" \t", blank + 1)) {
@@ -63,7 +63,7 @@ std::string first_file(const std::string& line) {
   return line;
 }
 
-/// The picture that a text names, with or without its folder and extension; none: there is no such picture.
+/// The picture named by a text, with or without its folder and extension; none if there is no such picture.
 std::optional<std::string> known_name(const std::string& text, const NamedFiles& pictures) {
   const fs::path file = fs::path(text).filename();
   for (std::string name : {file.string(), picture_name(file)}) {
@@ -95,10 +95,10 @@ std::vector<std::string> lists_in(const fs::path& image_sets) {
   return found;
 }
 
-/// What is missing, by role, counted.
+/// The missing files, counted, with the first of them.
 class Missing {
  public:
-  /// Whether the folder has the file of this name, which `to` becomes.
+  /// Returns true and sets `to` to the file if the folder has a file of this name.
   bool look(const std::string& name, const NamedFiles& files, Role role, fs::path& to) {
     const auto at = files.files.find(name);
     if (at != files.files.end()) {
@@ -117,11 +117,11 @@ class Missing {
   std::string first_;
 };
 
-/// Something odd that a set can be used in spite of.
+/// A flaw of a set that does not prevent its use.
 struct Odd {
-  std::string what = {};     ///< empty: nothing
+  std::string what = {};     ///< empty: no flaw
   std::string hint = {};     ///< hint of the error
-  std::string instead = {};  ///< what is done where it is no error
+  std::string instead = {};  ///< the action taken instead of an error
 };
 
 void judge(const Odd& odd, bool strict, std::vector<std::string>& notes) {
@@ -134,11 +134,11 @@ Odd repeated_in(const NameList& names) {
   if (names.repeated.empty()) return {};
   return {.what = fmt::format("{} names {} pictures more than once, the first: {}", names.from, names.repeated.size(),
                               names.repeated.front()),
-          .hint = "a picture that stands twice counts twice: take it out of the list",
+          .hint = "a picture listed twice counts twice: remove one of its lines",
           .instead = "each is used once"};
 }
 
-/// Names of the set for which a folder has two files.
+/// The names of the set that two files of a folder have.
 Odd twins_of(const NameList& names, const NamedFiles& files) {
   std::int64_t count = 0;
   std::string first;
@@ -185,7 +185,7 @@ fs::path root_of(const fs::path& path, const std::string& split) {
   std::error_code fault;
   if (!fs::exists(path, fault)) throw DataError(fmt::format("data set {} does not exist", path.string()));
   if (!is_folder(path)) throw DataError(fmt::format("data set {} is no folder", path.string()));
-  (void)folder_of(path, Role::kPictures, "");  // says what is missing
+  (void)folder_of(path, Role::kPictures, "");  // its error names the missing folder
   return path;
 }
 
@@ -196,7 +196,7 @@ std::string picture_name(const fs::path& file) {
 NamedFiles named_files(const fs::path& folder, FileKind kind) {
   NamedFiles named{folder, {}};
   for (const std::string& file : FileSystem::system().list(folder)) {
-    if (file.starts_with('.') || !is_a(kind, file)) continue;  // no file of the set: left behind by a program
+    if (file.starts_with('.') || !is_a(kind, file)) continue;  // no file of the set: another program left it
     const std::string name = picture_name(file);
     if (!named.files.try_emplace(name, file).second) named.twins.try_emplace(name, file);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files belong together: the layouts of a segmentation set, as lists of paths. Reads no picture. No torch header.
+// Pairs pictures with maps: the layouts of a segmentation set, as lists of paths. Reads no picture. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -16,20 +16,19 @@ enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistanc
 /// "masks", "scribble distances", ...: for messages.
 [[nodiscard]] std::string_view role_name(Role role) noexcept;
 
-/// Where a role's files lie: `given` (relative to `root`, or absolute) where it is not empty, else the first folder of
-/// the role's known names in `root`.
-/// Throws: DataError naming what was looked for where there is none.
+/// The folder of a role's files: `given` (relative to `root`, or absolute) unless it is empty; otherwise the first
+/// folder in `root` with one of the role's known names.
+/// Throws: DataError naming the expected folders if there is none.
 [[nodiscard]] std::filesystem::path folder_of(const std::filesystem::path& root, Role role, const std::string& given);
 
-/// Whether the files of this folder are instance maps: its name says so.
+/// True if the files of this folder are instance maps, by the folder's name.
 [[nodiscard]] bool holds_instances(const std::filesystem::path& folder);
 
-/// `root`, or the folder `split` in it where that holds the pictures.
-/// Throws: DataError where neither does.
+/// `root`, or the folder `split` in it if that holds the pictures.
+/// Throws: DataError if neither does.
 [[nodiscard]] std::filesystem::path root_of(const std::filesystem::path& path, const std::string& split);
 
-/// The file's name without the extension of a picture (.png, .jpg, .jpeg, in any case). Other dots are part of the
-/// name.
+/// The file's name without a picture's extension (.png, .jpg, .jpeg, in any case). Other dots are part of the name.
 [[nodiscard]] std::string picture_name(const std::filesystem::path& file);
 
 enum class FileKind { kPictures, kMaps };  ///< maps are PNGs
@@ -38,23 +37,23 @@ enum class FileKind { kPictures, kMaps };  ///< maps are PNGs
 struct NamedFiles {
   std::filesystem::path folder;
   std::map<std::string, std::string> files;
-  std::map<std::string, std::string> twins = {};  ///< a later file of a name that `files` has already
+  std::map<std::string, std::string> twins = {};  ///< later files with a name that `files` already has
 };
-/// Empty where the folder is missing.
+/// Empty if the folder is missing.
 [[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
 
-/// Names without extension: of ImageSets' list where there is a folder ImageSets, else of all pictures, sorted. A line
-/// of a list is a name, with or without a folder and an extension; names of maps may follow it, or VOC's flags.
+/// Names without extension: those of ImageSets' list if there is a folder ImageSets, otherwise of all pictures, sorted.
+/// A line of a list is a name, with or without a folder and an extension; names of maps or VOC's flags may follow it.
 struct NameList {
   std::vector<std::string> names;
   std::string from;                        ///< the list or the folder
-  std::vector<std::string> repeated = {};  ///< names that stand more than once in the list; once in `names`
+  std::vector<std::string> repeated = {};  ///< names that are in the list more than once; once in `names`
 };
-/// Throws: DataError where the list is missing (naming those that are there) or empty.
+/// Throws: DataError if the list is missing (naming the existing ones) or empty.
 [[nodiscard]] NameList names_of(const std::filesystem::path& root, const std::string& split,
                                 const NamedFiles& pictures);
 
-/// One sample's files; the maps stand in the order of the roles that were asked for.
+/// The files of one sample; the maps are in the order of the requested roles.
 struct SampleFiles {
   std::filesystem::path picture;
   std::vector<std::filesystem::path> maps;
@@ -62,18 +61,18 @@ struct SampleFiles {
 
 struct FileListOptions {
   std::string split;
-  std::vector<Role> roles;             ///< roles of the maps
-  std::vector<std::string> overrides;  ///< folders by role; empty: looked for
+  std::vector<Role> roles;             ///< of the maps
+  std::vector<std::string> overrides;  ///< folders by role; empty: found by name
   bool strict = true;
 };
 
 struct FileList {
   std::vector<SampleFiles> samples;
-  std::vector<std::filesystem::path> folders;  ///< folders of the maps
+  std::vector<std::filesystem::path> folders;  ///< of the maps
   std::vector<std::string> notes;
 };
 
-/// Throws: DataError as said at open_training_set().
+/// Throws: DataError as described at open_training_set().
 [[nodiscard]] FileList list_files(const std::filesystem::path& path, const FileListOptions& options);
 
 }  // namespace lockstep::segmentation

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws: DataError where there is no such folder, it is empty, or a name has two files.
+/// Throws: DataError if the folder does not exist or is empty, or a name has two files.
 NamedFiles files_of_folder(const fs::path& folder, FileKind kind) {
   std::error_code fault;
   if (!fs::exists(folder, fault)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
@@ -59,20 +59,20 @@ fs::path picture_beside(const NamedFiles& pictures, const fs::path& scribbles) {
 
 Numbers numbers_in(const fs::path& folder) { return holds_instances(folder) ? Numbers::kInstances : Numbers::kClasses; }
 
-/// A mask as numbers; where they are classes, each of them is one.
+/// A mask as numbers; a mask of classes is checked as such.
 NumberMap checked_mask(const fs::path& file, Numbers meaning) {
   if (meaning == Numbers::kClasses) return numbers_of(read_map(file, MapMeaning::kClasses));
   return read_numbers(file);
 }
 
-/// A picture, upright or lying as its map of this size is.
+/// A picture, rotated upright or on its side to match its map's size.
 Image picture_of_size(const fs::path& file, ImageSize size) {
   AnnotatedImage picture = ImageFiles::of({file}).get(0);
   picture.pixels.fit_to(size);
   return std::move(picture.pixels.decoded());
 }
 
-/// Maps of one folder become maps of another. `make`: (file, index) -> Image.
+/// Turns the maps of one folder into maps of another. `make`: (file, index) -> Image.
 template <class Make>
 MapCounts write_all(const std::vector<fs::path>& files, const fs::path& out, std::int64_t threads,
                     const common::IndexProgress& progress, const Make& make) {
@@ -184,14 +184,14 @@ MapCounts write_distance_maps(const DistanceFolderOptions& options, const common
 
 namespace {
 
-/// A picture of a set with full masks, and where it belongs.
+/// A picture of a set with full masks, and its mask.
 struct MaskedFile {
   fs::path picture;
   fs::path mask;
   Numbers meaning = Numbers::kClasses;
 };
 
-/// The pictures of all splits, one after another.
+/// The pictures of all splits, one split after another.
 class FullSet {
  public:
   explicit FullSet(const WeakFolderOptions& options) : options_(options) {
@@ -209,7 +209,7 @@ class FullSet {
   [[nodiscard]] const std::map<std::string, std::vector<std::string>>& names() const noexcept { return names_; }
 
  private:
-  /// Names of ImageSets' lists, train and val first.
+  /// The names of ImageSets' lists, train and val first.
   [[nodiscard]] std::vector<std::string> lists_of_set() const {
     std::set<std::string> found;
     for (const char* kind : {"Segmentation", "SegmentationAug"}) {
@@ -223,7 +223,7 @@ class FullSet {
     return lists;
   }
 
-  /// Returns: whether there are lists.
+  /// Adds the pictures of ImageSets' lists. Returns false if there are none.
   bool add_lists() {
     const std::vector<std::string> lists = lists_of_set();
     if (lists.empty()) return false;
@@ -252,8 +252,7 @@ class FullSet {
                 text::join(covered));
     }
     if (!without_masks.empty()) {
-      log::note("{}: lists of whose pictures none has a mask are left out: {}", options_.from.string(),
-                text::join(without_masks));
+      log::note("{}: lists without any mask are left out: {}", options_.from.string(), text::join(without_masks));
     }
     return true;
   }
@@ -264,7 +263,7 @@ class FullSet {
     for (const SampleFiles& sample : list.samples) add(split, {sample.picture, sample.maps.front(), meaning});
   }
 
-  /// A picture may stand in several lists; it is written once.
+  /// Adds a picture to a split. It may be in several lists, but is written once.
   void add(const std::string& split, MaskedFile file) {
     const std::string name = picture_name(file.picture);
     names_[split].push_back(name);
@@ -272,7 +271,7 @@ class FullSet {
     if (is_new) {
       files_.push_back(std::move(file));
     } else if (at->second != file.picture) {
-      throw UsageError(fmt::format("picture {} stands in two splits", name), "a set has one picture of each name");
+      throw UsageError(fmt::format("two splits have a picture named {}", name), "a set has one picture of each name");
     }
   }
 
@@ -282,7 +281,7 @@ class FullSet {
   std::map<std::string, fs::path> seen_;
 };
 
-/// Maps of one picture, written; and what they are worth.
+/// Writes the maps of one picture, and counts their labels and their agreement with the mask.
 void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::int64_t index, WeakSet& counts) {
   const VocFolders folders{options.out};
   const NumberMap mask = checked_mask(file.mask, file.meaning);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weak labels for whole folders: what the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps` and
-// `weak-labels` do. No torch header.
+// Weak labels for whole folders: the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps` and
+// `weak-labels`. No torch header.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace lockstep::segmentation {
 
-/// Pixels of a command's maps, and what agrees with full masks where those are known. For the line at its end.
+/// Counts the pixels of a command's maps and, if full masks are known, the agreement with these, for its final line.
 struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
   std::int64_t labelled = 0;               ///< not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< by class: map and mask say it; of pixels that both label
-  std::array<std::int64_t, 256> either{};  ///< by class: map or mask says it
+  std::array<std::int64_t, 256> both{};    ///< by class: pixels of it in map and mask, of those that both label
+  std::array<std::int64_t, 256> either{};  ///< by class: pixels of the class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
-  /// The mean over the classes that are there, without `ignored`. 0 where there are none.
+  /// The mean over the classes that occur, without `ignored`. 0 if there are none.
   [[nodiscard]] double mean_iou() const noexcept;
   void add(const Image& map);
   void compare(const Image& map, const Image& mask);
@@ -32,15 +32,15 @@ struct MapCounts {
 };
 
 struct ScribbleFolderOptions {
-  std::filesystem::path masks;  ///< PNGs of class ids; in a folder named `instances` each number is a thing of class 1
+  std::filesystem::path masks;  ///< PNGs of class ids; in a folder `instances` each number is an object of class 1
   std::filesystem::path out;    ///< empty or absent
   std::uint64_t seed = 0;
   ScribbleOptions scribbles = {};
-  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte; so below
+  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it. The same below
 };
-/// A map of scribbles for each mask, with its name. The chance of a file is that of its place among the sorted names.
-/// Throws: UsageError where `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. So
-/// the others.
+/// Writes a map of scribbles for each mask, with its name; its randomness depends on its place among the sorted names.
+/// Throws: UsageError if `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. The
+///         others throw the same.
 [[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,
                                         const common::IndexProgress& progress = nullptr);
 
@@ -60,7 +60,7 @@ struct PseudoFolderOptions {
 struct DistanceFolderOptions {
   std::filesystem::path labels;       ///< scribbles or pseudo-labels
   bool scribbles = true;              ///< false: distances to the borders of pseudo-labels
-  std::optional<double> lambda = {};  ///< positive; the default is that of its kind
+  std::optional<double> lambda = {};  ///< positive; the default depends on the kind
   std::filesystem::path out;
   std::int64_t threads = 0;
 };
@@ -75,14 +75,14 @@ struct WeakFolderOptions {
   std::int64_t threads = 0;
 };
 struct WeakSet {
-  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< names and how many pictures
+  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< names and numbers of pictures
   MapCounts scribbles;
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
 /// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
-/// each split: those of ImageSets; of the folders train, val and test where they hold sets; else one named train. Of
-/// ImageSets, lists are left out with a note that have nothing beyond train and val, or no picture with a mask.
-/// Throws: also UsageError where pictures of two folders have one name; DataError where a name has two files, or some
+/// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
+/// train. Lists of ImageSets without pictures beyond train and val, or without any mask, are left out with a note.
+/// Throws: also UsageError if pictures of two folders have the same name; DataError if a name has two files, or some
 /// pictures of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 

@@ -12,8 +12,8 @@
 namespace lockstep::segmentation {
 namespace {
 
-double share(std::int64_t part, std::int64_t of) {
-  return of == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(of);
+double share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ double Confusion::pixel_accuracy() const {
 
 namespace {
 
-/// Pixels of a class in the truth, and predicted as it.
+/// The number of a class's pixels, in the truth and in the prediction.
 struct Marginals {
   std::int64_t truth = 0;
   std::int64_t predicted = 0;

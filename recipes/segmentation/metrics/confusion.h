@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The confusion matrix of a segmentation, and the figures made of it. No torch header.
+// The confusion matrix of a segmentation, and the metrics derived from it. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace lockstep::segmentation {
 
-/// Pixels by true and predicted class. Sums of whole numbers: the same however samples are spread over ranks.
+/// Counts pixels by true and predicted class, in whole numbers: sums do not depend on the samples' order over ranks.
 class Confusion {
  public:
   explicit Confusion(std::int64_t classes)
       : classes_(classes), pixels_(static_cast<std::size_t>(classes * classes), 0) {}
 
-  /// Counts `count` pixels. Pixels whose truth is kUnlabelled count nowhere.
-  /// Throws: DataError where a truth is another number from `classes` on; InternalError where a prediction is.
+  /// Counts `count` pixels. Pixels whose truth is kUnlabelled are not counted.
+  /// Throws: DataError if another truth is not below `classes`; InternalError if a prediction is not.
   void add(const std::uint8_t* truth, const std::uint8_t* predicted, std::int64_t count);
   void merge(const Confusion& other);
 
@@ -26,18 +26,18 @@ class Confusion {
     return pixels_[static_cast<std::size_t>(truth * classes_ + predicted)];
   }
   [[nodiscard]] std::int64_t pixels() const;                 ///< number of all pixels
-  [[nodiscard]] double pixel_accuracy() const;               ///< 0 where there is no pixel
+  [[nodiscard]] double pixel_accuracy() const;               ///< 0 if there is no pixel
   [[nodiscard]] bool has(std::int64_t label) const;          ///< the class is in the truth or was predicted
-  [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 where !has(label)
-  [[nodiscard]] double recall(std::int64_t label) const;     ///< share of its true pixels; 0 where there is none
-  [[nodiscard]] double precision(std::int64_t label) const;  ///< share of its predicted pixels; 0 where there is none
-  /// Over the classes that has() knows: one that is nowhere says nothing. 0 where there is no pixel.
+  [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 if !has(label)
+  [[nodiscard]] double recall(std::int64_t label) const;     ///< share of its true pixels; 0 if there are none
+  [[nodiscard]] double precision(std::int64_t label) const;  ///< share of its predicted pixels; 0 if there are none
+  /// The mean over the classes for which has() is true. 0 if there is no pixel.
   [[nodiscard]] double mean_iou() const;
 
   [[nodiscard]] std::string bytes() const;
-  /// Throws: InternalError where they are not of so many classes.
+  /// Throws: InternalError if the number of bytes does not fit `classes`.
   [[nodiscard]] static Confusion from_bytes(std::string_view bytes, std::int64_t classes);
-  /// Bytes that bytes() gives.
+  /// The number of bytes in bytes().
   [[nodiscard]] static std::size_t byte_count(std::int64_t classes) noexcept {
     return static_cast<std::size_t>(classes * classes) * sizeof(std::int64_t);
   }

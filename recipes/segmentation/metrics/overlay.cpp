@@ -24,7 +24,7 @@ std::uint8_t class_at(const Image& classes, std::int64_t y, std::int64_t x) {
   return classes.pixels[static_cast<std::size_t>(y * classes.size.width + x)];
 }
 
-/// The pixel to the right or below has another class.
+/// True if the pixel to the right or below has another class.
 bool on_outline(const Image& classes, std::int64_t y, std::int64_t x) {
   const std::uint8_t label = class_at(classes, y, x);
   return (x + 1 < classes.size.width && class_at(classes, y, x + 1) != label) ||
@@ -35,7 +35,7 @@ std::uint8_t blend(std::uint8_t below, std::uint8_t above, double share) {
   return static_cast<std::uint8_t>((1 - share) * below + share * above + 0.5);
 }
 
-/// Better and worse pictures, sorted, short, each once.
+/// Adds a picture to a sorted list of at most `most`, once.
 template <class Key>
 void keep_sorted(std::vector<JudgedPicture>& pictures, const JudgedPicture& picture, std::size_t most, const Key& key) {
   const bool there = std::ranges::any_of(pictures, [&](const auto& one) { return one.index == picture.index; });
@@ -61,14 +61,14 @@ T take(std::string_view& bytes) {
 }
 
 ImageSize fitted(ImageSize size) {
-  const double by = static_cast<double>(kCell) / static_cast<double>(std::max(size.width, size.height));
-  const auto side = [&](std::int64_t of) {
-    return std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(of) * by + 0.5), 1);
+  const double factor = static_cast<double>(kCell) / static_cast<double>(std::max(size.width, size.height));
+  const auto side = [&](std::int64_t length) {
+    return std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(length) * factor + 0.5), 1);
   };
   return {side(size.width), side(size.height)};
 }
 
-/// `pictures` of the same size, side by side.
+/// Places `pictures`, all of one size, side by side.
 Image side_by_side(const std::vector<Image>& pictures) {
   const ImageSize size = pictures.front().size;
   const auto count = static_cast<std::int64_t>(pictures.size());
@@ -82,7 +82,7 @@ Image side_by_side(const std::vector<Image>& pictures) {
   return row;
 }
 
-/// The colours of the classes that some pixel has.
+/// The colours of the classes that occur.
 std::vector<BoxMark> legend_of(const std::array<bool, 256>& shown, const std::vector<std::string>& class_names) {
   constexpr std::int64_t kFilled = 6;  // pixels: a frame without a middle
   std::vector<BoxMark> legend;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes as colours on a picture, and pages of the worst and best pictures of an evaluation. No torch header.
+// Classes as colours on a picture, and pages of the worst and the best pictures of an evaluation. No torch header.
 #pragma once
 
 #include <array>
@@ -14,37 +14,37 @@
 
 namespace lockstep::segmentation {
 
-/// The colour of a class in Pascal VOC's palette: its bits, spread over the three channels from the top.
+/// The colour of a class in Pascal VOC's palette: the bits of the class, spread over the three channels from the top.
 [[nodiscard]] std::array<std::uint8_t, 3> class_color(std::int64_t label);
 
 struct OverlayOptions {
   double opacity = 0.5;     ///< opacity of the colours over the picture
-  bool background = false;  ///< class 0 is coloured (black), too
-  bool outlines = true;     ///< a thin opaque line where one class ends
+  bool background = false;  ///< class 0 is coloured (black) too
+  bool outlines = true;     ///< a thin opaque line at the border of each class
 };
 
-/// The picture with its classes in their colours; kUnlabelled stays as it is.
-/// Shapes: `classes` one channel, as large as the picture. Throws: UsageError where it is not.
+/// Colours the picture by its classes; kUnlabelled pixels are unchanged.
+/// Shapes: `classes` one channel, as large as the picture. Throws: UsageError if it is not.
 [[nodiscard]] Image overlay(const PixelView& picture, const Image& classes, const OverlayOptions& options = {});
 
-/// One evaluated picture as it will be drawn.
+/// One evaluated picture, to be drawn.
 struct JudgedPicture {
   std::int64_t index = 0;  ///< in the source
   double quality = 0;      ///< its mean IoU
   Image classes;           ///< predicted
 };
 
-/// Keeps the worst and the best pictures of all that it sees.
+/// Keeps the worst and the best of all pictures added.
 class Gallery {
  public:
   explicit Gallery(std::size_t each = 6) : each_(each) {}
 
   void add(JudgedPicture picture);
-  /// What another rank's gallery said with bytes(). Throws: InternalError where they are not.
+  /// Adds the pictures of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are not.
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst first; of equal ones that with the lower index.
+  /// The worst first; of equal ones, that with the lower index.
   [[nodiscard]] const std::vector<JudgedPicture>& worst() const noexcept { return worst_; }
   /// The best first.
   [[nodiscard]] const std::vector<JudgedPicture>& best() const noexcept { return best_; }
@@ -55,9 +55,9 @@ class Gallery {
   std::vector<JudgedPicture> best_;
 };
 
-/// Writes worst.png and best.png: each picture thrice, plain, with its mask (maps[0] of the source), with what was
-/// predicted, and a legend of the classes on it, by `class_names`. Returns: the files; none where the gallery is empty.
-/// Throws: DataError naming a picture that cannot be decoded; IoError.
+/// Writes worst.png and best.png: each picture three times, plain, with its mask (maps[0] of the source) and with the
+/// prediction, and a legend of its classes, by `class_names`. Returns: the files; none if the gallery is empty. Throws:
+/// DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const Gallery& gallery, const ImageSource& source,
                                                                const std::filesystem::path& folder,
                                                                const std::vector<std::string>& class_names = {});

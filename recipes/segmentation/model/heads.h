@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What turns the backbone's features into logits: parallel dilated convolutions at the width of the classes (DeepLabv2
-// with batch norm), or at 256 channels with a decoder (DeepLabv3+).
+// Maps the backbone's features to logits: parallel dilated convolutions at the width of the classes (DeepLabv2 with
+// batch norm), or at 256 channels with a decoder (DeepLabv3+).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,12 +24,12 @@ struct ConvShape {
   std::int64_t dilation = 1;
 };
 
-/// A convolution without bias that keeps the size, batch norm, ReLU.
+/// A convolution without bias that keeps the size, then batch norm and ReLU.
 class ConvNormReLU final : public torch::nn::Module {
  public:
   explicit ConvNormReLU(const ConvShape& shape);
   at::Tensor forward(const at::Tensor& x);
-  /// Whether its statistics are those of several replicas.
+  /// True if its statistics come from several replicas.
   [[nodiscard]] bool is_synced() const;
 
  private:
@@ -43,13 +43,13 @@ struct ASPPOptions {
   std::vector<std::int64_t> rates = {6, 12, 18};  ///< dilations of the 3x3 branches
 };
 
-/// The branches of atrous spatial pyramid pooling side by side: 1x1, a dilated 3x3 for each rate, and the mean over the
-/// picture; each with batch norm and ReLU.
+/// Concatenates the branches of atrous spatial pyramid pooling: a 1x1 convolution, a dilated 3x3 one for each rate, and
+/// the mean over the picture, each with batch norm and ReLU.
 class Pyramid final : public torch::nn::Module {
  public:
   explicit Pyramid(const ASPPOptions& options);
   /// Shapes: [B, in, h, w] to [B, out_channels(), h, w].
-  /// Throws: UsageError for a batch of one picture in training: batch norm of its mean would see one value a channel.
+  /// Throws: UsageError for a batch of one picture in training: its mean has no deviation for batch norm.
   at::Tensor forward(const at::Tensor& x);
   [[nodiscard]] std::int64_t out_channels() const noexcept { return out_channels_; }
 
@@ -59,14 +59,14 @@ class Pyramid final : public torch::nn::Module {
   std::int64_t out_channels_;
 };
 
-/// What all heads are: features of two strides to logits.
+/// The base of all heads: maps features at two strides to logits.
 class Head : public torch::nn::Module {
  public:
   /// Shapes: low [B, ., h', w'], high [B, ., h, w]; logits [B, classes, h, w], or at the size of `low`.
   virtual at::Tensor forward(const at::Tensor& low, const at::Tensor& high) = 0;
 };
 
-/// The pyramid at the width of the classes, then 1x1 and batch norm, which gives the logits.
+/// The pyramid at the width of the classes, then a 1x1 convolution and batch norm, which yield the logits.
 class ClassWidthHead final : public Head {
  public:
   ClassWidthHead(std::int64_t in, std::int64_t classes, const std::vector<std::int64_t>& rates);
@@ -86,8 +86,8 @@ struct DecoderOptions {
   double dropout = 0.5;  ///< after the pyramid's projection
 };
 
-/// DeepLabv3+: the pyramid at 256 channels, enlarged to the size of layer1, beside 48 channels of that; two 3x3.
-/// Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous Separable Convolution, 2018.
+/// DeepLabv3+: the pyramid at 256 channels, enlarged to the size of layer1, beside 48 channels of that, then two 3x3
+/// convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous Separable Convolution, 2018.
 class DecoderHead final : public Head {
  public:
   explicit DecoderHead(const DecoderOptions& options);

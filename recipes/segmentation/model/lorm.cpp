@@ -22,7 +22,7 @@ torch::nn::Conv2d projection(std::int64_t channels) {
   return conv;
 }
 
-/// A 1x1 convolution of rows [..., C].
+/// A 1x1 convolution, applied to rows [..., C].
 at::Tensor of_rows(const torch::nn::Conv2d& conv, const at::Tensor& rows) {
   return nn::linear(rows, conv->weight.flatten(1), conv->bias);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRM's loss with its gradient, a block of foreground places after the other. What follows from a place's difference d
-// of feature and rectified feature needs its own row of the attention only, so that no row is kept. Gradients are
-// gathered for the sum of squares; backward divides them by how many there are.
+// LoRM's loss with its gradient, one block of foreground places at a time. The gradient from a place's difference d of
+// feature and rectified feature needs only the place's own row of the attention, so no row is kept. Forward computes
+// gradients of the sum of squares; backward divides them by the number of squares.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/bmm.h>
@@ -28,8 +28,8 @@ using torch::autograd::variable_list;
 
 constexpr double kSmallestNorm = 1e-12;
 
-/// Foreground places that are worked through together, by the picture's places: a block of the attention is 8 MiB. With
-/// fewer rows the sums over blocks and the products' edges cost more than the memory is worth (3481 places: 602 rows).
+/// The number of foreground places processed together, by the picture's places: a block of the attention is 8 MiB.
+/// Smaller blocks cost more in sums and edges of products than the memory is worth (3481 places: 602 rows).
 std::int64_t block_of(std::int64_t places) {
   constexpr std::int64_t kElements = 1 << 21;
   return std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(places, 1), 64, 1024);
@@ -47,7 +47,7 @@ LormTypes types_of(const at::Tensor& features) {
   return {bfloat16 ? at::kBFloat16 : at::kFloat, at::kFloat};
 }
 
-/// Rows of length 1, and their lengths.
+/// Rows normalised to length 1, and their original lengths.
 struct UnitRows {
   at::Tensor rows;
   at::Tensor lengths;  ///< [.., 1]
@@ -58,7 +58,7 @@ UnitRows unit_rows_of(const at::Tensor& rows) {
   return {rows / lengths, lengths};
 }
 
-/// The gradient by the rows from that by the rows of length 1, in its memory.
+/// Turns the gradient by the rows of length 1 into that by the original rows, in place.
 at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
   const at::Tensor along = (grad * unit.rows).sum(-1, /*keepdim=*/true);
   return grad.sub_(unit.rows * along).div_(unit.lengths);
@@ -67,14 +67,14 @@ at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
 /// The sums of one picture, or of all pictures.
 struct LormSums {
   at::Tensor squares;  ///< a number
-  at::Tensor count;    ///< int64: squares that are not 0
+  at::Tensor count;    ///< int64: number of squares that are not 0
   at::Tensor gamma;    ///< the gradient of `squares` by gamma
 };
 
-/// In two steps: libtorch splits the sum of all elements at once between its threads.
+/// Sums in two steps: libtorch splits a sum of all elements between its threads.
 at::Tensor sum_rows(const at::Tensor& rows) { return rows.sum({1}).sum(); }
 
-/// Adds a product of whatever type to `sum`.
+/// Adds a product of any type to `sum`.
 void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() == sum.scalar_type()) {
     sum.addmm_(a, b);
@@ -87,7 +87,7 @@ LormSums zero_sums(const at::TensorOptions& options) {
   return {at::zeros({}, options), at::zeros({}, options.dtype(at::kLong)), at::zeros({}, options)};
 }
 
-/// One picture's part of the loss.
+/// The loss of one picture.
 class Picture {
  public:
   Picture(const at::Tensor& features, const at::Tensor& keys, const at::Tensor& gamma, LormTypes types)
@@ -99,7 +99,7 @@ class Picture {
         gamma_(gamma.to(types.sum)),
         sums_(zero_sums(x_.options())) {}
 
-  /// All places that are not foreground: there nothing is said of them.
+  /// Adds the places that are not foreground, for which x' is 0.
   void background(const at::Tensor& foreground, bool wants_grad) {
     const at::Tensor rows = x_.masked_fill(foreground.unsqueeze(1), 0);
     add_squares(rows);
@@ -108,7 +108,7 @@ class Picture {
     grad_keys_ = at::zeros_like(x_);
   }
 
-  /// A block of foreground places with their queries. Returns the gradient by the queries, or an undefined tensor.
+  /// Adds a block of foreground places with their queries. Returns the gradient by the queries, or an undefined tensor.
   at::Tensor foreground(const at::Tensor& places, const at::Tensor& queries, bool wants_grad) {
     const UnitRows unit = unit_rows_of(queries.to(types_.sum));
     const at::Tensor unit_product = unit.rows.to(types_.product);
@@ -158,10 +158,10 @@ class Picture {
   LormSums sums_;
 };
 
-/// The places of the tensors that autograd follows, and of what backward keeps.
+/// Indices of the tensors that autograd follows, and of those that backward keeps.
 enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
 
-/// All pictures together, in blocks of all their places: no size depends on what is foreground.
+/// Computes all pictures together, in blocks of their places: no size depends on the foreground.
 class AllPlaces {
  public:
   AllPlaces(const at::TensorList& tensors, const at::Tensor& foreground, LormTypes types)
@@ -199,7 +199,7 @@ class AllPlaces {
     [[nodiscard]] at::Tensor of(const at::Tensor& values) const { return values.narrow(1, begin, count); }
   };
 
-  /// A block of the attention of all pictures is 64 MiB in float32.
+  /// The rows of a block: the attention of all pictures is then 64 MiB in float32.
   [[nodiscard]] std::int64_t rows_of_block() const {
     constexpr std::int64_t kElements = 1 << 24;
     return std::max<std::int64_t>(64, kElements / std::max<std::int64_t>(1, x_.size(0) * x_.size(1)));
@@ -245,13 +245,13 @@ class AllPlaces {
   at::Tensor grad_keys_;
 };
 
-/// What forward gets beside the tensors that autograd follows.
+/// The arguments of forward that autograd does not follow.
 struct LormCall {
   const at::Tensor& foreground;
   bool wants_grad;
 };
 
-/// The sums of all pictures and, where they are wanted, the gradients of their squares by the first three tensors.
+/// The sums of all pictures and, if wanted, the gradients of their squares by the first three tensors.
 LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   AllPlaces all(tensors, call.foreground, types);
@@ -262,7 +262,7 @@ LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call,
   return all.sums();
 }
 
-/// The same where the queries are those of the foreground.
+/// The same with the queries of the foreground only.
 LormSums sums_of_foreground(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   const at::Tensor& features = tensors[kFeatures];

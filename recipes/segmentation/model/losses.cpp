@@ -13,8 +13,8 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// Labels on a device have been checked where they were read, on the host (MaskedPictures): here it would have to wait.
-/// Throws: DataError.
+/// Checks labels on the CPU. Those on a device were checked on the host when they were read (MaskedPictures); a check
+/// here would have to wait for the device. Throws: DataError.
 void check_labels(const at::Tensor& labels, std::int64_t classes, const char* what) {
   if (!labels.is_cpu()) return;
   const at::Tensor bad = (labels >= classes).logical_and(labels != kUnlabelled);
@@ -44,7 +44,7 @@ at::Tensor cross_entropy(const at::Tensor& logs, const at::Tensor& labels, doubl
   return (each * known).sum() / known.sum().clamp_min(1);
 }
 
-/// The mean of what is not 0. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
+/// The mean of the values that are not 0. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
 at::Tensor distance_entropy(const at::Tensor& entropy, const at::Tensor& distances) {
   const at::Tensor each = entropy * (distances.to(entropy.scalar_type()) / 255);
   return each.sum() / each.count_nonzero().clamp_min(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the loss: cross entropy of labels and of pseudo-labels, entropy where the distance maps say that a
-// pixel's class is sure, and what LoRM gave.
+// The parts of the loss: cross entropy of labels and of pseudo-labels, entropy weighted by the distance maps' trust in
+// a pixel's class, and LoRM's loss.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,44 +16,44 @@
 
 namespace lockstep::segmentation {
 
-/// The weight of each part; one of 0 is left out.
+/// The weights of the parts; a part with weight 0 is left out.
 struct LossOptions {
   double segmentation = 1;       ///< cross entropy of the labels
-  double pseudo = 1;             ///< weight of the pseudo-labels
+  double pseudo = 1;             ///< cross entropy of the pseudo-labels
   double distance_scribble = 1;  ///< entropy, weighted by the distances from scribbles
-  double distance_class = 1;     ///< by those from contours
+  double distance_class = 1;     ///< entropy, weighted by the distances from contours
   double lorm = 1;
   double label_smoothing = 0;  ///< for the pseudo-labels: this share is spread over all classes
 };
 
-/// "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm", weighted: those whose map `planes` has
-/// (lorm: that are among the outputs) and whose weight is not 0.
+/// The weighted terms "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm". A term is left out if
+/// its weight is 0, if `planes` lacks its map, or, for lorm, if the outputs lack it.
 ///
-/// Logits are enlarged to the target's size bilinearly (align_corners). Cross entropies are means over the pixels with
-/// a class; the others are sum(D / 255 H) over how many of its summands are not 0, with H the entropy of a pixel's
-/// classes and D the map. What has no such pixel is exactly 0, and still part of the graph.
+/// Logits are enlarged bilinearly to the target's size (align_corners). Cross entropies are means over the pixels with
+/// a class. The others are sum(D / 255 H) divided by the number of summands that are not 0, with H the entropy of a
+/// pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
 ///
-/// On a CPU it is a kernel that never holds the enlarged logits: backward computes them again, row by row. Its numbers
-/// are float32. Elsewhere, and for float64, it is plain_losses().
+/// On a CPU, in float32, a kernel computes this without ever holding the enlarged logits: backward computes them again,
+/// row by row. On other devices and for float64, plain_losses() does.
 ///
 /// Shapes: outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
-/// Throws: DataError for a label that is no class, on a CPU; UsageError for shapes that do not fit, and second
-/// derivatives.
+/// Throws: DataError for a label that is not a class, on a CPU; UsageError for shapes that do not fit and for second
+///         derivatives.
 [[nodiscard]] std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                            const LossOptions& options);
 
-/// The same from the formulas by libtorch's operators.
+/// The same from the formulas, by libtorch's operators.
 [[nodiscard]] std::vector<LossTerm> plain_losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                                  const LossOptions& options);
 
-/// What the terms of losses() are made of, all maps of a batch at once, for its kernel.
+/// The inputs of fused_losses(): all maps of a batch.
 struct FusedMaps {
   at::Tensor target;                           ///< uint8 [B, planes, H, W], on the CPU; labels are classes or 255
   std::array<std::int64_t, kLossMaps> places;  ///< the maps' planes; -1: the term is left out
   double smoothing = 0;
 };
 
-/// The terms without their weights, float32 [kLossMaps]; 0 where one is left out.
+/// The terms without their weights, float32 [kLossMaps]; a term left out is 0.
 /// Shapes: logits float32 or bfloat16 [B, C, h, w], on the CPU.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor fused_losses(const at::Tensor& logits, const FusedMaps& maps);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel over a batch: bands in parallel, their sums combined in order, so that no result depends on the number of
-// threads. Forward only counts and sums; backward knows what each mean is over and what the terms are worth.
+// The kernel over a batch: bands run in parallel and their sums are combined in order, so no result depends on the
+// number of threads. Forward only counts and sums; backward then knows each mean's divisor and each term's weight.
 #include "segmentation/model/losses.h"
 
 #include <ATen/core/grad_mode.h>
@@ -21,10 +21,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A batch as the kernel takes it.
+/// A batch in the kernel's layout.
 class Pictures {
  public:
-  /// Shapes: logits float32, contiguous. `places`: as FusedMaps has them.
+  /// Shapes: logits float32, contiguous. `places`: as in FusedMaps.
   Pictures(at::Tensor logits, at::Tensor target, at::IntArrayRef places, double smoothing)
       : logits_(std::move(logits)),
         target_(std::move(target)),
@@ -56,7 +56,7 @@ class Pictures {
     return all;
   }
 
-  /// By the logits. Neighbouring bands share a row: each has memory of its own, added up in order.
+  /// The gradient by the logits. Neighbouring bands share a row, so each has its own memory, added up in order.
   [[nodiscard]] at::Tensor gradient(const std::array<float, kLossMaps>& factors) const {
     constexpr std::int64_t kRows = LossShape::kBandRows;
     const std::int64_t bands = shape_.bands();
@@ -125,10 +125,10 @@ class FusedLosses : public torch::autograd::Function<FusedLosses> {
       throw UsageError("a second derivative through the segmentation losses", "backward without create_graph");
     }
     const variable_list kept = context->get_saved_variables();
-    const at::Tensor by = incoming[0].to(at::kFloat).contiguous();
+    const at::Tensor slopes = incoming[0].to(at::kFloat).contiguous();
     std::array<float, kLossMaps> factors = {};
     for (std::size_t t = 0; t < kLossMaps; ++t) {
-      factors[t] = by.data_ptr<float>()[t] / static_cast<float>(kept[2].data_ptr<std::int64_t>()[t]);
+      factors[t] = slopes.data_ptr<float>()[t] / static_cast<float>(kept[2].data_ptr<std::int64_t>()[t]);
     }
     const std::vector<std::int64_t> places = context->saved_data["places"].toIntVector();
     const Pictures pictures(kept[0], kept[1], places, context->saved_data["smoothing"].toDouble());

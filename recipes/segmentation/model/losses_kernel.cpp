@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// Highway compiles this file once for each instruction set (foreach_target.h), and one of them is chosen at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "segmentation/model/losses_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h comes before highway.h, as Highway requires.
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -20,14 +20,14 @@ namespace lockstep::segmentation {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Pixels that are worked through together.
+// Pixels that are processed together.
 using Floats = hn::CappedTag<float, 16>;
 constexpr std::int64_t kPixels = 16;
 
-/// A multiple of kPixels.
+/// Rounds up to a multiple of kPixels.
 HWY_INLINE std::int64_t padded(std::int64_t width) { return (width + kPixels - 1) / kPixels * kPixels; }
 
-/// What a band works in: rows of [classes][padded width], and [classes][kPixels] of the pixels at hand.
+/// The memory of a band: rows of [classes][padded width], and [classes][kPixels] for the current pixels.
 struct Workspace {
   explicit Workspace(const LossShape& shape)
       : stride(padded(static_cast<std::int64_t>(shape.columns->share.size()))),
@@ -49,21 +49,21 @@ struct Workspace {
   std::vector<float> exponentials;
 };
 
-/// The pixels in work: numbers that do not depend on the class.
+/// Numbers of the current pixels that do not depend on the class.
 struct Pixels {
   alignas(64) float log_sum[kPixels];
   alignas(64) float entropy[kPixels];
   alignas(64) float one_over_sum[kPixels];
 };
 
-/// Gradients' factors, by pixel.
+/// Factors of the gradients, by pixel.
 struct Factors {
   alignas(64) float probability[kPixels];
   alignas(64) float entropy[kPixels];
   alignas(64) float all[kPixels];
 };
 
-/// Highway's exponential of NaN is 0.
+/// The exponential, NaN included; Highway's would be 0 there.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -79,7 +79,7 @@ void widen(const LossShape& shape, const LossPicture& picture, std::int64_t row,
   }
 }
 
-/// The other way around. `to`: one row, [classes], each `step` after the other.
+/// The reverse of widen(). `to`: one row, [classes], each `step` after the other.
 void narrow(const LossShape& shape, const float* from, std::int64_t stride, std::int64_t step, float* to) {
   const Enlarged& columns = *shape.columns;
   for (std::int64_t c = 0; c < shape.classes; ++c) {
@@ -91,7 +91,7 @@ void narrow(const LossShape& shape, const float* from, std::int64_t stride, std:
   }
 }
 
-/// Fills the workspace and `pixels` for those from column `x` on.
+/// Fills the workspace and `pixels`, for the pixels from column `x` on.
 HWY_INLINE void soften(const LossShape& shape, Workspace& work, std::int64_t x, float share, Pixels& pixels) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -122,7 +122,7 @@ HWY_INLINE void soften(const LossShape& shape, Workspace& work, std::int64_t x, 
   }
 }
 
-/// The maps' values of a row from column `x` on.
+/// The values of the maps in a row, from column `x` on.
 struct MapRow {
   MapRow(const LossPicture& picture, std::int64_t offset) {
     for (std::size_t t = 0; t < kLossMaps; ++t) {
@@ -184,30 +184,30 @@ HWY_INLINE void differentiate(const LossShape& shape, Workspace& work, const Pix
   }
 }
 
-/// The gradient of `count` pixels into the workspace's exponentials.
+/// Writes the gradient of `count` pixels into the workspace's exponentials.
 void add_slopes(const LossShape& shape, Workspace& work, const Pixels& pixels, const MapRow& maps,
-                std::pair<std::int64_t, const std::array<float, kLossMaps>*> of) {
-  const auto& [count, by] = of;
+                std::pair<std::int64_t, const std::array<float, kLossMaps>*> count_and_weights) {
+  const auto& [count, weights] = count_and_weights;
   Factors factors = {};
   for (std::size_t t : {kLabelMap, kPseudoMap}) {
     if (maps.at[t] == nullptr) continue;
-    const float spread = (*by)[t] * (t == kPseudoMap ? shape.smoothing : 0) / static_cast<float>(shape.classes);
+    const float spread = (*weights)[t] * (t == kPseudoMap ? shape.smoothing : 0) / static_cast<float>(shape.classes);
     for (std::int64_t i = 0; i < count; ++i) {
       const bool known = maps.at[t][i] != kUnlabelled;
-      factors.probability[i] += known ? (*by)[t] : 0;
+      factors.probability[i] += known ? (*weights)[t] : 0;
       factors.all[i] += known ? spread : 0;
     }
   }
   for (std::size_t t : {kScribbleMap, kClassMap}) {
     if (maps.at[t] == nullptr) continue;
     for (std::int64_t i = 0; i < count; ++i) {
-      factors.entropy[i] += (*by)[t] * (static_cast<float>(maps.at[t][i]) / 255);
+      factors.entropy[i] += (*weights)[t] * (static_cast<float>(maps.at[t][i]) / 255);
     }
   }
   differentiate(shape, work, pixels, factors);
   for (std::size_t t : {kLabelMap, kPseudoMap}) {
     if (maps.at[t] == nullptr) continue;
-    const float hard = (*by)[t] * (1 - (t == kPseudoMap ? shape.smoothing : 0));
+    const float hard = (*weights)[t] * (1 - (t == kPseudoMap ? shape.smoothing : 0));
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t label = maps.at[t][i];
       if (label != kUnlabelled) work.exponentials[static_cast<std::size_t>(label * kPixels + i)] -= hard;
@@ -230,10 +230,10 @@ HWY_INLINE void share_out(const LossShape& shape, Workspace& work, std::int64_t 
   }
 }
 
-/// The rows of the logits around the pixels' row, as it moves down.
+/// The two rows of the logits around the current row of pixels, as it moves down.
 class Rows {
  public:
-  /// `grad`: as add_loss_band_gradient() has it, or null.
+  /// `grad`: as in add_loss_band_gradient(), or null.
   Rows(const LossShape& shape, const LossPicture& picture, std::int64_t first, float* grad)
       : shape_(shape), picture_(picture), first_(first), grad_(grad), work_(shape) {}
 
@@ -278,7 +278,7 @@ class Rows {
   Workspace work_;
 };
 
-/// Calls f(work, x, row's index) for each kPixels of the band.
+/// Calls f(work, x, row's index) for every kPixels pixels of the band.
 template <class F>
 HWY_INLINE void for_pixels(const LossShape& shape, const LossPicture& picture, std::int64_t band, float* grad, F f) {
   const std::int64_t first = band * LossShape::kBandRows;

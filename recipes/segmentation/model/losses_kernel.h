@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind losses(): plain memory in, plain memory out. A picture's logits are enlarged row by row; a band of
-// rows is one call, and bands depend on the sizes only.
+// The loops behind losses(), on plain memory. A picture's logits are enlarged row by row; each call handles a band of
+// rows, and the bands depend only on the sizes.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 
 namespace lockstep::segmentation {
 
-/// The maps' places in the arrays below.
+/// Indices of the maps in the arrays below.
 enum LossMap { kLabelMap, kPseudoMap, kScribbleMap, kClassMap, kLossMaps };
 
-/// Where the pixels of an enlarged axis lie between those of the small one, as libtorch's align_corners has it.
+/// The positions of the pixels of an enlarged axis between those of the small one, as in libtorch's align_corners.
 struct Enlarged {
   Enlarged(std::int64_t small, std::int64_t large);
 
-  std::vector<std::int64_t> before;  ///< the small axis' pixel at or before each
+  std::vector<std::int64_t> before;  ///< for each pixel, the small axis' pixel at or before it
   std::vector<std::int64_t> after;
   std::vector<float> share;  ///< shares of `after`
 };
@@ -25,16 +25,16 @@ struct LossShape {
   std::int64_t classes = 0;
   std::int64_t height = 0;  ///< height of the logits
   std::int64_t width = 0;
-  const Enlarged* rows = nullptr;  ///< to the maps' height
+  const Enlarged* rows = nullptr;  ///< to the height of the maps
   const Enlarged* columns = nullptr;
   float smoothing = 0;  ///< smoothing of the pseudo-labels
 
-  /// Rows of the logits that a band begins its pixels at.
+  /// The number of rows of the logits in which a band's pixels begin.
   static constexpr std::int64_t kBandRows = 8;
   [[nodiscard]] std::int64_t bands() const { return (height + kBandRows - 1) / kBandRows; }
 };
 
-/// One picture. Maps [large height, large width]; null: this term is left out.
+/// One picture. Maps [large height, large width]; null: the term is left out.
 struct LossPicture {
   const float* logits = nullptr;  ///< [classes, height, width]
   std::array<const std::uint8_t*, kLossMaps> maps = {};
@@ -42,14 +42,14 @@ struct LossPicture {
 
 struct LossSums {
   std::array<double, kLossMaps> sum = {};
-  std::array<std::int64_t, kLossMaps> count = {};  ///< number of the summands in the mean
+  std::array<std::int64_t, kLossMaps> count = {};  ///< number of summands in the mean
 };
 
-/// Adds a band's summands up.
+/// Sums the summands of a band.
 [[nodiscard]] LossSums sum_loss_band(const LossShape& shape, const LossPicture& picture, std::int64_t band);
 
-/// Adds the gradient of the sums times `factors` to `grad`, [classes, kBandRows + 1, width]: the rows of the logits
-/// from band kBandRows on.
+/// Adds the gradient of the sums, times `factors`, to `grad`, [classes, kBandRows + 1, width]: the rows of the logits
+/// from `band` * kBandRows on.
 void add_loss_band_gradient(const LossShape& shape, const LossPicture& picture, std::int64_t band,
                             const std::array<float, kLossMaps>& factors, float* grad);
 

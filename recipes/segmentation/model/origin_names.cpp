@@ -18,7 +18,7 @@ constexpr const char* kFuse = "fuse.0.weight";
 constexpr const char* kFirst = "aspp.first.conv.weight";
 constexpr std::int64_t kLowChannels = 48;  ///< of layer1, in the decoder
 
-/// A convolution and its batch norm at two places of a chain.
+/// Adds a convolution and the batch norm that follows it in a chain.
 void add_pair(Rows& rows, const std::string& theirs, int at, const std::string& here) {
   rows.push_back({{fmt::format("{}{}.", theirs, at)}, here + ".conv."});
   rows.push_back({{fmt::format("{}{}.", theirs, at + 1)}, here + ".bn."});
@@ -33,7 +33,7 @@ void add_pyramid(Rows& rows, const std::string& theirs) {
   add_pair(rows, theirs + "global_avg_pool.", 1, "aspp.pyramid.pooled");
 }
 
-/// deeplabV2.py, res50_ASPP_lorm.py: the pyramid is called layer5, or layer_pred0.
+/// deeplabV2.py, res50_ASPP_lorm.py: the pyramid's name is layer5 or layer_pred0.
 Rows of_class_width(const std::string& pyramid) {
   Rows rows;
   add_pyramid(rows, pyramid);
@@ -70,7 +70,7 @@ common::OriginNames names_of(ModelType type) {
   return names_of(std::move(rows));
 }
 
-/// Every name of every network there: of those that fit the model only those are taken.
+/// The names of all its networks; take() uses only those that fit the model.
 common::OriginNames all_names() {
   Rows rows = of_class_width("layer_pred0.");
   for (const Rows& more : {of_class_width("layer5."), of_decoder()}) rows.insert(rows.end(), more.begin(), more.end());
@@ -79,7 +79,7 @@ common::OriginNames all_names() {
   return names_of(std::move(rows));
 }
 
-/// The first channels of a convolution's input become its last ones, `count` of them.
+/// Moves the first `count` channels of a convolution's input to the end.
 void roll_channels(StateDict& weights, const std::string& name, std::int64_t count) {
   const auto found = weights.find(name);
   auto* tensor = found == weights.end() ? nullptr : std::get_if<at::Tensor>(&found->second);

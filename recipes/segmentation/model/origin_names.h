@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that the origin's files (model_best.pth and so on) have for the network's tensors.
+// The names of the network's tensors in the origin's files (model_best.pth and so on).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,13 +13,13 @@
 
 namespace lockstep::segmentation {
 
-/// Gives entries of `weights` the names that they have in `model`, and drops torchvision's classifier. Where the
-/// origin's decoder sees layer1's channels first, the columns of its first convolution are moved. Returns what was
-/// done, for notes. Throws: as common::OriginNames::take().
+/// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The origin's decoder
+/// has layer1's channels first, so the columns of its first convolution are moved. Returns the changes, for notes.
+/// Throws: as common::OriginNames::take().
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model);
 
-/// The entries of a network under the origin's names: all that its strict load asks for.
-/// Throws: UsageError naming what of the network the origin does not have.
+/// The entries of a network under the origin's names: all that its strict load requires.
+/// Throws: UsageError naming the part of the network that the origin lacks.
 [[nodiscard]] StateDict give_origin_names(const StateDict& model, const ModelOptions& options);
 
 }  // namespace lockstep::segmentation

@@ -21,7 +21,7 @@ at::Tensor resized(const at::Tensor& images, std::int64_t height, std::int64_t w
   return at::upsample_bilinear2d(images, {height, width}, /*align_corners=*/true);
 }
 
-/// Softmax over the classes in the views' own size.
+/// The softmax over the classes, at the size of the views.
 at::Tensor shares_of(const at::Tensor& views, const LogitsOf& logits) {
   return at::softmax(resized(logits(views).to(at::kFloat), views.size(2), views.size(3)), 1);
 }
@@ -37,7 +37,7 @@ struct Place {
   std::int64_t x = 0;
 };
 
-/// Computes one picture [1, 3, h, w] in one scale.
+/// Computes one picture [1, 3, h, w] at one scale.
 at::Tensor through_windows(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options) {
   const std::int64_t height = picture.size(2);
   const std::int64_t width = picture.size(3);
@@ -62,16 +62,16 @@ at::Tensor through_windows(const at::Tensor& picture, const LogitsOf& logits, co
     const at::Tensor shares = shares_with_mirror(at::cat(views), logits, options.flip);
     if (!sum.defined()) sum = at::zeros({1, shares.size(1), height, width}, shares.options());
     for (std::size_t i = begin; i < end; ++i) {
-      const auto of = static_cast<std::int64_t>(i - begin);
-      sum.narrow(2, places[i].y, high).narrow(3, places[i].x, wide).add_(shares.narrow(0, of, 1));
+      const auto view = static_cast<std::int64_t>(i - begin);
+      sum.narrow(2, places[i].y, high).narrow(3, places[i].x, wide).add_(shares.narrow(0, view, 1));
       seen.narrow(2, places[i].y, high).narrow(3, places[i].x, wide).add_(1);
     }
   }
   return sum / seen;
 }
 
-std::int64_t scaled(std::int64_t side, double by) {
-  return std::max<std::int64_t>(std::llround(static_cast<double>(side) * by), 1);
+std::int64_t scaled(std::int64_t side, double factor) {
+  return std::max<std::int64_t>(std::llround(static_cast<double>(side) * factor), 1);
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ at::Tensor class_shares(const at::Tensor& picture, const LogitsOf& logits, const
   at::Tensor sum;
   for (const double scale : options.scales) {
     if (!(scale > 0)) throw UsageError(fmt::format("a picture in scale {}", scale), "scales are above 0");
-    const double by = base * scale;
-    const at::Tensor view = resized(whole, scaled(height, by), scaled(width, by));
+    const double factor = base * scale;
+    const at::Tensor view = resized(whole, scaled(height, factor), scaled(width, factor));
     const at::Tensor shares = resized(through_windows(view, logits, options), height, width);
     sum = sum.defined() ? sum + shares : shares;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a trained network looks at a picture of any size: whole or through overlapping windows, in several scales,
-// mirrored too, and the average of all.
+// Applies a trained network to a picture of any size: whole or through overlapping windows, at several scales,
+// optionally mirrored, and averages the results.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,25 +13,25 @@
 namespace lockstep::segmentation {
 
 struct WindowOptions {
-  std::int64_t window = 0;   ///< pixels each way of what the network sees at once; 0: the whole picture
+  std::int64_t window = 0;   ///< pixels that the network sees at once, each way; 0: the whole picture
   double overlap = 1.0 / 3;  ///< overlap of two neighbouring windows, as a share of a window; below 1
   std::vector<double> scales = {1.0};
-  bool flip = false;           ///< each view mirrored as well
+  bool flip = false;           ///< each view is also mirrored
   std::int64_t base_size = 0;  ///< pixels of the longer side at scale 1; 0: the picture's own
-  std::int64_t batch = 4;      ///< windows at a time
+  std::int64_t batch = 4;      ///< windows per batch
 };
 
-/// Where windows begin along a side: evenly spaced, the last one at the end, neighbours overlapping at least by
-/// `overlap` windows. {0} where one window covers the side.
-/// Throws: UsageError where `overlap` is not in 0 .. 1, 1 excluded, or the window is not positive.
+/// The starts of the windows along a side: evenly spaced, the last one at the end, neighbours overlapping by at least
+/// `overlap` windows. {0} if one window covers the side.
+/// Throws: UsageError if `overlap` is not in 0 .. 1, 1 excluded, or the window is not positive.
 [[nodiscard]] std::vector<std::int64_t> window_starts(std::int64_t length, std::int64_t window, double overlap);
 
 /// The network: pictures [B, 3, h, w] to logits [B, C, h', w'] of any resolution.
 using LogitsOf = std::function<at::Tensor(const at::Tensor& pictures)>;
 
-/// Shares of the classes for every pixel: the mean over scales of the mean over windows of softmax.
-/// Shapes: picture [3, H, W], normalised as in training, to [C, H, W] in float32. Depends on the picture alone, not on
-/// what is in the same batch. Throws: UsageError as window_starts(), and for scales that are not positive.
+/// Shares of the classes for every pixel: the mean over scales of the mean over windows of softmax. Only the picture
+/// counts, not its batch. Shapes: picture [3, H, W], normalised as in training, to [C, H, W] in float32. Throws:
+/// UsageError as window_starts(), and for scales that are not positive.
 /// Source: the multi-scale tests of DeepLab and PSPNet.
 [[nodiscard]] at::Tensor class_shares(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options);
 

@@ -12,7 +12,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::uint64_t kSizeStream = 0x73697a6573000000;  // apart from the scene's own
+constexpr std::uint64_t kSizeStream = 0x73697a6573000000;  // differs from the scene's own
 
 std::int64_t pictures_of_val(const GenerateOptions& options) {
   return std::llround(options.val_share * static_cast<double>(options.count));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Knows nothing of models or training.
-// No torch header.
+// Synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Independent of models and training. No
+// torch header.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep::segmentation {
 
 inline constexpr common::SideRange kSides{32, 4096};  ///< pixels
 
-/// The folders of a set in the layout of VOC, which SetOptions looks for.
+/// The folders of a set in the layout of VOC, as SetOptions finds them.
 struct VocFolders {
   std::filesystem::path root;
 
@@ -28,20 +28,20 @@ struct VocFolders {
     return root / "ImageSets" / "SegmentationAug" / (split + ".txt");
   }
 
-  /// Throws: UsageError where `root` is not empty.
+  /// Throws: UsageError if `root` is not empty.
   void make() const;
   void write(const WeakLabels& labels, const std::string& name) const;
 };
 
 struct GenerateOptions {
-  std::filesystem::path out;  ///< made where missing; must be empty
+  std::filesystem::path out;  ///< created if missing; must be empty
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  common::SideRange size = {128, 128};  ///< width and height are drawn apart
+  common::SideRange size = {128, 128};  ///< width and height are drawn separately
   double val_share = 0.2;    ///< share of the pictures, the last ones, in the list val; the others, at least 1, are in
                              ///< train
   WeakOptions weak = {};     ///< its seed is `seed`
-  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
+  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
 };
 
 struct GeneratedSet {
@@ -50,8 +50,8 @@ struct GeneratedSet {
 };
 
 /// Writes pictures JPEGImages/<index>.png with masks and all weak labels, then the lists. The same options give the
-/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one. Throws: UsageError
-/// where an option is out of range or `out` is not empty; IoError where a file cannot be written.
+/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
+/// Throws: UsageError if an option is out of range or `out` is not empty; IoError if a file cannot be written.
 [[nodiscard]] GeneratedSet generate_set(const GenerateOptions& options,
                                         const common::IndexProgress& progress = nullptr);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which maps a training sample has besides its picture: the order of Batch::target's second dimension.
+// The maps of a training sample besides its picture: the order of Batch::target's second dimension.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::segmentation {
 
-/// The class of a pixel that has none, in every label map.
+/// The value of a pixel without a class, in every label map.
 inline constexpr std::uint8_t kUnlabelled = 255;
 
-/// Maps of a sample, uint8, in this order. Labels, full masks or scribbles, are always there, as plane 0.
-/// A place is -1 where the map is left out.
+/// The maps of a sample, uint8, in this order. Labels, which are full masks or scribbles, are always present, as plane
+/// 0. The index of a map that is left out is -1.
 struct Planes {
   bool pseudo_labels = false;
   bool scribble_distances = false;  ///< 255 on a scribble, falling with the distance

@@ -18,13 +18,13 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// Three channels with the contrast of the whole picture: 0 its darkest, 1 its brightest, but for 1 % at each end.
+/// Three channels, scaled to the contrast of the whole picture: 0 is darkest, 1 brightest, without 1 % at each end.
 class Contrast {
  public:
   explicit Contrast(const Image& picture) : size_(picture.size) {
     const auto width = static_cast<int>(size_.width);
     const auto height = static_cast<int>(size_.height);
-    // OpenCV has no const view; it only reads this one.
+    // OpenCV has no const view; this one is only read.
     const cv::Mat seen(height, width, CV_8UC3, const_cast<std::uint8_t*>(picture.pixels.data()));
     cv::Mat values;
     seen.convertTo(values, CV_32FC3);
@@ -45,7 +45,7 @@ class Contrast {
   }
 
   [[nodiscard]] const std::vector<float>& plane(std::size_t channel) const { return planes_[channel]; }
-  /// The largest change of a channel.
+  /// The change of the channel that changes most.
   [[nodiscard]] double change(std::size_t a, std::size_t b) const {
     double most = 0;
     for (const std::vector<float>& plane : planes_) most = std::max<double>(most, std::abs(plane[a] - plane[b]));
@@ -53,7 +53,7 @@ class Contrast {
   }
 
  private:
-  /// The value below which so many lie.
+  /// The smallest value with at least `wanted` pixels at or below it.
   static double share_value(const std::array<std::int64_t, 256>& counts, double wanted) {
     double below = 0;
     for (std::size_t value = 0; value < counts.size(); ++value) {
@@ -67,7 +67,7 @@ class Contrast {
   std::array<std::vector<float>, 3> planes_;
 };
 
-/// How strange every pixel's colour is to every class: the share in which it looks like the others' scribbles.
+/// How strange every pixel's colour is to each class: the share to which it resembles the scribbles of the others.
 class Strangeness {
  public:
   Strangeness(const Contrast& contrast, const Image& scribbles, double likeness)
@@ -87,11 +87,11 @@ class Strangeness {
     }
   }
 
-  /// In 0 .. 1, for a class that has scribbles.
+  /// The strangeness to a class that has scribbles, in 0 .. 1.
   [[nodiscard]] float at(std::size_t pixel, std::uint8_t label) const { return strange_[label][pixel]; }
 
  private:
-  /// How much every pixel looks like some of these.
+  /// The likeness of every pixel to the pixels `drawn`.
   [[nodiscard]] std::vector<float> alike(const Contrast& contrast, const std::vector<std::size_t>& drawn) const {
     const std::vector<float>& red = contrast.plane(0);
     const std::vector<float>& green = contrast.plane(1);
@@ -113,13 +113,13 @@ class Strangeness {
     return much;
   }
 
-  static constexpr std::size_t kColours = 64;  // the most colours of a class
-  static constexpr float kUnknown = 1e-4F;     // a colour that is far from all is strange to none
+  static constexpr std::size_t kColours = 64;  // largest number of colours per class
+  static constexpr float kUnknown = 1e-4F;     // a colour far from all classes is strange to none
   float scale_;
   std::array<std::vector<float>, 256> strange_;
 };
 
-/// Every pixel gets the class whose way to it costs least.
+/// Gives every pixel the class with the cheapest way to it.
 class Flood {
  public:
   Flood(const Image& picture, const Image& scribbles, const FloodOptions& options)
@@ -177,7 +177,7 @@ class Flood {
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open_;
 };
 
-/// The first pixel of each pair of neighbours of two classes becomes kUnlabelled, unless it is a scribble.
+/// Makes the first pixel of each pair of neighbours of two classes kUnlabelled, unless it is a scribble.
 Image with_seams(const Image& labels, const Image& scribbles) {
   const auto width = static_cast<std::size_t>(labels.size.width);
   Image seamed = labels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ground, shapes, noise.
+// The ground, the shapes and the noise of a scene.
 #include "segmentation/synthetic/scene.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ double tint_distance(const Tint& a, const Tint& b) {
   return std::sqrt(sum);
 }
 
-/// One that can be told from `other`.
+/// A colour that can be distinguished from `other`.
 Tint tint_apart(const Tint& other, double least, SampleRandom& random) {
   Tint tint = Sketch::random_tint(random);
   for (int tries = 0; tries < 40 && tint_distance(tint, other) < least; ++tries) tint = Sketch::random_tint(random);
   return tint;
 }
 
-/// One of kSceneClasses in its place.
+/// One of kSceneClasses at its place.
 struct Figure {
   std::uint8_t kind = 1;
   double x = 0;
@@ -53,7 +53,7 @@ struct Figure {
         return from_middle <= radius && from_middle >= 0.5 * radius;
     }
   }
-  /// Whether the pattern shows its mark here.
+  /// 1 if the pattern has its mark here, otherwise 0; shadings have values between.
   [[nodiscard]] double share_of_mark(double u, double v) const {
     const auto cell = [&](double at) { return at / period - std::floor(at / period); };
     switch (kind) {
@@ -89,7 +89,7 @@ Figure random_figure(ImageSize size, const Tint& ground, SampleRandom& random) {
 constexpr std::array<Tint, kSceneClasses.size()> kTintOfFew = {
     {{40, 40, 40}, {215, 70, 70}, {70, 190, 70}, {80, 110, 225}, {225, 215, 80}}};
 
-/// A large one in its class's colour, lighter or darker.
+/// A large figure in its class's colour, lighter or darker.
 Figure easy_figure(ImageSize size, SampleRandom& random) {
   Figure figure = random_figure(size, kTintOfFew[0], random);
   figure.radius = 0.5 * random.uniform(0.35, 0.55) * static_cast<double>(std::min(size.width, size.height));
@@ -99,14 +99,14 @@ Figure easy_figure(ImageSize size, SampleRandom& random) {
   return figure;
 }
 
-/// The picture while it is drawn, and its mask.
+/// The unfinished picture and its mask.
 class ScenePainter : public Sketch {
  public:
   explicit ScenePainter(ImageSize size) : Sketch(size), mask_{size, 1, std::vector<std::uint8_t>(tints().size())} {}
 
   void paint_plain(const Tint& ground) { std::ranges::fill(tints(), ground); }
 
-  /// A slope between two colours with soft patches of others.
+  /// Paints a slope between two colours, with soft patches of others.
   void paint_ground(const Tint& ground, SampleRandom& random) {
     const Tint other = tint_apart(ground, 30, random);
     struct Patch {

@@ -10,8 +10,8 @@
 
 namespace lockstep::segmentation {
 
-/// Classes by id. A disc is dotted, a square striped, a triangle chequered and a ring shaded; colours, sizes, angles
-/// and places say nothing about the class, and the ground has patches of all colours, too.
+/// Classes by id. A disc is dotted, a square striped, a triangle chequered and a ring shaded. Colours, sizes, angles
+/// and places do not depend on the class, and the ground has patches of all colours too.
 inline constexpr std::array<std::string_view, 5> kSceneClasses{"background", "disc", "square", "triangle", "ring"};
 
 struct Scene {
@@ -21,11 +21,11 @@ struct Scene {
 
 enum class SceneObjects {
   kMany,  ///< 2 to 6 shapes, each 15 to 45 % of the shorter side; they may lie over each other
-  kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain ground, each class in a colour of its own: learned in a minute
+  kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain ground, with one colour per class: learned in a minute
 };
 
-/// A function of its arguments. Noise on every pixel. Shapes: `size` pixels.
-/// Throws: UsageError where a side is not within 32 .. 4096.
+/// Draws a scene, as a function of the arguments alone, with noise on every pixel. Shapes: `size` pixels.
+/// Throws: UsageError if a side is not within 32 .. 4096.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size,
                                SceneObjects objects = SceneObjects::kMany);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions, the line along the middle of each, and what of it is drawn.
+// Regions, the line along the middle of each, and the part of it that is drawn.
 #include "segmentation/synthetic/scribble.h"
 
 #include <fmt/format.h>
@@ -16,9 +16,9 @@
 namespace lockstep::segmentation {
 namespace {
 
-using Pixel = std::int64_t;  // its place in the rows
+using Pixel = std::int64_t;  // its index in the rows
 
-/// Calls visit(neighbour) for up to four of them.
+/// Calls visit(neighbour) for up to four neighbours.
 template <class Visit>
 void each_neighbour(Pixel at, ImageSize size, const Visit& visit) {
   const std::int64_t x = at % size.width;
@@ -28,7 +28,7 @@ void each_neighbour(Pixel at, ImageSize size, const Visit& visit) {
   if (at + size.width < size.width * size.height) visit(at + size.width);
 }
 
-/// Squared distance to the nearest pixel on a region's own border; the picture's border is one as well.
+/// The squared distance of each pixel to its own region's nearest border pixel; the picture's edge is a border too.
 std::vector<std::int64_t> depths_of(const NumberMap& numbers) {
   Image border{numbers.size, 1, std::vector<std::uint8_t>(numbers.values.size())};
   const ImageSize size = numbers.size;
@@ -41,7 +41,7 @@ std::vector<std::int64_t> depths_of(const NumberMap& numbers) {
   return squared_distances(border);
 }
 
-/// The drawing of one picture's scribbles.
+/// Draws the scribbles of one picture.
 class Scribbler {
  public:
   Scribbler(const NumberMap& numbers, const ScribbleOptions& options)
@@ -97,8 +97,8 @@ class Scribbler {
     for (std::int64_t i = begin; i < begin + kept; ++i) dab(line[index(i)], thickness, label, drawn);
   }
 
-  /// The pixel of the region, at least `margin` deep, whose way from `start` is the longest; ways keep to the middle,
-  /// and before_ leads back along them.
+  /// Returns the pixel of the region, at least `margin` deep, with the longest way from `start`. Ways keep to the
+  /// middle, and before_ leads back along them.
   Pixel farthest_from(Pixel start, const std::vector<Pixel>& pixels, double margin) {
     for (const Pixel at : pixels) cost_[index(at)] = kUnreached;
     using Reached = std::pair<double, Pixel>;

@@ -1,4 +1,4 @@
-"""The tools of a trial of scripts/trials/attack: the built programs, a folder of its own, and runs with bounds.
+"""The tools of a trial of scripts/trials/attack: the built programs, a separate folder, and bounded runs.
 
 A trial is a function of one Bench. It returns if the attack was repelled, and fails an assertion if not.
 """
@@ -18,7 +18,7 @@ ESCAPES = [b"\x1b", b"\x9b", b"\x07", b"\x00"]
 
 @dataclasses.dataclass
 class Ended:
-    """How a program ended."""
+    """The end of a program."""
     args: list[str]
     returncode: int  # negative: the number of the signal
     stdout: str
@@ -40,7 +40,7 @@ class Hung(AssertionError):
 
 
 class CannotTry(Exception):
-    """The trial needs what is not there."""
+    """The trial needs something that this machine lacks."""
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
         return str(self.programs / name)
 
     def environment(self, changes: dict | None) -> dict[str, str]:
-        """Nothing of the caller's own runs; changes to None take a variable away."""
+        """The environment without variables of the caller's own runs; a change to None removes a variable."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")}
         for key, value in (changes or {}).items():
             clean.pop(key, None)
@@ -61,7 +61,7 @@ class Bench:
         return clean
 
     def start(self, args, env=None, limits=None, user=None, **more) -> subprocess.Popen:
-        """A process group of its own; `limits`: of resource.RLIMIT_*, by the name after it."""
+        """Prepares a separate process group; `limits`: of resource.RLIMIT_*, by the rest of the name."""
         def prepare():
             for name, value in (limits or {}).items():
                 resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
@@ -108,14 +108,14 @@ class Bench:
         return self.run([self.program("lockstep"), *args], **more)
 
     def refused(self, ended: Ended, words: str, code: int | None = None) -> None:
-        """It ended with an error of ours that says `words`, without a crash and without escapes for the terminal."""
+        """Requires that it ended with an error of ours with `words`, without a crash and without terminal escapes."""
         assert ended.returncode > 0 and ended.returncode != 70, ended.told()
         assert code is None or ended.returncode == code, ended.told()
         assert words.lower() in ended.text.lower(), f"without '{words}': {ended.told()}"
         self.clean(ended)
 
     def clean(self, ended: Ended) -> None:
-        """Nothing that a terminal would obey."""
+        """Requires output without anything that a terminal would obey."""
         raw = ended.text.encode(errors="surrogateescape")
         assert not any(escape in raw for escape in ESCAPES), f"raw escape characters: {ended.told()!r}"
 

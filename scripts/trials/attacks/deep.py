@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pickles that are nested 200,000 deep, have absurd numbers and wrong types: every reader refuses them, or
-passes over them, and none crashes. Each trial fails if a program ends by a signal, hangs, or eats memory."""
+"""Texts and pickles that are nested 200,000 deep, or have absurd numbers and wrong types: every reader refuses or skips them,
+and none crashes. Each trial fails if a program ends by a signal, hangs, or eats memory."""
 import io
 import json
 import os
@@ -98,7 +98,7 @@ def deep_words_of_weights_are_refused(bench):
 
 
 def what_verify_calls_whole_can_be_read(bench):
-    """The author of a checkpoint's bytes also wrote its hashes: its words must be read before it is called whole."""
+    """The author of a checkpoint's bytes also wrote its hashes: its content must be read before it counts as whole."""
     one = {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
     good = '{"begin": 0, "shape": [2]}'
     for slices in (LIST, '{"begin": %s, "shape": [2]}' % LIST, '{"begin": 0, "shape": %s}' % OBJECT, OPEN, "null", "[]",
@@ -160,7 +160,7 @@ def poisoned_pickles_are_refused_in_time(bench):
 
 
 def torchscript_is_never_run(bench):
-    """Programs, programs in programs, and directories that lie."""
+    """Code, nested code, and wrong zip directories."""
     ran = bench.folder / "ran"
     code = f"class M(Module):\n  def forward(self):\n    return os.system('touch {ran}')\n"
 
@@ -197,7 +197,7 @@ def npy(descr="'<f4'", shape="(2, 4)", fortran="False", values=bytes(32), versio
 def zip_of(path, content, claims=None, compression=zipfile.ZIP_DEFLATED, name="feat.npy"):
     with zipfile.ZipFile(path, "w", compression) as file:
         file.writestr(name, content)
-    if claims is not None:  # what the directory says that it unpacks to
+    if claims is not None:  # the unpacked size in the directory
         raw = bytearray(path.read_bytes())
         struct.pack_into("<I", raw, raw.rindex(b"PK\x01\x02") + 24, claims)
         struct.pack_into("<I", raw, 22, claims)
@@ -273,7 +273,7 @@ def poisoned_features_are_refused(bench):
 
 
 def weights_of_others_are_fitted_or_refused(bench):
-    """init_from_partial takes what fits by name and shape, and says what it left."""
+    """init_from_partial takes tensors that fit by name and shape, and names the others."""
     (bench.folder / "data").mkdir()
     for i in range(8):
         write(bench.folder / "data" / f"012{i}_1.png", png(60, 30))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poisoned files: special files, names that lead out of the data, numbers no float holds, pictures that claim to be
-enormous, and escape characters meant for a terminal. Each trial raises AssertionError if the attack succeeds."""
+"""Poisoned files: special files, names that lead out of the data, numbers beyond a float, pictures that claim to be enormous,
+and escape characters for a terminal. Each trial raises AssertionError if the attack succeeds."""
 import os
 import pathlib
 import socket
 import struct
 import zlib
 
-SECONDS = 20  # of one command; each ends within one second if nothing hangs
-MOST_BYTES = 500 << 20  # of one command's memory: it takes about 150 MB without any picture
+SECONDS = 20  # per command; each ends within one second if nothing hangs
+MOST_BYTES = 500 << 20  # of a command's memory: it takes about 150 MB without any picture
 RED = "\x1b[31m"
 
 
@@ -24,7 +24,7 @@ def command(bench, *arguments, timeout=SECONDS):
 
 
 def survey(bench, path, *arguments):
-    """`lockstep inspect data`: what it prints, on both streams."""
+    """The output of `lockstep inspect data`, both streams."""
     done = command(bench, "inspect", "data", path, "--samples", "0", *arguments)
     return done, words(done.stdout) + words(done.stderr)
 
@@ -43,7 +43,7 @@ def png(width: int, height: int, depth: int = 8) -> bytes:
 
 
 def jpeg(width: int, height: int, progressive: bool) -> bytes:
-    """Three components, and far fewer blocks than the size claims."""
+    """A JPEG with three components, and far fewer blocks than its claimed size."""
     def segment(marker: int, content: bytes) -> bytes:
         return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
     parts = b"".join(bytes([i, 0x11, 0]) for i in (1, 2, 3))
@@ -56,7 +56,7 @@ def jpeg(width: int, height: int, progressive: bool) -> bytes:
 
 
 def special_files(folder: pathlib.Path) -> dict:
-    """Names of what is no regular file, and what each is called."""
+    """Special files, with their kinds in words."""
     os.mkfifo(folder / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "socket"))

@@ -1,6 +1,6 @@
-"""Who has the port before node 0 has it, and who holds the token of a run and means it ill.
+"""A squatter on node 0's port, and a hostile holder of a run's token.
 
-What holds the token may end the run. It may not crash or fill node 0, speak for another node, or leave anybody waiting
+A holder of the token may end the run. It may not crash or fill node 0, speak for another node, or leave any node waiting
 without a message.
 """
 import contextlib
@@ -24,7 +24,7 @@ LIMIT_S = 3
 # ---- a squatter: another process has the port of node 0 ----
 
 class Squatter:
-    """Takes a port, gives each connection to `serve`, and keeps what it heard."""
+    """Takes a port, gives each connection to `serve`, and keeps the received bytes."""
 
     def __init__(self, serve):
         self.heard, self.count, self.serve = bytearray(), 0, serve
@@ -69,7 +69,7 @@ def endless(squatter, client):
 
 
 def impostor(squatter, client):
-    """Plays the store's part without the token: a nonce, then the client's own proof as its own."""
+    """Plays the store without the token: a nonce, then the client's own proof as its own."""
     squatter.read(client)
     client.sendall(frame(0, string(os.urandom(32))))
     said = squatter.read(client)
@@ -85,7 +85,7 @@ def certificate(folder, name):
 
 
 def encrypting(own):
-    """Lets the knock pass, and shows a certificate of its own."""
+    """Lets the knock pass, and shows its own certificate."""
     def serve(squatter, client):
         squatter.read(client)
         client.sendall(frame(0, string(os.urandom(32))))
@@ -99,7 +99,7 @@ def encrypting(own):
 
 
 def node_at(bench, squatter, token, **variables):
-    """Exit code, words and seconds of a node 1 that meets the squatter."""
+    """Exit code, output and seconds of a node 1 that meets the squatter."""
     begin = time.monotonic()
     words = ("lockstep", "run", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port",
              str(squatter.port), "--", "true")
@@ -136,7 +136,7 @@ def a_squatter_keeps_node_0_from_its_port_by_name(bench):
 
 
 def who_relays_to_the_store_gets_no_encrypted_word(bench):
-    """Between node 1 and the store: it passes all on, and reads it."""
+    """Sits between node 1 and the store: it passes all on, and reads it."""
     token, (crt, key) = secrets.token_hex(32), certificate(bench.folder, "store")
     port, secure = free_port(), {"LOCKSTEP_TLS_CERT": crt}
 
@@ -203,7 +203,7 @@ HERE = ("sh", "-c", "touch here-$RANK; while [ ! -e go ]; do sleep 0.05; done")
 
 
 def who_holds_the_token_speaks_for_no_other_node(bench):
-    """Events of others, orders to others, and what others wait for: all are refused, and the run ends well."""
+    """Events of others, orders to others, and keys that others wait for: all are refused, and the run ends well."""
     with two_nodes(bench, *HERE) as (port, token, nodes):
         all_run(bench)
         for number_of_event in range(1, 6):
@@ -227,7 +227,7 @@ def who_holds_the_token_speaks_for_no_other_node(bench):
 
 
 def messages_of_no_measure_harm_nobody(bench):
-    """Deep, long, torn and absurd events, and joins without end, beside a run that goes on."""
+    """Deep, long, torn and absurd events, and endless joins, beside a run that continues."""
     def join(name, **more):
         described = {"id": name, "host": "h", "wish": 1, "processes": 1, "min_nodes": 2, "max_nodes": 2, **more}
         return json.dumps({"event": "joined", "node": described}).encode()
@@ -258,7 +258,7 @@ def resident(pid, field="VmRSS"):
 
 
 def floods_of_the_store_are_bounded(bench):
-    """Values, claims of sizes, waits, and replies that are never read: node 0 takes no endless memory, and lives."""
+    """Values, claimed sizes, waits, and unread replies: node 0 takes no endless memory, and lives."""
     with two_nodes(bench, *HERE) as (port, token, nodes), contextlib.ExitStack() as stack:
         all_run(bench)
         large = b"x" * (60 * MIB)

@@ -1,4 +1,4 @@
-"""Attacks on a run over several hosts from one of them: a host that lies, users of a host who look, and strangers."""
+"""Attacks on a run over several hosts from one of them: a lying host, curious users of a host, and strangers."""
 import json
 import os
 import pathlib
@@ -60,7 +60,7 @@ def the_list_of_variables_has_no_secret(bench) -> None:
 
 
 def ports_of(process: int) -> list[int]:
-    """Where the descendants of a process listen."""
+    """The addresses at which the descendants of a process listen."""
     wanted, family = set(), {process}
     for entry in sorted(pathlib.Path("/proc").iterdir()):
         try:
@@ -127,7 +127,7 @@ def sparse(path: str) -> None:
 
 
 def name_like_memory(path: str) -> None:
-    """A link to a link whose text has the name of a launcher's memory, and leads to a pipe."""
+    """A link to a link that has the name of a launcher's memory and leads to a pipe."""
     folder = os.path.dirname(path)
     os.mkfifo(os.path.join(folder, "memfd:lockstep-flight"))
     os.symlink("memfd:lockstep-flight", os.path.join(folder, "middle"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse files of 8 GiB, given to every reader: its size is asked before memory is taken.
+"""Sparse files of 8 GiB for every reader: it must check the size before it takes memory.
 
-READERS is the list of them. Each has 200 MB of address space beside what its program maps by itself.
+READERS is the list of them. Each has 200 MB of address space beyond the program's own mappings.
 """
 import os
 import pathlib
@@ -12,7 +12,7 @@ from attacks.files import png
 HUGE = 8 << 30
 OWN = {"lockstep": 200 << 20, "lockstep-worker": 1200 << 20}  # with one thread of OpenBLAS, 900 MB are libtorch's
 REFUSED = (64, 65, 74)
-MAPPED = ("tar", "packed")  # they lie in no memory: 200 MB of addresses are too few, and that is said
+MAPPED = ("tar", "packed")  # these are mapped: 200 MB of addresses are too few, and the error says so
 SECONDS = 30
 
 
@@ -109,11 +109,11 @@ def traces(bench):
     return ["trace", "merge", bench.folder / "run"]
 
 
-WHOLE_HEADER = struct.pack("<Q", 99_000_000)  # and zeros: no JSON
+WHOLE_HEADER = struct.pack("<Q", 99_000_000)  # then zeros: no JSON
 ZIP = b"PK\x03\x04"
 PNG = png(8, 8)[:33]
 
-# By name: the program that reads, and how it is called.
+# By name: the reading program and its arguments.
 READERS = {
     "settings": ("lockstep-worker", lambda b: settings(b, "x.yml")),
     "settings that are included": ("lockstep-worker", included_settings),
@@ -169,7 +169,7 @@ def a_huge_file_is_refused_by_every_reader(bench):
 
 
 def huge_files_of_a_run_are_passed_over(bench):
-    """What doctor reads of a run folder that another wrote; a core dump in it is no file that anyone opens."""
+    """The files that doctor reads in a foreign run folder. It must not open a core dump there."""
     run = bench.folder / "run"
     for name in ("log.jsonl", "summary.json", "verdict.json", "failure.json", "config.yml", "config.resolved.yml", ".lock",
                  "core", "core.4711", "logs/attempt_0/rank-0/error.json", "logs/attempt_0/rank-0/stderr.log",

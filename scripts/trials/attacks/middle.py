@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A man in the middle of two hosts: each of the two sees him at the other's address, and he sees every byte.
+"""A man in the middle of two hosts: each host sees him at the other's address, and he sees every byte.
 
 Four network namespaces: host 0, host 1, and between them two of his own. The one that host 1 sees has the address of host 0,
 the other that of host 1. They need root and iproute2.
@@ -16,8 +16,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common"))
 from hosts import Hosts, inside, run  # noqa: E402
 
-FIRST_PORT, PORTS = 41000, 48  # where the programs of host 0 listen: he has to listen there before
-HELLO = 88  # bytes of the words with which a connection between ranks opens
+FIRST_PORT, PORTS = 41000, 48  # the ports of host 0's programs: he has to listen there before
+HELLO = 88  # bytes of the hello that opens a connection between ranks
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_NETWORK = 0x40000000
 
@@ -36,7 +36,7 @@ def socket_of(name):
 
 
 class Way:
-    """One direction of a connection that he passes on."""
+    """One direction of a connection that he relays."""
 
     def __init__(self, middle, calls):
         self.middle, self.calls = middle, calls  # calls: from the rank that has called
@@ -44,7 +44,7 @@ class Way:
 
 
 class Middle(Hosts):
-    """`change(way, piece)` returns the pieces that he passes on instead of one that came; None: he closes the connection.
+    """`change(way, piece)` returns the pieces to pass on instead of one that came; None: he closes the connection.
     With `same_ports` the called rank sees the caller's own port, otherwise one of his."""
 
     def __init__(self, store_port, change=None, same_ports=True):
@@ -127,7 +127,7 @@ class Middle(Hosts):
 
 
 def pump(source, sink, way):
-    """To the end of what `source` says; what he keeps back at the end he passes on then."""
+    """Relays until the end of `source`; bytes that he held back go on then."""
     source.settimeout(None)
     with contextlib.suppress(OSError):
         while piece := source.recv(65536):
@@ -145,7 +145,7 @@ def pump(source, sink, way):
 
 
 def once(at, change, calls=True):
-    """Changes the first piece behind so many bytes of the ways in one direction, and no other."""
+    """Changes the first piece after this many bytes of the ways in one direction, and no other."""
     done = []
 
     def decide(way, piece):

@@ -1,4 +1,4 @@
-"""Strangers at the doors of a run: the store, the ranks' socket, rendezvous files, and what consoles show of them.
+"""Strangers at the doors of a run: the store, the ranks' socket, rendezvous files, and their words on consoles.
 
 Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError if its attack succeeds.
 """
@@ -52,7 +52,7 @@ def started(bench, *words, files=None, umask=None, **variables):
 
 
 def end_of(process, limit):
-    """Exit code and output; a program that is late has lost."""
+    """Exit code and output; a late program has lost."""
     try:
         output, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as late:
@@ -129,7 +129,7 @@ def shake_hands(connection, token):
 
 
 class Tap:
-    """Forwards one port to another and keeps what the clients said."""
+    """Forwards one port to another and keeps the clients' bytes."""
 
     def __init__(self, target):
         self.target = target
@@ -181,7 +181,7 @@ def guessed_secrets_open_nothing(bench):
         for guess in (b"job-7", b"none", b"", b"127.0.0.1", token[:-1].encode(), token.upper().encode() + b"\0"):
             with connect(port) as stranger:
                 assert not shake_hands(stranger, guess), f"the token {guess!r} was taken"
-            with connect(port) as stranger:  # the token in the clear, as version 1 had it
+            with connect(port) as stranger:  # the token in the clear, as in version 1
                 stranger.sendall(frame(1, string(b"lockstep-store/1"), string(guess)))
                 reply = answer(stranger)
                 assert reply is None or reply[0] != 0, "version 1 was let in"
@@ -227,7 +227,7 @@ def garbage_ends_only_its_own_connection(bench):
 
 
 def poisoned_words_steer_no_terminal(bench):
-    """A member of the job sets the first failure, with a terminal's commands in it."""
+    """A member of the job sets the first failure, with terminal commands in it."""
     port, token = free_port(), secrets.token_hex(32)
     poison = (b'{"rank": 5, "host": "\\u001b[2Jhost\\r", "what": "\\u001b]0;owned\\u0007 \\u009b31m of '
               b'https://ann:s3cret@h/x?token=tok3n"}')
@@ -351,7 +351,7 @@ def knock(name, count):
     strangers = []
     for _ in range(count):
         stranger = socket.socket(socket.AF_UNIX)
-        stranger.setblocking(False)  # a full queue is none of ours to wait in
+        stranger.setblocking(False)  # do not wait in a full queue
         with contextlib.suppress(OSError):
             stranger.connect("\0" + name[1:])
             strangers.append(stranger)
@@ -359,7 +359,7 @@ def knock(name, count):
 
 
 def silent_strangers_do_not_delay_the_ranks_socket(bench):
-    """The socket is open for a moment only: who looks for it all the time finds it, in one of a few runs."""
+    """The socket is open only for a moment: a process that looks all the time finds it in one of a few runs."""
     for _ in range(8):
         before = listening_sockets()
         strangers = []
@@ -382,7 +382,7 @@ def silent_strangers_do_not_delay_the_ranks_socket(bench):
 
 
 def training(bench):
-    """Words of a small training run, with data of its own."""
+    """The words of a small training run, with its own data."""
     data = pathlib.Path(bench.folder) / "data"
     done = bench.run(["lockstep", "generate", "captcha", "--out", str(data), "--count", "8", "--seed", "1", "--charset",
                       "0-9", "--length", "2", "--width", "48", "--height", "20"], timeout=60)
@@ -438,7 +438,7 @@ def a_planted_rendezvous_file_is_not_followed(bench):
         raise AssertionError("the rank went to the stranger's store")
 
 
-# ---- what is shown and kept ----
+# ---- displayed and stored secrets ----
 
 def secrets_of_urls_are_shown_nowhere(bench):
     url = f"http://ann:s3cret@127.0.0.1:{free_port()}/runs/a.pth?token=tok3n"

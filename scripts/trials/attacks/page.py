@@ -1,4 +1,4 @@
-"""Strangers at the live page and at /metrics: before the token is asked for, and what a run folder of theirs shows.
+"""Strangers at the live page and at /metrics: requests before the token, and hostile run folders.
 
 Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError if its attack succeeds.
 """
@@ -65,7 +65,7 @@ def with_token(token):
 
 
 def flood(port, begin, more):
-    """Sends a request that does not end, until the server has enough. Returns the bytes that went out."""
+    """Sends an endless request until the server refuses more. Returns the bytes that went out."""
     sent = 0
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(begin)
@@ -77,7 +77,7 @@ def flood(port, begin, more):
 
 @contextlib.contextmanager
 def drippers(port, count):
-    """Connections that send a letter now and then, and come again when they are sent away."""
+    """Connections that send a letter now and then, and return when they are closed."""
     ends = threading.Event()
 
     def drip(share):

@@ -1,6 +1,6 @@
-"""Poisoned files and servers: settings, checkpoints, weights and downloads that are made to harm their reader.
+"""Poisoned files and servers: settings, checkpoints, weights and downloads made to harm their reader.
 
-Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls whole what is not.
+Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls damaged data whole.
 """
 import hashlib
 import http.server
@@ -139,7 +139,7 @@ def poisoned_weights_are_refused_by_every_verb(bench):
     for path in poisoned_weights(bench.folder):
         for verb in ("verify", "inspect"):
             ended = run(bench, "checkpoint", verb, path)
-            if verb == "inspect" and path.name == "bomb.pth":  # what no tensor names is not unpacked
+            if verb == "inspect" and path.name == "bomb.pth":  # members that no tensor names are not unpacked
                 assert ended.returncode == 0 and ended.peak_bytes < MOST_MEMORY, ended.told()
                 continue
             require_refused(ended, f"{verb} {path.name}")
@@ -148,10 +148,10 @@ def poisoned_weights_are_refused_by_every_verb(bench):
         assert not list(bench.folder.rglob("pwned")), f"{path.name} was executed"
 
 
-# Checkpoints. The program itself says which hash fits: its seals stop no attacker, who can make them.
+# Checkpoints. The program itself prints the hash that fits: its seals stop no attacker, who can make them.
 
 def sealed(bench, step):
-    """Verifies `step`, putting in the hashes that the verdict names until it is content or complains of other things."""
+    """Verifies `step`, and puts in the hashes that the verdict names until it accepts them or complains of other things."""
     manifest = step / "manifest.json"
     for _ in range(10):
         ended = run(bench, "checkpoint", "verify", step)

@@ -1,6 +1,6 @@
 """Numbers that no run can have: in settings, on command lines and in the environment.
 
-Each trial fails where such a number is cut to another one, crashes, or is refused without its name, value and range.
+Each trial fails if such a number is cut to another one, crashes, or is refused without its name, value and range.
 """
 BEYOND = ("4294967298", "1099511627776", "1180591620717411303424", "-4294967294", "99999999999999999999999999")
 NO_WHOLE_NUMBERS = ("1.5", "1e3", "two", "")

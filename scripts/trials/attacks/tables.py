@@ -8,7 +8,7 @@ import time
 
 SHORT = 69  # ExitCode::kResource
 KEPT = 20  # folders of failed runs
-NOBODYS = 200_000  # a user who has no process; limits of processes do not hold root
+NOBODYS = 200_000  # a user without processes; limits on processes do not apply to root
 
 
 def pictures(bench, count=16) -> pathlib.Path:
@@ -26,7 +26,7 @@ def train(bench, data, *settings, ranks=1, **more):
 
 
 def ends_well(ended, limit: str):
-    """It worked, or it is one error that names the limit."""
+    """Requires success, or one error that names the limit."""
     assert "terminate called" not in ended.text and "pid 0" not in ended.text, ended.told()
     if ended.returncode != 0:
         assert ended.returncode == SHORT and limit in ended.text, ended.told()
@@ -43,7 +43,7 @@ def little_memory(bench):
     data = pictures(bench)
     for megabytes in (700, 1000, 1500, 2500):
         ended = train(bench, data, "threads=2", limits={"AS": megabytes << 20}, timeout=30)
-        # 127: not even its libraries found room.
+        # 127: not even its libraries could be loaded.
         if ended.returncode != 127:
             ends_well(ended, "out of memory" if "out of memory" in ended.text else "ulimit -v")
 

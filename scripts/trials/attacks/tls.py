@@ -1,7 +1,8 @@
 """Strangers who flood the store of a run with --tls-cert, from fifty addresses of the loopback network.
 
-As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is asked to end, and prints how many connections a second
-it made: each sends the bytes of FILE, and stays open until 400 newer ones have come. One address: that of the nodes themselves.
+As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is asked to end, and prints its connections per second:
+each sends the bytes of FILE and stays open until 400 newer ones have come. With one address it uses that of the nodes
+themselves.
 """
 import contextlib
 import json
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 
-RATE = 2000  # connections a second
+RATE = 2000  # connections per second
 ADDRESSES = 50
 HELD = 400
 LIMIT = 3.0  # seconds in which every node has joined
@@ -47,7 +48,7 @@ def flood(port, words, addresses):
 
 @contextlib.contextmanager
 def flooded(bench, port, words, addresses=ADDRESSES):
-    """The rate is in the list that it yields, once it is over."""
+    """Yields a list that has the rate once the flood is over."""
     file = pathlib.Path(bench.folder) / "words"
     file.write_bytes(words)
     process = subprocess.Popen([sys.executable, __file__, str(port), str(file), str(addresses)],
@@ -160,7 +161,7 @@ def silent_connections_keep_no_node_out(bench):
 
 
 def training(bench):
-    """Words of a small training run, with data of its own."""
+    """The words of a small training run, with its own data."""
     data = pathlib.Path(bench.folder) / "data"
     done = bench.run(["lockstep", "generate", "captcha", "--out", str(data), "--count", "8", "--seed", "1", "--charset",
                       "0-9", "--length", "2", "--width", "48", "--height", "20"], timeout=60)

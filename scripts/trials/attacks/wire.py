@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at the ranks' own ports, and a man in the middle of two hosts: nothing is read of a planted tensor, nothing joins,
-and a run ends with an error or with the weights that it has without them."""
+"""Strangers at the ranks' own ports, and a man in the middle of two hosts: they read nothing of a planted tensor, they cannot
+join, and a run ends with an error or with the weights of an undisturbed run."""
 import contextlib
 import json
 import os
@@ -27,7 +27,7 @@ from hosts import can_make_hosts  # noqa: E402
 STEPS, LONGER = 60, 300  # about two seconds of training, and ten
 PORT = 29500
 TOLD = "was closed: it did not prove that it belongs to this job"
-ENDED = {75: r"rank \d", 76: r"waiting for +rank \d"}  # what a run says that ends so
+ENDED = {75: r"rank \d", 76: r"waiting for +rank \d"}  # the words of a run that ends so
 STREAM = random.Random(7)
 PATTERN = b"".join(bytes([STREAM.randrange(256), STREAM.randrange(256), STREAM.randrange(128), 0x3C]) for _ in range(16))
 KNOWN = {}  # digests of undisturbed runs, and the planted file, by steps
@@ -79,7 +79,7 @@ def right_digest(bench, steps):
 
 
 def changed_nothing(bench, run, code, said, steps=STEPS):
-    """The weights are the right ones, or there are none and the words are right."""
+    """Requires the right weights, or none and the right words."""
     got = digest(bench, run)
     if code == 0:
         assert got == right_digest(bench, steps), f"{run.name} has other weights: {said[-2000:]}"
@@ -88,10 +88,10 @@ def changed_nothing(bench, run, code, said, steps=STEPS):
     assert code in ENDED and re.search(ENDED[code], said), f"ended with {code}: {said[-2000:]}"
 
 
-# ---- two hosts, and he between them ----
+# ---- two hosts, with him between them ----
 
 def between(bench, wire, change=None, same_ports=True, meanwhile=None, patience="60", steps=STEPS):
-    """Trains on two hosts. Returns him, and code and words of both nodes."""
+    """Trains on two hosts. Returns the man in the middle, and the codes and words of both nodes."""
     if not can_make_hosts():
         raise CannotTry("hosts in network namespaces need root and iproute2")
     words, token = [*words_of(bench, steps, wire), *planted(bench)], secrets.token_hex(32)
@@ -130,7 +130,7 @@ def who_sits_between_hosts_reads_nothing(bench):
     assert not man.has_seen(PATTERN[:24]), "he has read the planted tensor"
     changed_nothing(bench, bench.folder / "run-0", 0, said[0])
     bench.folder.joinpath("run-0").rename(bench.folder / "encrypted")
-    man, codes, said = between(bench, "plain")  # he has even the caller's port: that is what docs/design/security.md excepts
+    man, codes, said = between(bench, "plain")  # he even has the caller's port: the exception in docs/design/security.md
     assert codes == [0, 0] and man.has_seen(PATTERN[:24]), "nothing was there to read: the trial shows nothing"
 
 
@@ -143,7 +143,7 @@ def who_relays_between_plain_ends_is_found(bench):
 
 
 def flipped_bits_are_noticed(bench):
-    """In the hello, in the handshake, in a message of either direction."""
+    """Changes in the hello, in the handshake, and in a message of either direction."""
     for at, calls in ((0, True), (0, False), (HELLO, True), (500_000, True), (500_000, False), (3_000_000, True)):
         hurt(bench, middle.once(at, middle.flip, calls), at < 1000, f"a bit behind {at} bytes")
 
@@ -181,7 +181,7 @@ def recorded_hellos_open_nothing(bench):
 
 
 def repeat_hellos(man, seen):
-    """Says again what the caller said: its hello, all of its opening, and the hello with one number of another connection."""
+    """Repeats the caller's words: its hello, all of its opening, and the hello with one number of another connection."""
     man.wait_for_bytes(200_000)
     hello = bytes(man.ways[0].seen[:HELLO])
     assert hello.startswith(b"lswire1"), hello
@@ -201,7 +201,7 @@ def sockets_of(pid):
 
 
 def rank_ports(launcher):
-    """Where the ranks of a launcher listen. A rank that has just begun still has the launcher's own sockets."""
+    """The ports of a launcher's ranks. A rank that has just begun still has the launcher's own sockets."""
     own = set().union(*map(sockets_of, runs.descendants(launcher)[1:])) - sockets_of(launcher)
     found = set()
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -221,7 +221,7 @@ def on_one_host(bench, wire, steps, **more):
 
 
 def doors_of(job, at_once):
-    """Calls `at_once` for each rank's port as soon as it is there. Returns both."""
+    """Calls `at_once` for each rank's port as soon as it is open. Returns both."""
     doors = []
     end_of_patience = time.monotonic() + 60
     while len(doors) < 2:
@@ -284,7 +284,7 @@ def wait_for_training(run, seconds):
 
 
 def silent_connections_keep_no_peer_out(bench):
-    """They connect first, and stay for longer than a stranger may say nothing."""
+    """They connect first, and stay silent for longer than strangers may."""
     for wire, steps in (("tls", 1500), ("plain", STEPS)):
         right_digest(bench, steps)
         with on_one_host(bench, wire, steps) as job, contextlib.ExitStack() as strangers:

@@ -38,10 +38,11 @@ constexpr Names kOpenMpi = {"Open MPI",
                             "OMPI_COMM_WORLD_NODE_RANK"};
 constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
 
-constexpr const char* kOthers[] = {"MASTER_ADDR",         "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
-                                   "LOCKSTEP_STORE",      "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
-                                   "LOCKSTEP_TOKEN",      "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
-                                   "SLURM_STEP_NODELIST", "SLURM_JOB_ID",         "SLURM_PTY_PORT"};
+constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                   "LOCKSTEP_STORE",       "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
+                                   "LOCKSTEP_TOKEN",       "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
+                                   "SLURM_STEP_NODELIST",  "SLURM_JOB_ID",         "SLURM_PTY_PORT",
+                                   "LOCKSTEP_STORE_PREFIX"};
 
 std::optional<std::string> find(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
@@ -116,6 +117,7 @@ void set_agent_store(WorldPlan& plan, const std::string& address, const Environm
   plan.host = address.substr(0, colon);
   plan.port = to_port(address.substr(colon + 1), "LOCKSTEP_STORE");
   plan.token = find(environment, "LOCKSTEP_STORE_TOKEN").value_or("");
+  plan.prefix = find(environment, "LOCKSTEP_STORE_PREFIX").value_or("");
 }
 
 std::string need_master(const Environment& environment, const char* name, const RankInfo& info) {

@@ -220,8 +220,7 @@ void open_store(Job::State& state) {
       break;
   }
   state.store = connect_store(address_of(state), state.timeout);
-  const std::string prefix = plan.store == StoreKind::kAgent ? attempt_prefix(plan.info.restart_count) : "";
-  if (!prefix.empty()) state.store = with_prefix(std::move(state.store), prefix);
+  if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
   if (plan.store == StoreKind::kAgent) {
     state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
   }

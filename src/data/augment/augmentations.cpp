@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of built-in steps, and how settings reach their members.
+// The table of built-in steps, and the settings of their members.
 #include "lockstep/data/augment/augmentations.h"
 
 #include <fmt/format.h>
@@ -21,12 +21,12 @@
 namespace lockstep {
 namespace {
 
-/// Hands out settings, and knows which ones nobody asked for.
+/// Hands out settings, and knows which of them no step has read.
 class Reader {
  public:
   Reader(std::string_view step, const AugmentationSettings& settings) : step_(step), settings_(settings) {}
 
-  /// One value for each of `members`; they stay as they are where the setting is not there.
+  /// Sets each of `members` to one value; without the setting they keep theirs.
   template <class... Members>
   void read(const char* name, Members&... members) {
     known_.emplace_back(name);

@@ -5,7 +5,7 @@
 
 namespace lockstep::data {
 
-/// image * share + other * (1 - share), as Pillow's blend(). Both have one size and number of channels.
+/// Sets image = image * share + other * (1 - share), as Pillow's blend(). Both have one size and number of channels.
 void blend_images(Image& image, const Image& other, double share);
 
 }  // namespace lockstep::data

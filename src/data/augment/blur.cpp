@@ -27,16 +27,16 @@ void GaussianBlur::operator()(AnnotatedImage& image, SampleRandom& random) const
   if (random.chance(p)) apply(image, random.uniform(min_sigma, max_sigma));
 }
 
-std::optional<Region> RandomErasing::parameters(ImageSize of, SampleRandom& random) const {
+std::optional<Region> RandomErasing::parameters(ImageSize picture, SampleRandom& random) const {
   constexpr int kTries = 10;
-  const double area = static_cast<double>(of.width * of.height);
+  const double area = static_cast<double>(picture.width * picture.height);
   for (int i = 0; i < kTries; ++i) {
     const double wanted = area * random.uniform(min_scale, max_scale);
     const double ratio = std::exp(random.uniform(std::log(min_ratio), std::log(max_ratio)));
     const ImageSize part{std::llrint(std::sqrt(wanted / ratio)), std::llrint(std::sqrt(wanted * ratio))};
-    if (part.width >= of.width || part.height >= of.height) continue;
-    const std::int64_t top = random.between(0, of.height - part.height);
-    return Region{random.between(0, of.width - part.width), top, part};
+    if (part.width >= picture.width || part.height >= picture.height) continue;
+    const std::int64_t top = random.between(0, picture.height - part.height);
+    return Region{random.between(0, picture.width - part.width), top, part};
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours, in the arithmetic of Pillow 9.4: blends in float32 that are cut to whole numbers, HSV in 8 bits.
+// Colours, in the arithmetic of Pillow 9.4: blends in float32 that are truncated to whole numbers, HSV in 8 bits.
 #include "lockstep/data/augment/color.h"
 
 #include <fmt/format.h>
@@ -20,12 +20,12 @@ std::uint8_t whole(float value) {
   return value >= 255.0F ? std::uint8_t{255} : static_cast<std::uint8_t>(value);
 }
 
-/// from + factor * (to - from), the picture's own value being `to`.
+/// Returns from + factor * (to - from); `to` is the picture's own value.
 std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
   return whole(static_cast<float>(from) + factor * static_cast<float>(int{to} - int{from}));
 }
 
-/// Every value blended with the same one.
+/// Blends every value with the same one.
 void blend_with(Image& image, std::uint8_t from, double factor) {
   std::array<std::uint8_t, 256> table;
   for (int value = 0; value < 256; ++value) {
@@ -141,12 +141,12 @@ void adjust_saturation(Image& image, double factor) {
   }
 }
 
-void adjust_hue(Image& image, double by) {
+void adjust_hue(Image& image, double turn) {
   if (image.channels != 3) return;
-  const auto turn = static_cast<std::uint8_t>(static_cast<int>(by * 255.0));
+  const auto steps = static_cast<std::uint8_t>(static_cast<int>(turn * 255.0));
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
     Hsv hsv = to_hsv(image.pixels.data() + i);
-    hsv.hue = static_cast<std::uint8_t>(hsv.hue + turn);
+    hsv.hue = static_cast<std::uint8_t>(hsv.hue + steps);
     to_rgb(hsv, image.pixels.data() + i);
   }
 }

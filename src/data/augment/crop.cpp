@@ -12,30 +12,30 @@ namespace {
 
 std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
 
-/// The largest part in the middle whose shape is allowed.
-Region middle_of(ImageSize of, double min_ratio, double max_ratio) {
-  ImageSize size = of;
-  const double ratio = static_cast<double>(of.width) / static_cast<double>(of.height);
-  if (ratio < min_ratio) size.height = rounded(static_cast<double>(of.width) / min_ratio);
-  if (ratio > max_ratio) size.width = rounded(static_cast<double>(of.height) * max_ratio);
-  return {(of.width - size.width) / 2, (of.height - size.height) / 2, size};
+/// Returns the largest part in the middle whose shape is allowed.
+Region middle_of(ImageSize picture, double min_ratio, double max_ratio) {
+  ImageSize size = picture;
+  const double ratio = static_cast<double>(picture.width) / static_cast<double>(picture.height);
+  if (ratio < min_ratio) size.height = rounded(static_cast<double>(picture.width) / min_ratio);
+  if (ratio > max_ratio) size.width = rounded(static_cast<double>(picture.height) * max_ratio);
+  return {(picture.width - size.width) / 2, (picture.height - size.height) / 2, size};
 }
 
 }  // namespace
 
-Region RandomResizedCrop::parameters(ImageSize of, SampleRandom& random) const {
+Region RandomResizedCrop::parameters(ImageSize picture, SampleRandom& random) const {
   constexpr int kTries = 10;
-  const double area = static_cast<double>(of.width) * static_cast<double>(of.height);
+  const double area = static_cast<double>(picture.width) * static_cast<double>(picture.height);
   for (int i = 0; i < kTries; ++i) {
     const double wanted = area * random.uniform(min_scale, max_scale);
     const double ratio = std::exp(random.uniform(std::log(min_ratio), std::log(max_ratio)));
     const ImageSize part{rounded(std::sqrt(wanted * ratio)), rounded(std::sqrt(wanted / ratio))};
-    if (part.width > 0 && part.width <= of.width && part.height > 0 && part.height <= of.height) {
-      const std::int64_t top = random.between(0, of.height - part.height);
-      return {random.between(0, of.width - part.width), top, part};
+    if (part.width > 0 && part.width <= picture.width && part.height > 0 && part.height <= picture.height) {
+      const std::int64_t top = random.between(0, picture.height - part.height);
+      return {random.between(0, picture.width - part.width), top, part};
     }
   }
-  return middle_of(of, min_ratio, max_ratio);
+  return middle_of(picture, min_ratio, max_ratio);
 }
 
 void RandomResizedCrop::apply(AnnotatedImage& image, const Region& region) const {
@@ -46,12 +46,12 @@ void RandomResizedCrop::operator()(AnnotatedImage& image, SampleRandom& random) 
   apply(image, parameters(image.pixels.size(), random));
 }
 
-Region CenterCrop::region_of(ImageSize of) const {
-  // Where a picture is smaller, torchvision pads the odd pixel to the right; where it is larger it rounds to even.
+Region CenterCrop::region_of(ImageSize picture) const {
+  // For a smaller picture torchvision pads the odd pixel to the right; for a larger one it rounds to even.
   const auto offset = [](std::int64_t have, std::int64_t want) {
     return have < want ? -((want - have) / 2) : rounded(static_cast<double>(have - want) / 2.0);
   };
-  return {offset(of.width, size.width), offset(of.height, size.height), size};
+  return {offset(picture.width, size.width), offset(picture.height, size.height), size};
 }
 
 void CenterCrop::operator()(AnnotatedImage& image) const { data::place(image, region_of(image.pixels.size()), fill); }
@@ -61,14 +61,14 @@ void Pad::operator()(AnnotatedImage& image) const {
   data::place(image, {-left, -top, {left + size.width + right, top + size.height + bottom}}, fill);
 }
 
-Region RandomCrop::parameters(ImageSize of, SampleRandom& random) const {
+Region RandomCrop::parameters(ImageSize picture, SampleRandom& random) const {
   const auto offset = [&](std::int64_t have, std::int64_t want) {
     const std::int64_t missing = std::max<std::int64_t>(want - have - 2 * padding, 0);
     const std::int64_t border = padding + missing;
     return random.between(0, have + 2 * border - want) - border;
   };
-  const std::int64_t top = offset(of.height, size.height);
-  return {offset(of.width, size.width), top, size};
+  const std::int64_t top = offset(picture.height, size.height);
+  return {offset(picture.width, size.width), top, size};
 }
 
 void RandomCrop::apply(AnnotatedImage& image, const Region& region) const { data::place(image, region, fill); }

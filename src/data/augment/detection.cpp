@@ -18,13 +18,13 @@ Box box_of(const Region& region) {
           static_cast<float>(region.left + region.size.width), static_cast<float>(region.top + region.size.height)};
 }
 
-bool holds_middle(const Box& of, const Box& box) {
+bool holds_middle(const Box& outer, const Box& box) {
   const float x = (box.x1 + box.x2) / 2;
   const float y = (box.y1 + box.y2) / 2;
-  return of.x1 < x && x < of.x2 && of.y1 < y && y < of.y2;
+  return outer.x1 < x && x < outer.x2 && outer.y1 < y && y < outer.y2;
 }
 
-/// The overlap's share of what both cover together.
+/// Returns the overlap's share of the area that both cover together.
 float overlap(const Box& a, const Box& b) {
   const float width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
   const float height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1);
@@ -45,11 +45,11 @@ bool is_good_crop(const Box& crop, const std::vector<Object>& objects, double le
 
 }  // namespace
 
-Region ZoomOut::parameters(ImageSize of, SampleRandom& random) const {
+Region ZoomOut::parameters(ImageSize picture, SampleRandom& random) const {
   const double side = random.uniform(min_side, max_side);
-  const ImageSize canvas{part(of.width, side), part(of.height, side)};
-  const std::int64_t left = part(canvas.width - of.width, random.uniform());
-  return {-left, -part(canvas.height - of.height, random.uniform()), canvas};
+  const ImageSize canvas{part(picture.width, side), part(picture.height, side)};
+  const std::int64_t left = part(canvas.width - picture.width, random.uniform());
+  return {-left, -part(canvas.height - picture.height, random.uniform()), canvas};
 }
 
 void ZoomOut::apply(AnnotatedImage& image, const Region& canvas) const { data::place(image, canvas, fill); }
@@ -60,19 +60,19 @@ void ZoomOut::operator()(AnnotatedImage& image, SampleRandom& random) const {
 
 std::optional<Region> IoUCrop::parameters(const AnnotatedImage& image, SampleRandom& random) const {
   constexpr std::array kShares{0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0};
-  const ImageSize of = image.pixels.size();
+  const ImageSize size = image.pixels.size();
   while (true) {
     const double share = kShares[random.below(kShares.size())];
     if (share >= 1.0) return std::nullopt;
     for (int i = 0; i < tries; ++i) {
       Region region;
-      region.size = {part(of.width, random.uniform(min_scale, max_scale)),
-                     part(of.height, random.uniform(min_scale, max_scale))};
+      region.size = {part(size.width, random.uniform(min_scale, max_scale)),
+                     part(size.height, random.uniform(min_scale, max_scale))};
       if (region.size.width == 0 || region.size.height == 0) continue;
       const double ratio = static_cast<double>(region.size.width) / static_cast<double>(region.size.height);
       if (ratio < min_ratio || ratio > max_ratio) continue;
-      region.left = part(of.width - region.size.width, random.uniform());
-      region.top = part(of.height - region.size.height, random.uniform());
+      region.left = part(size.width - region.size.width, random.uniform());
+      region.top = part(size.height - region.size.height, random.uniform());
       if (is_good_crop(box_of(region), image.objects, share)) return region;
     }
   }

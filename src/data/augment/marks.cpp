@@ -11,14 +11,15 @@
 namespace lockstep::data {
 namespace {
 
-Point moved(const Motion& by, double x, double y) {
-  return {static_cast<float>(by.xx * x + by.xy * y + by.x0), static_cast<float>(by.yx * x + by.yy * y + by.y0), true};
+Point moved(const Motion& motion, double x, double y) {
+  return {static_cast<float>(motion.xx * x + motion.xy * y + motion.x0),
+          static_cast<float>(motion.yx * x + motion.yy * y + motion.y0), true};
 }
 
-/// The upright box around the moved corners.
-Box around(const Motion& by, const Box& box) {
-  const Point corners[] = {moved(by, box.x1, box.y1), moved(by, box.x2, box.y1), moved(by, box.x1, box.y2),
-                           moved(by, box.x2, box.y2)};
+/// Returns the upright box around the moved corners.
+Box around(const Motion& motion, const Box& box) {
+  const Point corners[] = {moved(motion, box.x1, box.y1), moved(motion, box.x2, box.y1), moved(motion, box.x1, box.y2),
+                           moved(motion, box.x2, box.y2)};
   Box bounds{corners[0].x, corners[0].y, corners[0].x, corners[0].y};
   for (const Point& corner : corners) {
     bounds.x1 = std::min(bounds.x1, corner.x);
@@ -46,18 +47,18 @@ float area_of_mask(const Image& mask) {
   return static_cast<float>(covered);
 }
 
-void move_object(Object& object, const Motion& by, ImageSize canvas) {
-  const Box bounds = around(by, object.box);
+void move_object(Object& object, const Motion& motion, ImageSize canvas) {
+  const Box bounds = around(motion, object.box);
   object.box = clipped(bounds, canvas);
   if (object.mask) {
     object.area = area_of_mask(*object.mask);
   } else {
-    const auto scale = static_cast<float>(std::abs(by.xx * by.yy - by.xy * by.yx));
+    const auto scale = static_cast<float>(std::abs(motion.xx * motion.yy - motion.xy * motion.yx));
     object.area *= bounds.area() > 0 ? scale * object.box.area() / bounds.area() : 0.0F;
   }
   for (Point& point : object.points) {
     const bool visible = point.visible;
-    point = moved(by, point.x, point.y);
+    point = moved(motion, point.x, point.y);
     point.visible = visible && is_inside(point, canvas);
   }
 }
@@ -111,7 +112,7 @@ void place(AnnotatedImage& image, const Region& canvas, const Color& fill) {
 
 void check_size(ImageSize size, const char* who) {
   if (size.width <= 0 || size.height <= 0) {
-    throw UsageError(fmt::format("{} of {} x {} pixels is none", who, size.width, size.height));
+    throw UsageError(fmt::format("{} cannot have {} x {} pixels", who, size.width, size.height));
   }
 }
 

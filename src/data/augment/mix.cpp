@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// What a sample brings for its batch; the first sample's count.
+/// The numbers that a sample draws for its batch, which uses those of its first sample.
 struct Drawn {
   bool mixed = false;
   double share = 1.0;  ///< share of the sample itself
@@ -95,7 +95,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*membe
   return at::stack(parts);
 }
 
-/// Stacked, with one-hot targets.
+/// Stacks the samples, with one-hot targets.
 Batch stacked(const std::vector<Sample>& samples, std::int64_t classes) {
   Batch batch;
   batch.data = stacked(samples, &Sample::data, "data");
@@ -125,15 +125,15 @@ Batch CutMix::operator()(const std::vector<Sample>& samples) const {
   const std::int64_t height = batch.data.size(-2);
   const std::int64_t width = batch.data.size(-1);
   const double half = 0.5 * std::sqrt(1.0 - drawn.share);
-  const auto edge = [&](double middle, double by, std::int64_t side) {
-    const double pixels = std::floor(middle * static_cast<double>(side)) + by * static_cast<double>(side);
+  const auto edge = [&](double middle, double offset, std::int64_t side) {
+    const double pixels = std::floor(middle * static_cast<double>(side)) + offset * static_cast<double>(side);
     return std::clamp(static_cast<std::int64_t>(pixels), std::int64_t{0}, side);
   };
   const std::int64_t left = edge(drawn.x, -half, width);
   const std::int64_t right = edge(drawn.x, half, width);
   const std::int64_t top = edge(drawn.y, -half, height);
   const std::int64_t bottom = edge(drawn.y, half, height);
-  const auto rectangle = [&](const at::Tensor& of) { return of.slice(-2, top, bottom).slice(-1, left, right); };
+  const auto rectangle = [&](const at::Tensor& images) { return images.slice(-2, top, bottom).slice(-1, left, right); };
   const at::Tensor neighbours = at::roll(batch.data, 1, 0);
   rectangle(batch.data).copy_(rectangle(neighbours));
   const auto covered = static_cast<double>((right - left) * (bottom - top));

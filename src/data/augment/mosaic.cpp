@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mosaic and BlendPictures: one picture made of several of a source.
+// Mosaic and BlendPictures: combine several pictures of a source.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -18,7 +18,7 @@ namespace {
 
 using Four = std::array<AnnotatedImage, 4>;
 
-/// The size of a quarter: the largest of the four each way.
+/// Returns the size of a quarter: the largest width and height of the four.
 ImageSize quarter_of(const Four& images) {
   ImageSize most;
   for (const AnnotatedImage& image : images) {
@@ -28,7 +28,7 @@ ImageSize quarter_of(const Four& images) {
   return most;
 }
 
-/// `from` over what is empty in `to`, which has its size.
+/// Copies region `where` of `from` to `to`, which has the same size.
 void lay_over(Image& to, const Image& from, const Region& where) {
   const std::int64_t row = where.size.width * to.channels;
   for (std::int64_t y = where.top; y < where.top + where.size.height; ++y) {
@@ -37,7 +37,7 @@ void lay_over(Image& to, const Image& from, const Region& where) {
   }
 }
 
-/// The first picture with the others in it. All have the canvas's size; picture i covers `where[i]`.
+/// Joins the pictures in the first one. All have the canvas's size; picture i covers `where[i]`.
 AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   AnnotatedImage result = std::move(images[0]);
   Image& pixels = result.pixels.decoded();
@@ -52,13 +52,13 @@ AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   return result;
 }
 
-/// Where an operation finds other pictures, and who takes those that cannot be read; null: they are errors.
+/// The source of other pictures, and the list of those that cannot be read; null: they are errors.
 struct Others {
   const ImageSource& source;
   SampleRandom& random;
   std::vector<BadSample>* left_out;
 
-  /// Decoded, so that a torn one shows here.
+  /// Decodes the picture, so that a damaged one is found here.
   [[nodiscard]] AnnotatedImage draw() const {
     constexpr int kTries = 100;
     for (int tries = 1;; ++tries) {
@@ -75,8 +75,8 @@ struct Others {
   }
 };
 
-void make_mosaic(const Mosaic& how, AnnotatedImage& image, const Others& others);
-void make_blend(const BlendPictures& how, AnnotatedImage& image, const Others& others);
+void make_mosaic(const Mosaic& mosaic, AnnotatedImage& image, const Others& others);
+void make_blend(const BlendPictures& blend, AnnotatedImage& image, const Others& others);
 
 }  // namespace
 
@@ -98,11 +98,11 @@ void BlendPictures::operator()(AnnotatedImage& image, SampleRandom& random) cons
 
 namespace {
 
-void make_mosaic(const Mosaic& how, AnnotatedImage& image, const Others& others) {
+void make_mosaic(const Mosaic& mosaic, AnnotatedImage& image, const Others& others) {
   Four images;
   images[0] = std::move(image);
   for (std::size_t i = 1; i < images.size(); ++i) images[i] = others.draw();
-  for (AnnotatedImage& one : images) ResizeShorter{.shorter = how.shorter}(one);
+  for (AnnotatedImage& one : images) ResizeShorter{.shorter = mosaic.shorter}(one);
   const ImageSize quarter = quarter_of(images);
   const ImageSize canvas{2 * quarter.width, 2 * quarter.height};
   std::array<Region, 4> where;
@@ -110,28 +110,29 @@ void make_mosaic(const Mosaic& how, AnnotatedImage& image, const Others& others)
     const std::int64_t left = i % 2 == 0 ? 0 : quarter.width;
     const std::int64_t top = i < 2 ? 0 : quarter.height;
     where[i] = {left, top, images[i].pixels.size()};
-    data::place(images[i], {-left, -top, canvas}, how.fill);
+    data::place(images[i], {-left, -top, canvas}, mosaic.fill);
   }
   image = joined(images, where);
-  const Affine turn{.degrees = how.degrees,
-                    .translate_x = how.translate,
-                    .translate_y = how.translate,
-                    .min_scale = how.min_scale,
-                    .max_scale = how.max_scale,
+  const Affine turn{.degrees = mosaic.degrees,
+                    .translate_x = mosaic.translate,
+                    .translate_y = mosaic.translate,
+                    .min_scale = mosaic.min_scale,
+                    .max_scale = mosaic.max_scale,
                     .interpolation = Interpolation::kBilinear,
-                    .fill = how.fill};
+                    .fill = mosaic.fill};
   turn(image, others.random);
 }
 
-void make_blend(const BlendPictures& how, AnnotatedImage& image, const Others& others) {
-  const auto has_planes = [](const AnnotatedImage& of) {
-    return !of.maps.empty() || std::ranges::any_of(of.objects, [](const Object& one) { return one.mask.has_value(); });
+void make_blend(const BlendPictures& blend, AnnotatedImage& image, const Others& others) {
+  const auto has_planes = [](const AnnotatedImage& picture) {
+    return !picture.maps.empty() ||
+           std::ranges::any_of(picture.objects, [](const Object& one) { return one.mask.has_value(); });
   };
   AnnotatedImage other = others.draw();
   if (has_planes(image) || has_planes(other)) {
     throw UsageError("BlendPictures takes boxes and points; masks and maps do not blend");
   }
-  const double share = others.random.uniform(how.min_share, how.max_share);
+  const double share = others.random.uniform(blend.min_share, blend.max_share);
   Image& pixels = image.pixels.decoded();
   Resize{.size = pixels.size}(other);
   if (other.pixels.decoded().channels != pixels.channels) {

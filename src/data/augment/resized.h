@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a picture in another size, with its marks: what Resize and RandomResizedCrop are made of.
+// Resizes a part of a picture with its marks, for Resize and RandomResizedCrop.
 #pragma once
 
 #include "lockstep/data/resample.h"
@@ -12,7 +12,7 @@ struct ResizeOptions {
   bool shrink_while_decoding = false;
 };
 
-/// Throws: UsageError where the size is none, or the part reaches outside.
+/// Throws: UsageError if the size is empty, or the part extends outside.
 void resize_part(AnnotatedImage& image, const Region& part, const ResizeOptions& options);
 
 }  // namespace lockstep::data

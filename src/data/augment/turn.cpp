@@ -30,12 +30,14 @@ void turn_over(Image& image) {
   }
 }
 
-Motion inverse(const Motion& of) {
-  const double determinant = of.xx * of.yy - of.xy * of.yx;
-  Motion to{
-      .xx = of.yy / determinant, .xy = -of.xy / determinant, .yx = -of.yx / determinant, .yy = of.xx / determinant};
-  to.x0 = -(to.xx * of.x0 + to.xy * of.y0);
-  to.y0 = -(to.yx * of.x0 + to.yy * of.y0);
+Motion inverse(const Motion& motion) {
+  const double determinant = motion.xx * motion.yy - motion.xy * motion.yx;
+  Motion to{.xx = motion.yy / determinant,
+            .xy = -motion.xy / determinant,
+            .yx = -motion.yx / determinant,
+            .yy = motion.xx / determinant};
+  to.x0 = -(to.xx * motion.x0 + to.xy * motion.y0);
+  to.y0 = -(to.yx * motion.x0 + to.yy * motion.y0);
   return to;
 }
 
@@ -44,7 +46,7 @@ int flag_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBilinear ? cv::INTER_LINEAR : cv::INTER_CUBIC;
 }
 
-/// `from` is where each pixel of the result lies in the picture.
+/// `from` maps each pixel of the result to its place in the picture.
 Image warped(const PixelView& view, const Motion& from, Interpolation interpolation, const Color& fill) {
   Image image = data::solid(view.size, view.channels, fill);
   const int type = view.channels == 1 ? CV_8UC1 : CV_8UC3;
@@ -54,7 +56,7 @@ Image warped(const PixelView& view, const Motion& from, Interpolation interpolat
   const cv::Mat in(height, width, type, const_cast<std::uint8_t*>(view.data),
                    static_cast<std::size_t>(view.stride == 0 ? view.row_bytes() : view.stride));
   cv::Mat out(height, width, type, image.pixels.data());
-  // To OpenCV a pixel's middle is at whole numbers, to us at halves.
+  // For OpenCV a pixel's middle is at whole numbers, for us at halves.
   const double x0 = from.x0 + 0.5 * (from.xx + from.xy) - 0.5;
   const double y0 = from.y0 + 0.5 * (from.yx + from.yy) - 0.5;
   const cv::Matx23d matrix(from.xx, from.xy, x0, from.yx, from.yy, y0);
@@ -79,19 +81,19 @@ void warp(AnnotatedImage& image, const Motion& motion, const WarpOptions& option
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180.0; }
 
-/// About the middle, then shifted.
-Motion motion_of(const AffineParameters& of, ImageSize size) {
-  const double turn = radians(of.degrees) - radians(of.shear_y);
-  const double tall = std::cos(radians(of.shear_y));
-  const double slant = std::tan(radians(of.shear_x));
-  Motion motion{.xx = of.scale * std::cos(turn) / tall,
-                .xy = of.scale * (-std::cos(turn) * slant / tall - std::sin(radians(of.degrees))),
-                .yx = of.scale * std::sin(turn) / tall,
-                .yy = of.scale * (-std::sin(turn) * slant / tall + std::cos(radians(of.degrees)))};
+/// Returns the motion about the middle of the picture, with the shift.
+Motion motion_of(const AffineParameters& parameters, ImageSize size) {
+  const double turn = radians(parameters.degrees) - radians(parameters.shear_y);
+  const double tall = std::cos(radians(parameters.shear_y));
+  const double slant = std::tan(radians(parameters.shear_x));
+  Motion motion{.xx = parameters.scale * std::cos(turn) / tall,
+                .xy = parameters.scale * (-std::cos(turn) * slant / tall - std::sin(radians(parameters.degrees))),
+                .yx = parameters.scale * std::sin(turn) / tall,
+                .yy = parameters.scale * (-std::sin(turn) * slant / tall + std::cos(radians(parameters.degrees)))};
   const double x = static_cast<double>(size.width) / 2.0;
   const double y = static_cast<double>(size.height) / 2.0;
-  motion.x0 = x + of.translate_x - motion.xx * x - motion.xy * y;
-  motion.y0 = y + of.translate_y - motion.yx * x - motion.yy * y;
+  motion.x0 = x + parameters.translate_x - motion.xx * x - motion.xy * y;
+  motion.y0 = y + parameters.translate_y - motion.yx * x - motion.yy * y;
   return motion;
 }
 
@@ -125,15 +127,15 @@ void VerticalFlip::operator()(AnnotatedImage& image, SampleRandom& random) const
   if (random.chance(p)) apply(image);
 }
 
-AffineParameters Affine::parameters(ImageSize of, SampleRandom& random) const {
+AffineParameters Affine::parameters(ImageSize picture, SampleRandom& random) const {
   const auto shift = [&](double share, std::int64_t side) {
     const double most = share * static_cast<double>(side);
     return std::nearbyint(random.uniform(-most, most));
   };
   AffineParameters drawn;
   drawn.degrees = random.uniform(-degrees, degrees);
-  drawn.translate_x = shift(translate_x, of.width);
-  drawn.translate_y = shift(translate_y, of.height);
+  drawn.translate_x = shift(translate_x, picture.width);
+  drawn.translate_y = shift(translate_y, picture.height);
   drawn.scale = random.uniform(min_scale, max_scale);
   drawn.shear_x = random.uniform(-shear_x, shear_x);
   drawn.shear_y = random.uniform(-shear_y, shear_y);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture to draw on: rectangles, colour over masks, words. What reaches outside is left out.
+// A picture to draw on: rectangles, colour over masks, words. Drawing is clipped at its edges.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 using Ink = std::array<std::uint8_t, 3>;
 
-/// Colours that are told apart easily, one after another by number.
+/// Returns colours that are easy to distinguish, one after another by number.
 [[nodiscard]] Ink ink_of(std::int64_t number);
 
 class Canvas {
@@ -22,7 +22,7 @@ class Canvas {
   void fill(const Region& region, const Ink& ink);
   /// Copies a picture with 1 or 3 channels.
   void paste(const Image& image, std::int64_t left, std::int64_t top);
-  /// A frame of `thick` pixels, inside the box.
+  /// Draws a frame of `thick` pixels, inside the box.
   void frame(const Box& box, const Ink& ink, std::int64_t thick);
   /// Mixes the pixel with ink, 0 .. 1.
   void tint(std::int64_t x, std::int64_t y, const Ink& ink, float share);
@@ -33,7 +33,7 @@ class Canvas {
   Image image_;
 };
 
-/// Letters of one size. Without the font everything has width 0 and nothing is drawn.
+/// Letters of one size. Without the font all text has width 0 and nothing is drawn.
 class Pen {
  public:
   explicit Pen(int pixels);
@@ -44,7 +44,7 @@ class Pen {
   [[nodiscard]] int height() const noexcept { return pixels_; }
   /// Units: pixels. `text` is UTF-8.
   [[nodiscard]] std::int64_t width(const std::string& text) const;
-  /// With its upper left corner there; letters that do not end before `right` are left out.
+  /// Writes from the region's upper left corner; letters that do not end before `right` are left out.
   void write(Canvas& canvas, const Region& where, const std::string& text, const Ink& ink) const;
 
  private:

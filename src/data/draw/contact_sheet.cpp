@@ -40,19 +40,20 @@ struct Cell {
   float y_scale = 1;
 
   [[nodiscard]] Region place() const noexcept { return {left, top, image.size}; }
-  /// As far as it lies in the picture.
-  [[nodiscard]] Box box(const Box& of) const {
+  /// Returns the part of the box inside the picture.
+  [[nodiscard]] Box box(const Box& original) const {
     const auto x = static_cast<float>(left);
     const auto y = static_cast<float>(top);
-    return data::cut_at_edges({x + of.x1 * x_scale, y + of.y1 * y_scale, x + of.x2 * x_scale, y + of.y2 * y_scale},
-                              place());
+    return data::cut_at_edges(
+        {x + original.x1 * x_scale, y + original.y1 * y_scale, x + original.x2 * x_scale, y + original.y2 * y_scale},
+        place());
   }
 };
 
 ImageSize scaled(ImageSize size, std::int64_t longest) {
-  const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
-  const auto side = [&](std::int64_t of) {
-    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  const double factor = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
+  const auto side = [&](std::int64_t length) {
+    return std::max<std::int64_t>(std::llround(factor * static_cast<double>(length)), 1);
   };
   return {side(size.width), side(size.height)};
 }
@@ -62,16 +63,16 @@ std::string class_text(std::int64_t label, const ContactSheetOptions& options) {
   return named ? options.class_names[static_cast<std::size_t>(label)] : fmt::format("{}", label);
 }
 
-/// A piece of words in a colour of its own.
+/// A piece of text with its own colour.
 struct Word {
   std::string text;
   Ink ink = kInk;
-  const BoxMark* frame = nullptr;  ///< in the legend: its look, where it is no plain colour
+  const BoxMark* frame = nullptr;  ///< in the legend: its look, unless it is a plain colour
 
   [[nodiscard]] std::int64_t swatch() const noexcept { return frame == nullptr ? kSwatch : kFrame.width; }
 };
 
-/// What a picture shows: its class, its captions, or how many objects of which class, in the colours of their frames.
+/// Returns the words below a picture: its class, its captions, or its objects by class, in the colours of their frames.
 std::vector<Word> words_of(const AnnotatedImage& picture, const ContactSheetOptions& options) {
   if (picture.label) return {{class_text(*picture.label, options)}};
   if (!picture.captions.empty()) return {{text::join(picture.captions, " / ")}};
@@ -91,7 +92,7 @@ bool has_masks(const AnnotatedImage& picture) {
   return std::ranges::any_of(picture.objects, [](const Object& object) { return object.mask.has_value(); });
 }
 
-/// The colours of the sheet: classes of objects and of maps.
+/// Returns the colours of the sheet: classes of objects and of maps.
 std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const ContactSheetOptions& options) {
   std::set<std::int64_t> labels;
   bool masks = false;
@@ -110,12 +111,12 @@ std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const C
     const bool only = options.class_names.empty() && labels.size() == 1;
     words.push_back({only && masks ? "object" : class_text(label, options), data::ink_of(label)});
   }
-  if (masks) words.push_back({"each mask has a colour of its own", kPaper});
+  if (masks) words.push_back({"each mask has its own colour", kPaper});
   for (const BoxMark& mark : options.legend) words.push_back({mark.text, mark.ink, &mark});
   return words;
 }
 
-/// Colour wherever the plane has a value for which `ink` gives one.
+/// Tints all pixels whose value has an `ink`.
 template <class InkOf>
 void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkOf& ink) {
   const Image small = resample(view_of(plane), cell.image.size, Interpolation::kNearest);
@@ -127,7 +128,7 @@ void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkO
   }
 }
 
-/// No words: they would cover what the picture shows. The legend and the line below it say which colour is what.
+/// Draws no words: they would cover the picture. The legend and the line below it explain the colours.
 void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
   const Ink ink = data::ink_of(object.label);
   canvas.frame(cell.box(object.box), ink, 1);
@@ -143,7 +144,7 @@ void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
 
 void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture) {
   for (const LabelMap& map : picture.maps) {
-    if (has_masks(picture)) break;  // the same, object by object
+    if (has_masks(picture)) break;  // the masks show the same, object by object
     tint_plane(canvas, cell, map.image, [&](std::uint8_t value) -> std::optional<Ink> {
       return value == 0 || value == map.fill ? std::nullopt : std::optional(data::ink_of(value));
     });
@@ -159,7 +160,7 @@ void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture)
   for (const Object& object : picture.objects) draw_object(canvas, cell, object);
 }
 
-/// Words one after another; those that do not fit into the width are left out.
+/// Writes words one after another; those that do not fit into the width are left out.
 void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector<Word>& words) {
   const std::int64_t right = where.left + where.size.width;
   for (const Word& word : words) {
@@ -170,14 +171,14 @@ void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector
   }
 }
 
-/// Where each entry of the legend begins, in lines below each other.
+/// The places of the legend's entries, in lines below each other.
 struct Legend {
   std::vector<Word> words;
   std::vector<Region> places;
   std::int64_t height = 0;
 };
 
-/// Nothing without a font: colours without names explain nothing.
+/// Returns nothing without a font: colours without names explain nothing.
 Legend lay_out(std::vector<Word> words, const Pen& pen, std::int64_t width) {
   Legend legend{std::move(words), {}, 0};
   if (legend.words.empty() || pen.width("x") == 0) return {};
@@ -212,7 +213,7 @@ void draw_legend(Canvas& canvas, const Pen& pen, const Legend& legend, std::int6
   }
 }
 
-/// How many columns there are, and how large a cell is.
+/// The number of columns, and the size of a cell.
 struct Grid {
   std::int64_t columns;
   std::int64_t rows;

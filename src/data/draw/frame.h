@@ -7,10 +7,10 @@
 
 namespace lockstep::data {
 
-/// The part of a box inside the region: a frame around it has all its sides there.
+/// Returns the part of a box inside the region, so that a frame around it has all its sides there.
 [[nodiscard]] Box cut_at_edges(const Box& box, const Region& region) noexcept;
 
-/// The mark's frame around `box`, in pixels of the canvas; its text is not written.
+/// Draws the mark's frame around `box`, in pixels of the canvas, without its text.
 void draw_frame(Canvas& canvas, const Box& box, const BoxMark& mark);
 
 }  // namespace lockstep::data

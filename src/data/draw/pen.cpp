@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words, by FreeType and the font of Debian's fonts-dejavu-core.
+// Draws words with FreeType and the font of Debian's fonts-dejavu-core.
 #include <ft2build.h>
 
 #include <type_traits>
@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// The next character of UTF-8; bytes that are none count as '?'.
+/// Returns the next character of UTF-8; invalid bytes count as '?'.
 char32_t next_letter(const std::string& text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(at++);

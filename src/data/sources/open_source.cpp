@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which source a path is, and how it is opened.
+// Detects the layout of a path, and opens it.
 #include "lockstep/data/sources/open_source.h"
 
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ SourceKind kind_of_file(const fs::path& path) {
   const std::string start = data::first_bytes(path, 64);
   if (start.starts_with(data::kPackedMagic)) return SourceKind::kPacked;
   if (extension == ".json") {
-    const std::size_t first = start.find_first_of("[{");  // behind a byte order mark, too
+    const std::size_t first = start.find_first_of("[{");  // after a byte order mark, too
     return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
   }
   const bool gzip = extension == ".gz" && path.filename().string().find("idx") != std::string::npos;
@@ -93,7 +93,7 @@ SourceKind kind_of_folder(const fs::path& folder) {
   throw unknown(folder.string());
 }
 
-/// The first of these folders that is there; where none is, the first.
+/// Returns the first of these folders that exists; if none does, the first.
 fs::path first_folder(const fs::path& root, const std::vector<const char*>& names) {
   for (const char* name : names) {
     if (fs::is_directory(root / name)) return root / name;
@@ -114,17 +114,17 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   }
   if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
   how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
-  if (options.masks) how.class_names.clear();  // its objects are all of one class
+  if (options.masks) how.class_names.clear();  // its objects all have one class
   return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }
 
 std::shared_ptr<ImageSource> open_shards(const SourceOptions& options) {
-  const TarOptions how{.strict = options.strict};
-  if (!fs::is_directory(options.path)) return std::make_shared<TarShards>(options.path, how);
+  const TarOptions options_of_shards{.strict = options.strict};
+  if (!fs::is_directory(options.path)) return std::make_shared<TarShards>(options.path, options_of_shards);
   std::vector<std::string> shards;
   for (const fs::path& shard : data::files_in(options.path, {".tar"})) shards.push_back(shard.string());
   if (shards.empty()) throw DataError(fmt::format("folder {} holds no tar file", options.path));
-  return std::make_shared<TarShards>(shards, how);
+  return std::make_shared<TarShards>(shards, options_of_shards);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
     case SourceKind::kAuto:
       break;
   }
-  throw InternalError(fmt::format("{} was not told apart", options.path));
+  throw InternalError(fmt::format("the layout of {} was not detected", options.path));
 }
 
 }  // namespace lockstep

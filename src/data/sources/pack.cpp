@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// A sample that is ready: calling it writes it.
+/// A sample that is ready: a call writes it.
 using Append = std::function<void()>;
 
 void require_good(const PackReport& report, std::int64_t size, const PackOptions& options) {

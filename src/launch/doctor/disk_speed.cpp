@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a folder's disk takes what is written and synced, as a checkpoint is.
+// The rate at which a folder's disk takes bytes that are written and synced, as for a checkpoint.
 #include <fcntl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ double seconds_since(SteadyTime begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The names of what people train on; linux/magic.h has the numbers.
+/// The names of common file systems; linux/magic.h has the numbers.
 std::string kind_of_disk(long magic) {
   constexpr std::pair<long, const char*> kKinds[] = {
       {0xEF53, "ext4"},       {0x58465342, "xfs"},     {0x9123683E, "btrfs"}, {0x6969, "nfs"},
@@ -40,7 +40,7 @@ std::string kind_of_disk(long magic) {
   return "";
 }
 
-/// A file without a name; where the file system has none, one whose name is removed at once.
+/// A file without a name; if the file system cannot make one, a file whose name is removed at once.
 UniqueFd open_nameless(const std::filesystem::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
@@ -61,7 +61,7 @@ bool write_piece(int fd, const std::vector<char>& bytes, std::size_t size, off_t
   return true;
 }
 
-/// Each piece is synced, so that a slow disk is noticed before it has much to write.
+/// Each piece is synced, so that a slow disk shows early.
 bool measure_rate(int fd, std::chrono::milliseconds limit, view::DiskFacts& facts) {
   std::vector<char> bytes(kPiece);
   // A disk that compresses must not take zeros for a checkpoint.

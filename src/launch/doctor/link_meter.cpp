@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each word is a message of 64 bytes (both hosts have one byte order: Lockstep is built for little-endian alone). A
-// ping is sent back, a flush is answered when all before it has been read, data is followed by a message of bytes that
-// are swallowed, a pull is answered by data and a flush.
+// ping is sent back. A flush is answered when all before it has been read. Data is followed by bytes that are
+// discarded. A pull is answered by data and a flush.
 #include "launch/doctor/link_meter.h"
 
 #include <fmt/format.h>
@@ -39,10 +39,10 @@ double link_seconds(LinkTime begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The other host has said that it cannot connect.
+/// The other host cannot connect, and has said so.
 struct GivenUp {};
 
-/// What one host says to another.
+/// The messages from one host to another.
 class Dialogue {
  public:
   Dialogue(wire::Circle& circle, int peer) : circle_(circle), peer_(peer), bytes_(kPieceBytes) {}

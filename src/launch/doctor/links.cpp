@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks meet through the launcher's store; the first rank of each node measures, and rank 0 collects what they found.
+// Ranks meet through the launcher's store; the first rank of each node measures, and rank 0 collects the results.
 #include "launch/doctor/links.h"
 
 #include <fmt/format.h>
@@ -65,8 +65,8 @@ Meeting meet_at_store() {
                   .rank = static_cast<int>(*rank),
                   .world = static_cast<int>(*world)};
   const StoreAddress at{.host = meeting.store_host, .port = static_cast<std::uint16_t>(port), .token = meeting.token};
-  const int restarts = static_cast<int>(env::get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
-  meeting.store = with_prefix(connect_store(at, meeting.patience), attempt_prefix(restarts) + "lockstep/doctor/");
+  const std::string round = env::get("LOCKSTEP_STORE_PREFIX").value_or("");
+  meeting.store = with_prefix(connect_store(at, meeting.patience), round + "lockstep/doctor/");
   return meeting;
 }
 
@@ -87,7 +87,7 @@ std::string own_link_address(const Meeting& meeting) {
   throw IoError(fmt::format("this host has no route to the store at {}", meeting.store_host));
 }
 
-/// That of the ranks' own wire first.
+/// The hub of the ranks' own wire comes first.
 Hubs open_hubs(const Meeting& meeting, const std::string& address, std::string_view wire) {
   Hubs hubs;
   for (const bool is_encrypted : {wire == "tls", wire != "tls"}) {
@@ -146,7 +146,7 @@ void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int p
   meeting.store->set(link_key(pair), said + problem);
 }
 
-/// Until the partner has measured, or has said that it cannot.
+/// Serves until the partner has measured, or has reported that it cannot.
 void serve_partner(const Meeting& meeting, const Hubs& hubs, HostPair pair, int peer) {
   meeting.store->set(ready_key(pair), "1");
   for (const auto& hub : hubs) {
@@ -192,7 +192,7 @@ int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 // that would meet itself meets the last.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);
-  const int last = rounds;  // beyond the hosts where their number is odd
+  const int last = rounds;  // beyond the hosts if their number is odd
   int partner = last;
   if (place != last) {
     partner = ((round - place) % rounds + rounds) % rounds;

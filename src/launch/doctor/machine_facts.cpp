@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system says of processors, memory, limits, clocks and GPUs.
+// The system's facts about processors, memory, limits, clocks and GPUs.
 #include "launch/doctor/machine_facts.h"
 
 #include <fmt/format.h>

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kExtended = 0x100;  // where PCI Express's own capabilities begin; others than root read 64 bytes
+constexpr std::size_t kExtended = 0x100;  // begin of PCI Express's own capabilities; only root reads more than 64 bytes
 constexpr unsigned kAcs = 0x000d;
 constexpr std::size_t kAcsControl = 6;
 constexpr unsigned kRedirectsRequests = 0x4;
@@ -27,7 +27,7 @@ unsigned word_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]) | static_cast<unsigned>(static_cast<unsigned char>(bytes[at + 1])) << 8U;
 }
 
-/// "0000:17:00.0": what is above it on the way begins with "pci".
+/// "0000:17:00.0"; the names of the parts above it begin with "pci".
 bool is_device(const std::string& name) {
   return std::count(name.begin(), name.end(), ':') == 2 && name.find('.') != std::string::npos;
 }
@@ -48,7 +48,7 @@ std::string host_bridge_of(const fs::path& path) {
   return "";
 }
 
-/// A file of the kernel's without its line end; empty: it cannot be read.
+/// A file of the kernel without its line end; empty: it cannot be read.
 std::string kernel_text(const fs::path& file) {
   constexpr std::uint64_t kPage = 4096;
   std::string text;

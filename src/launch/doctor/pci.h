@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of the PCI bus between GPUs and network cards.
+// The kernel's view of the PCI bus between GPUs and network cards.
 #pragma once
 
 #include <filesystem>
@@ -18,16 +18,16 @@ struct PciPlace {
   int socket = -1;             ///< the NUMA node; -1: unknown
 };
 
-/// Returns what two devices have in common: "one PCIe switch", "one host bridge", "one socket", "two sockets"; empty:
-/// unknown. It is a pure function.
+/// Returns the lowest part of the way that two devices share: "one PCIe switch", "one host bridge", "one socket", "two
+/// sockets"; empty: unknown. It is a pure function.
 [[nodiscard]] std::string way_between(const PciPlace& one, const PciPlace& other);
 
-/// Returns whether a bridge sends requests of peers upstream (ACS), by the bytes of its configuration; none: it is
-/// cut short, since only root may read all of it. It is a pure function.
+/// Returns true if a bridge sends requests of peers upstream (ACS), by the bytes of its configuration; none: only root
+/// may read all of them. It is a pure function.
 [[nodiscard]] std::optional<bool> redirects_peers(std::string_view configuration);
 
-/// Returns what lies between the GPUs and beside them, by the kernel's files in `sys`. None: there is one GPU at most,
-/// and no InfiniBand or RoCE card beside it.
+/// Returns the links between the GPUs and to cards beside them, by the kernel's files in `sys`. None: there is one GPU
+/// at most, and no InfiniBand or RoCE card beside it.
 [[nodiscard]] std::optional<view::GpuLinkFacts> read_gpu_links(const GpuPlaces& gpus, const std::filesystem::path& sys);
 
 }  // namespace lockstep::launch

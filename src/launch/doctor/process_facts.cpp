@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process does that uses no Lockstep, as far as it can be seen from outside.
+// The activity of a process that does not use Lockstep, as far as it can be seen from outside.
 #include <fmt/format.h>
 
 #include <cerrno>

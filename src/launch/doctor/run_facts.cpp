@@ -49,7 +49,7 @@ RingFile kind_of(const fs::path& ring) {
   try {
     (void)flight::open_ring_file(ring);
     return RingFile::kLive;
-  } catch (const Error&) {  // the launcher is gone, and another process may have its number by now
+  } catch (const Error&) {  // the launcher is gone, and its number may belong to another process by now
     return RingFile::kDangling;
   }
 }
@@ -114,19 +114,19 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// The folder of the attempts; empty where there is none.
+/// The folder of the attempts; empty if there is none.
 fs::path logs_of(const fs::path& path) {
   if (is_there(path / "logs")) return path / "logs";
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// RunFolder writes "pid 4711 on gpu-a" into .lock. The process counts while it has that file open.
+/// RunFolder writes "pid 4711 on gpu-a" into .lock. The process counts only while it has that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;
   try {
     line = FileSystem::system().read(lock, 300);
-  } catch (const Error&) {  // none, or not what a run writes
+  } catch (const Error&) {  // none, or not the content that a run writes
   }
   line = text::first_line(line);
   if (!line.starts_with("pid ")) return "";

@@ -99,7 +99,7 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? text::for_people(found->get<std::string>()) : "";
 }
 
-/// 0 where it is no number, or one that no counter has.
+/// 0 if it is no number, or one that no counter has.
 double number_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;

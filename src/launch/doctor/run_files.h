@@ -13,7 +13,7 @@
 
 namespace lockstep::launch {
 
-/// Where what could not be read is noted.
+/// A line for each file that could not be read.
 using Notes = std::vector<std::string>;
 
 /// Returns the numbered folders `prefix`N of `parent`, by number.
@@ -23,20 +23,21 @@ using Notes = std::vector<std::string>;
 /// Returns none if the file is missing or of another kind; `notes` gets a line about the latter.
 [[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
 
-/// Reads what a launcher says of an attempt; a file that is missing, or no such file, which is noted, changes nothing.
+/// Reads a launcher's record of an attempt; a file that is missing changes nothing, nor does another kind of file,
+/// which becomes a note.
 void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt, Notes& notes);
 
 /// Reads the last 256 KiB: only the end counts.
 [[nodiscard]] std::optional<view::RunLog> read_log(const std::filesystem::path& file, Notes& notes);
 
-/// Returns the newest committed checkpoint of a run folder; empty where there is none. A folder without a manifest is
-/// noted.
+/// Returns the newest committed checkpoint of a run folder; empty if there is none. A folder without a manifest becomes
+/// a note.
 [[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
 
 /// Returns the names of the checkpoints that the guard has put aside, "step-00000006.suspect", in order.
 [[nodiscard]] std::vector<std::string> suspect_checkpoints(const std::filesystem::path& run);
 
-/// Returns whether config.yml names one of the recipes that `lockstep train` has; a program may have others.
+/// Returns true if config.yml names one of the recipes of `lockstep train`; a program may have others.
 [[nodiscard]] bool names_recipe(const std::filesystem::path& settings);
 
 }  // namespace lockstep::launch

@@ -17,14 +17,14 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that uses Lockstep has begun its ring by then, in most cases: other nodes are not asked before.
+// By then, in most cases, a rank that uses Lockstep has begun its ring: other nodes are not asked before.
 constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
-// Often enough that the ranks hear of long work before they give up.
+// Often enough that the ranks learn of long work before they give up.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }

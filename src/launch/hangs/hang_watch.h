@@ -24,15 +24,15 @@ namespace lockstep::launch {
 class HangWatch {
  public:
   using MakeLink = std::function<std::unique_ptr<LongWorkLink>(const char* topic)>;
-  /// `make_link` makes a link to other nodes; null where there are none.
+  /// `make_link` makes a link to other nodes; null if there are none.
   explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
   /// When to look next.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// The ranks are being stopped: it does not look again.
   void end() { due_ = TimePoint::max(); }
-  /// Returns what it has found of a rank that has been longer in a section than it may be. It takes some 10 us a rank.
-  /// `output` counts what the ranks have written.
+  /// Returns its finding about a rank that has been in a section for too long. It takes some 10 us a rank. `output`
+  /// grows with the ranks' output.
   [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
                                                   std::uint64_t output);
 
@@ -51,8 +51,8 @@ class HangWatch {
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
   TimePoint watched_since_{};
-  std::int64_t stall_ns_ = 0;     // since when the wait lasts that was told last
-  std::int64_t say_next_ns_ = 0;  // when to tell of it again
+  std::int64_t stall_ns_ = 0;     // the start of the wait that was reported last
+  std::int64_t say_next_ns_ = 0;  // when to report it again
 };
 
 }  // namespace lockstep::launch

@@ -21,7 +21,7 @@ constexpr auto kInside = std::chrono::milliseconds(500);
 
 bool is_forbidden(int problem) { return problem == EPERM || problem == EACCES; }
 
-// Empty where the process can run.
+// Empty if the process can run.
 const char* obstacle_of(char state) {
   switch (state) {
     case 'T':

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a rank that is late, in lines for a report: from outside where the system permits it, else from the
-// rank itself.
+// The stacks of a rank that is late, in lines for a report: from outside if the system permits it, else from the rank
+// itself.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@ namespace lockstep::launch {
 struct LateProcess {
   pid_t pid = 0;
   char state = '?';                       ///< as /proc/PID/stat has it
-  std::filesystem::path stack_file = {};  ///< where the rank writes its own
+  std::filesystem::path stack_file = {};  ///< the file for the rank's own report
 };
 
-/// What a process has written of one of its threads.
+/// A process's own report on one of its threads.
 struct SelfReport {
   std::vector<StackFrame> frames = {};
   std::string problem = {};  ///< why there are none
 };
 
-/// Where stacks come from. Tests put their own in.
+/// The sources of stacks. Tests put their own in.
 struct StackSources {
   std::function<ProcessStacks(pid_t)> outside;
   std::function<SelfReport(const LateProcess&)> inside;
@@ -35,7 +35,7 @@ struct StackSources {
 /// ptrace, and the signal of lockstep/base/fault.h. Together they take 2 s at most.
 [[nodiscard]] StackSources system_sources();
 
-/// Returns the report's lines; where there are no stacks, one line that says why.
+/// Returns the report's lines; without stacks, one line with the reason.
 [[nodiscard]] std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& sources);
 
 /// LOCKSTEP_STACKS=off switches them off.

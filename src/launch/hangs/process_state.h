@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of a process.
+// The kernel's view of a process.
 #pragma once
 
 #include <sys/types.h>

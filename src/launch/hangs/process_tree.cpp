@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Mapped lazily by the kernel: a machine with few processes pays for few.
+// The kernel maps it lazily: on a machine with few processes it takes little memory.
 constexpr std::size_t kCapacity = 1U << 17U;
 
 // The kernel's own record; libc's readdir would allocate.
@@ -47,7 +47,7 @@ struct ProcPath {
   std::size_t size = 6;
 };
 
-// Of a line of /proc/PID/stat from its 4th field on: the sum of utime, stime, cutime and cstime, its fields 14 to 17.
+// The sum of utime, stime, cutime and cstime, fields 14 to 17 of a line of /proc/PID/stat, from its 4th field on.
 std::uint64_t ticks_of(const char* fields) noexcept {
   std::uint64_t sum = 0;
   std::uint64_t value = 0;
@@ -64,7 +64,7 @@ std::uint64_t ticks_of(const char* fields) noexcept {
   return sum;
 }
 
-// Fills `text` with the start of a file and a zero at its end. Returns how much that is; 0: it cannot be read.
+// Fills `text` with the start of a file and a zero at its end. Returns the number of bytes; 0: it cannot be read.
 template <std::size_t N>
 std::size_t read_start(const char* path, char (&text)[N]) noexcept {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -75,7 +75,7 @@ std::size_t read_start(const char* path, char (&text)[N]) noexcept {
   return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
 }
 
-// Of "NSpid:\t4711\t12\n" the last number, which is that of the process's own namespace; 0: there is none.
+// The last number of "NSpid:\t4711\t12\n", which is that of the process's own namespace; 0: there is none.
 pid_t innermost_number(const char* status) noexcept {
   const char* at = std::strstr(status, "\nNSpid:");
   if (at == nullptr) return 0;

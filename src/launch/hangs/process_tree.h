@@ -17,11 +17,11 @@ struct ProcessEntry {
   std::uint64_t ticks = 0;  ///< processor time of it and of the children that it has waited for
 };
 
-/// The number of this process in /proc; 0 where that cannot be read. It is not getpid() where /proc belongs to an outer
-/// namespace of pids (unshare --pid without --mount-proc): then no number of /proc means what it means to kill().
+/// The number of this process in /proc; 0 if that cannot be read. It differs from getpid() if /proc belongs to an outer
+/// namespace of pids (unshare --pid without --mount-proc): then no number of /proc means the same to kill().
 [[nodiscard]] pid_t number_in_proc() noexcept;
 
-/// A table of processes in memory of its own (mapped, not allocated: usable after a fork).
+/// A table of processes in its own memory (mapped, not allocated: usable after a fork).
 class ProcessTree {
  public:
   ProcessTree() noexcept;
@@ -29,16 +29,16 @@ class ProcessTree {
   ProcessTree& operator=(const ProcessTree&) = delete;
   ~ProcessTree();
 
-  /// False where there was no memory for it.
+  /// False if there was no memory for it.
   [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
 
-  /// Reads /proc anew and marks the descendants of process `root`, a number of /proc; 0: of this process. False where
+  /// Reads /proc anew and marks the descendants of process `root`, a number of /proc; 0: of this process. False if
   /// /proc cannot be read.
   bool read(pid_t root = 0) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] const ProcessEntry& operator[](std::size_t index) const noexcept { return entries_[index]; }
-  /// True where the entry is the process that kill() knows as `pid`.
+  /// True if the entry is the process that kill() knows as `pid`.
   [[nodiscard]] bool is(std::size_t index, pid_t pid) const noexcept;
   /// kill(), whichever namespace /proc belongs to.
   void signal(std::size_t index, int number) const noexcept;

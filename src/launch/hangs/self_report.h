@@ -12,8 +12,8 @@
 
 namespace lockstep::launch {
 
-/// Whether a process has a handler for the signal, out of the text of /proc/PID/status. Without one the signal would
-/// end it.
+/// True if a process has a handler for the signal, according to the text of /proc/PID/status. Without one the signal
+/// would end it.
 [[nodiscard]] bool catches(std::string_view status, int signal);
 
 /// Sends the signal and waits for the answer in `file`, for `limit` at most.

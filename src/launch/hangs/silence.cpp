@@ -13,7 +13,7 @@ namespace {
 // Reading /proc takes some milliseconds on a large machine, and ranks that write now and then are not idle.
 constexpr auto kFirstLook = std::chrono::seconds(2);
 constexpr auto kNextLook = std::chrono::seconds(5);
-// A program that hangs in a collective still has threads that look at a clock now and then: seconds of a minute.
+// A program that hangs in a collective still has threads that read a clock now and then: seconds of a minute.
 constexpr double kIdleSeconds = 0.3;
 constexpr double kIdleSecondsOfARank = 0.03;
 

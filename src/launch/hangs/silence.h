@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a program without Lockstep leave no evidence of what they wait for. Where all of a node are silent and idle
-// at once, the launcher says so. Pure: time, output and processor time come from outside.
+// Ranks of a program without Lockstep leave no evidence of what they wait for. If all ranks of a node are silent and
+// idle at once, the launcher reports that. Pure: time, output and processor time come from outside.
 #pragma once
 
 #include <chrono>
@@ -14,22 +14,22 @@
 
 namespace lockstep::launch {
 
-/// So long nothing happens before it is said.
+/// The silence after which it is reported.
 inline constexpr std::chrono::seconds kSaidAfter{60};
 
-/// What can be known of the ranks from outside.
+/// The facts about the ranks that are visible from outside.
 struct NodeActivity {
-  std::uint64_t output = 0;  ///< counts what they have written
+  std::uint64_t output = 0;  ///< grows with their output
   std::size_t ranks = 0;     ///< those that live
-  /// Returns the seconds of processor time of all their processes so far; it is asked every five seconds of silence.
+  /// Returns the seconds of processor time of all their processes so far; called every five seconds of silence.
   std::function<double()> cpu_s = nullptr;
 };
 
-/// Notices that ranks neither write nor compute.
+/// Detects ranks that neither write nor compute.
 class SilenceWatch {
  public:
-  /// Returns for how long they have been silent and idle; none where they are not. `now` leaves out the time in which
-  /// the launcher was stopped.
+  /// Returns for how long they have been silent and idle; none if they are not. `now` leaves out the time in which the
+  /// launcher was stopped.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
   /// Returns true once for each silence that has lasted for kSaidAfter.
   [[nodiscard]] bool is_news(std::chrono::nanoseconds silence);

@@ -28,10 +28,10 @@ namespace {
 
 // One thread of another process, held still while this lives.
 
-/// Owned by the thread that made it: the kernel takes no other's word.
+/// Owned by the thread that made it: the kernel takes no orders from another.
 class TracedThread {
  public:
-  /// Blocks until it stands, until `deadline` at most.
+  /// Blocks until it is stopped, until `deadline` at most.
   TracedThread(pid_t thread, TimePoint deadline);
   /// Lets it go on. A thread that was stopped before stays so, and a signal that came meanwhile is delivered.
   ~TracedThread();
@@ -51,7 +51,7 @@ class TracedThread {
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
 
-// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us where we are killed in between.
+// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us if we are killed in between.
 TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     refusal_ = errno == ESRCH ? 0 : errno;
@@ -68,7 +68,7 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
       if (is_stopped_ && !is_ours) signal_ = WSTOPSIG(status);
       return;
     }
-    if (SystemClock::instance().now() >= deadline) return;  // let go of when the tracing thread ends
+    if (SystemClock::instance().now() >= deadline) return;  // it is released when the tracing thread ends
     std::this_thread::sleep_for(kHeldLook);
   }
 }
@@ -82,12 +82,13 @@ TracedThread::~TracedThread() {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
-// For a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a processor.
+// The limit for a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a
+// processor.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
 
-/// What the reading thread and the one that waits for it share. It outlives both.
+/// The state that the reading thread shares with the one that waits for it. It outlives both.
 struct Reading {
   std::mutex mutex;
   std::condition_variable has_ended;
@@ -101,7 +102,7 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // Files with debugging information may be asked of a server, and the symbols have the names.
+    // A search for files with debugging information may ask a server, and the symbols have the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
@@ -120,7 +121,7 @@ class Unwinder {
     return attached == 0 ? 0 : attached > 0 ? attached : EIO;
   }
 
-  /// The thread stands still.
+  /// The thread must be stopped.
   std::vector<StackFrame> frames_of(pid_t thread) {
     frames_.clear();
     ::dwfl_getthread_frames(dwfl_.get(), thread, &Unwinder::on_frame, this);
@@ -135,7 +136,7 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // Of a return address the call before it is looked up, since what follows may be another function's.
+  // For a return address it looks up the call before it, since the next instruction may belong to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);
@@ -252,7 +253,7 @@ void run_reading(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint d
   try {
     read_all(reading, pid, deadline);
   } catch (const std::exception&) {
-    // What was read before stands.
+    // The stacks that were read before remain.
   }
   const std::lock_guard lock(reading->mutex);
   reading->is_done = true;

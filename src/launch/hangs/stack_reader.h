@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the stacks of another process through ptrace, with elfutils' libdw. Each of its threads is stopped for a few
-// milliseconds; afterwards it runs on, or stays stopped where it was.
+// milliseconds; afterwards it runs on, or stays stopped if it was.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 
 namespace lockstep::launch {
 
-/// Blocks for `limit` at most, and then returns what it has. The work is done in a thread of its own: the kernel lets
-/// go of what a thread traces when that thread ends, whatever happens in it, and a file on a dead disk holds up nobody
-/// else.
+/// Blocks for `limit` at most, and then returns the stacks that it has. The work is done in its own thread: the kernel
+/// releases the traced threads when the tracing thread ends, whatever happens in it, and a file on a dead disk blocks
+/// that thread only.
 [[nodiscard]] ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::launch

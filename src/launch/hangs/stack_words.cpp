@@ -22,19 +22,19 @@ bool begins_with_one_of(std::string_view text, const std::array<std::string_view
   return std::any_of(beginnings.begin(), beginnings.end(), [&](auto each) { return text.starts_with(each); });
 }
 
-// Pools of threads; whoever is innermost in them has no work.
+// Pools of threads: a thread whose innermost frame is theirs has no work.
 bool is_of_pool(const StackFrame& frame) {
   constexpr std::array<std::string_view, 3> kPools = {"libgomp", "libomp", "libpthreadpool"};
   return begins_with_one_of(frame.module, kPools);
 }
 
-// Where a wait ends in any program, which tells nothing of this one.
+// The innermost frames of any wait, which say nothing about this one.
 bool is_of_runtime(const StackFrame& frame) {
   constexpr std::array<std::string_view, 5> kRuntime = {"libc.so", "libpthread.so", "libstdc++", "ld-linux", "[vdso"};
   return begins_with_one_of(frame.module, kRuntime) || is_of_pool(frame);
 }
 
-// What stands between the program's own frames.
+// Frames between the program's own.
 bool is_noise(const StackFrame& frame) {
   constexpr std::array<std::string_view, 8> kNoise = {
       "std::function<",         "lockstep_watch_call", "lockstep::fault::detail", "std::__invoke",
@@ -43,7 +43,7 @@ bool is_noise(const StackFrame& frame) {
          frame.function.find("lockstep::fault::in_section") != std::string::npos;
 }
 
-// Without noise, and without what the runtime has below main or a thread's first function.
+// The frames without noise, and without the runtime's below main or a thread's first function.
 Frames cut(const Frames& frames) {
   Frames kept;
   for (const StackFrame& frame : frames) {
@@ -90,7 +90,7 @@ std::vector<Group> groups_of(const ProcessStacks& stacks) {
   return groups;
 }
 
-// Only counted: of the others, each may be why the rank is late.
+// These are only counted. Any of the others may be why the rank is late.
 bool is_idle(const Group& group) { return !group.is_main && group.waits && (group.size > 1 || !group.is_inside); }
 
 int order_of(const Group& group) {
@@ -99,7 +99,7 @@ int order_of(const Group& group) {
   return group.is_inside ? 1 : 2;
 }
 
-// Whole pages of templates tell nothing; a string is the most frequent.
+// Whole pages of templates carry no information; a string is the most frequent.
 std::string shortened(std::string function) {
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";

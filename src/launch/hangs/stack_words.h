@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which threads of a late rank are told of, and how. Pure. A process with libtorch has dozens of threads, most of
-// which wait for work, and a report has to fit on a screen.
+// Chooses the threads of a late rank for a report, and words them. Pure. A process with libtorch has dozens of threads,
+// most of which wait for work, and a report has to fit on a screen.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct StackLimits {
 /// wait in a pool.
 [[nodiscard]] std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits& limits = {});
 
-/// Reads what a rank wrote of itself (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", a line a frame.
+/// Reads a rank's own report (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", a line a frame.
 [[nodiscard]] std::vector<StackFrame> parse_frames(std::string_view text);
 
 /// "lockstep::Loader::next()" of the linker's name, or the name itself.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a process, as they are read and as they are told.
+// The stacks of a process: as they are read, and as they are reported.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,7 @@ struct ProcessStacks {
   pid_t pid = 0;
   std::string program = {};  ///< the executable's file name
   std::vector<ThreadStack> threads = {};
-  int refusal = 0;      ///< errno where the system did not allow it; no threads then
+  int refusal = 0;      ///< errno if the system did not allow it; no threads then
   bool is_cut = false;  ///< time was up before all threads were read
 };
 

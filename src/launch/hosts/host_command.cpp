@@ -16,7 +16,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// One line, whatever the value has: obey_input() turns it back.
+// Puts any value on one line; obey_input() turns it back.
 std::string on_one_line(const std::string& value) {
   std::string line;
   for (const char c : value) line += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);

@@ -27,9 +27,9 @@
 namespace lockstep::launch {
 namespace {
 
-// For the launchers to tell each other how the run ended.
+// The time in which the launchers exchange how the run ended.
 constexpr auto kLeaveTime = std::chrono::seconds(20);
-// What the launchers that met each other need to find out who failed, and to end by themselves.
+// The time in which launchers that met each other find out which of them failed, and end by themselves.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
 TimePoint awake_now() { return AwakeClock::instance().now(); }
@@ -52,13 +52,13 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// A pipe has room for all that is said later: some bytes for each signal.
+// A pipe has room for all later orders: some bytes for each signal.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
 }
 
-// The launcher reads them later, so that they have to fit into the pipe.
+// The launcher reads them later, so they have to fit into the pipe.
 void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
@@ -83,11 +83,11 @@ std::string text_of_loss(const HostsOptions& options, const HostLauncher& launch
         "host {} cannot start {} (exit code {})\n  next    install the same Lockstep there, in the same folder", host,
         launcher.words[0], code);
   }
-  const std::string how =
+  const std::string end =
       code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
       "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
-      how, options.ssh[0], launcher.host.name);
+      end, options.ssh[0], launcher.host.name);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ int HostGroup::run() {
   }
   console_.drain();
   const int code = exit_code();
-  // The launchers that were left have told who is to blame, unless they never met.
+  // The launchers that were left have named the one to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
@@ -189,7 +189,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
-  if (wait_status == 0 || kill_at_) return;  // it is done, or was told to end
+  if (wait_status == 0 || kill_at_) return;  // it is done, or was asked to end
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];
@@ -197,7 +197,7 @@ void HostGroup::on_end(int host, int wait_status) {
   if (is_lost && !loss_) loss_ = text_of_loss(options_, launcher, wait_status);
   if (is_lost) log::warn("{}", text_of_loss(options_, launcher, wait_status));
   if (!is_lost && !first_failure_) first_failure_ = launch::exit_code(wait_status);
-  // One that failed before it met the others would leave them waiting for it.
+  // The others would wait for one that failed before it met them.
   const int all = static_cast<int>(members_.size());
   const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
   if (others_end && !end_at_)
@@ -209,7 +209,7 @@ void HostGroup::on_signals() {
     if (number == SIGWINCH) continue;
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
-    // The second time is meant.
+    // A second signal ends the grace.
     if (end_signal_ != 0) kill_at_ = awake_now();
     if (end_signal_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
     end_signal_ = end_signal_ == 0 ? number : end_signal_;

@@ -20,7 +20,7 @@
 
 namespace lockstep::launch {
 
-/// Whether a host was lost, as the end of its ssh tells.
+/// How a host was lost, by the end of its ssh.
 enum class HostLoss : std::uint8_t { kNone, kUnreached, kMissing };
 
 /// 255: ssh could not reach the host, or lost it. 127 and 126: the host has no such launcher.
@@ -60,12 +60,12 @@ class HostGroup {
   Console console_;
   HostLines lines_;
   std::vector<Member> members_;
-  std::optional<TimePoint> end_at_;   ///< the rest is told to end
-  std::optional<TimePoint> kill_at_;  ///< ssh is ended, and with its input each launcher
+  std::optional<TimePoint> end_at_;   ///< the remaining launchers are asked to end
+  std::optional<TimePoint> kill_at_;  ///< ssh is ended, and each launcher with its input
   int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< a launcher's exit code
   int lost_ = 0;                      ///< hosts
-  std::optional<std::string> loss_;   ///< what is said of the first of them
+  std::optional<std::string> loss_;   ///< the words on the first of them
 };
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One console of the lines of many launchers. Bytes in, lines out: it writes nothing itself.
+// Merges the lines of many launchers into one console. Bytes in, lines out: it writes nothing itself.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace lockstep::launch {
 
-/// Every line gets the name of the host that it came from: "gpu-a: [0]: step 5", so that no host can speak for another.
-/// What would steer the terminal is shown as "\x1b"; colours are left out. Where several launchers say the same, it is
-/// shown once for each time that one of them says it. Indented lines belong to the line before them.
+/// Puts the name of its host before every line: "gpu-a: [0]: step 5", so that no host can pose as another. Characters
+/// that would control the terminal are shown as "\x1b"; colours are left out. A line that several launchers print is
+/// shown once for each time that one of them prints it. Indented lines belong to the line before them.
 class HostLines {
  public:
   /// `sink` takes the stream (0 stdout, 1 stderr) and whole lines with their newlines, those of a feed in one piece.
@@ -22,7 +22,7 @@ class HostLines {
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
 
   void feed(int host, int stream, std::string_view bytes);
-  /// The stream ended: what it left without a newline is shown as a line.
+  /// The stream ended: the rest without a newline is shown as a line.
   void finish(int host, int stream);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
-// What ssh would take for an option, or a shell for more than a word, is no host.
+// A host name is nothing that ssh would take for an option, or a shell for more than one word.
 bool is_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:%";
   return !name.empty() && name[0] != '-' && name.find_first_not_of(kLetters) == std::string_view::npos &&
@@ -88,7 +88,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
 
 namespace {
 
-/// What a pipe of the shell has is read too.
+/// Also reads a pipe of the shell.
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// The next line, read byte by byte: what follows belongs to the next call. None: the input has ended.
+// The next line, read byte by byte: later bytes belong to the next call. None: the input has ended.
 std::optional<std::string> read_line(int fd) {
   constexpr std::size_t kLongest = 1U << 20U;
   std::string line;
@@ -34,7 +34,7 @@ std::optional<std::string> read_line(int fd) {
   return std::nullopt;
 }
 
-// first_orders() wrote it.
+// The reverse of first_orders().
 std::string value_of(std::string_view line) {
   std::string value;
   for (std::size_t at = 0; at < line.size(); ++at) {

@@ -7,19 +7,19 @@
 
 namespace lockstep::launch {
 
-/// False where nobody can listen there: the port is taken, or the address is not of this machine.
+/// False if no process can listen there now: the port is taken, or the address is not of this machine.
 [[nodiscard]] bool is_free(const std::string& host, std::uint16_t port);
 
-/// True where this machine can listen at `host`.
+/// True if this machine can listen at `host`.
 [[nodiscard]] bool is_own(const std::string& host);
 
 /// Returns a port that was free a moment ago, outside the range from which the kernel takes ports by itself.
-/// Throws: UsageError where `host` is not of this machine.
+/// Throws: UsageError if `host` is not of this machine.
 [[nodiscard]] std::uint16_t find_free_port(const std::string& host);
 
 [[nodiscard]] bool names_loopback(const std::string& host);
 
-/// Warns where `host` is a name that this machine, and only this one, takes for itself.
+/// Warns if `host` is a name that only this machine resolves to itself.
 void warn_of_loopback(const std::string& host);
 
 /// The system's name of this host.

@@ -32,7 +32,7 @@ FailureRecord record(int rank, const std::string& host, const std::string& text)
           .time_ns = wall_time_ns()};
 }
 
-// What other ranks say when one is gone: it names a victim, or nobody. Or else what they were told.
+// Errors of ranks that lost another one: they name a victim or no rank, or repeat a report.
 bool has_no_cause(FailureKind kind) {
   return kind == FailureKind::kTimeout || kind == FailureKind::kPeer || kind == FailureKind::kLost;
 }
@@ -95,7 +95,7 @@ bool blames_node(const FailureRecord& lost, int ranks, const std::optional<Failu
                  std::chrono::milliseconds silence) {
   if (!claim || has_no_cause(claim->kind)) return true;
   if (claim->rank >= lost.rank && claim->rank < lost.rank + ranks) return false;
-  // The clocks of two hosts may differ by a second; a node was lost some time before that is known.
+  // The clocks of two hosts may differ by a second, and the loss of a node is known only some time later.
   const auto doubt = std::chrono::nanoseconds(silence + std::chrono::seconds(1)).count();
   return claim->time_ns == 0 || claim->time_ns >= lost.time_ns - doubt;
 }

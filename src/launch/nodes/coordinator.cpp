@@ -18,6 +18,7 @@ namespace {
 constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
 constexpr auto kForever = std::chrono::hours(24 * 365);
 constexpr auto kConnect = std::chrono::seconds(10);
+constexpr std::size_t kNonceDigits = 16;
 
 Order::Kind kind_of(Decision::Kind kind) {
   switch (kind) {
@@ -47,9 +48,12 @@ Order order_for(const std::string& id, Order order) {
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorSpec spec)
-    : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
+    : spec_(std::move(spec)),
+      nonce_(make_token().substr(0, kNonceDigits)),
+      store_(connect_store(spec_.address, kConnect)),
+      state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // before, nothing depended on it
+  state_.stopped_for = {};  // before this, nothing depended on it
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -90,7 +94,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes what came with it.
+// Waits for one event, and takes those that came with it.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -101,7 +105,7 @@ void Coordinator::take_events() {
   try {
     text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
   } catch (const TimeoutError&) {
-    return;  // time itself may change what is to be done
+    return;  // time alone may change the decision
   }
   see_stops();
   for (; text; text = store_->try_get(key())) {
@@ -112,7 +116,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Its thread looks at AwakeClock while it waits, so that the clock falls behind where the process is stopped alone.
+// Its thread looks at AwakeClock while it waits, so that the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -120,7 +124,8 @@ void Coordinator::see_stops() {
   if (stopped > kAwakeLook) observe_stop(state_, std::chrono::floor<std::chrono::milliseconds>(stopped), awake);
 }
 
-// What only the store knows: the ranks' claim once they have ended, and their checkpoints while a node waits.
+// Reads the facts that only the store has: the ranks' claim once they have ended, and their checkpoints while a node
+// waits.
 void Coordinator::observe() {
   for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == spec_.serving_id;
   {
@@ -129,7 +134,7 @@ void Coordinator::observe() {
         std::count_if(state_.nodes.begin(), state_.nodes.end(), [](const auto& node) { return !node.is_serving; }));
   }
   changed_.notify_all();
-  const std::string prefix = attempt_prefix(state_.round);
+  const std::string prefix = round_keys(nonce_, state_.round);
   if (has_joiners(state_, spec_.options)) {
     const auto saves = store_->try_get(prefix + kSavesKey);
     observe_saves(state_, saves ? parse_whole(*saves, {}) : std::nullopt);
@@ -162,16 +167,34 @@ void Coordinator::look(TimePoint at) {
 }
 
 void Coordinator::act(const Decision& decision, TimePoint at) {
-  // Those whom it concerns may not be there any more afterwards.
+  // The nodes that it concerns may be gone afterwards.
   const Decision whole = decision;
   carry_out(state_, whole, at);
   send(whole);
   if (whole.kind == Decision::Kind::kAgain) observe();
+  // Nobody asks for what the ranks of the round before have said, and a job may have any number of rounds.
+  const bool is_next = whole.kind == Decision::Kind::kStart && state_.round > 0;
+  if (is_next && spec_.remove_all) spec_.remove_all(round_keys(nonce_, state_.round - 1));
 }
 
 void Coordinator::send(const Decision& decision) {
   const Order order = order_of(decision);
-  for (const std::string& id : decision.ids) store_->append(order_queue(id), to_text(order_for(id, order)));
+  std::map<std::string, std::int64_t> numbers;
+  for (const std::string& id : decision.ids) {
+    numbers[id] = store_->append(order_queue(id), to_text(order_for(id, order)));
+  }
+  if (order.kind == Order::Kind::kRun) remove_read(numbers);
+}
+
+// Each order that begins a round names all nodes. An agent that has ended one round, or is not there any more, needs
+// those up to it no longer.
+void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
+  const auto before = std::exchange(orders_, {});
+  for (const auto& [id, number] : next) orders_[id].run = number;
+  for (auto [id, orders] : before) {
+    while (orders.removed < orders.run) (void)store_->remove(order_queue(id) + std::to_string(++orders.removed));
+    if (const auto found = orders_.find(id); found != orders_.end()) found->second.removed = orders.removed;
+  }
 }
 
 Order Coordinator::order_of(const Decision& decision) {
@@ -186,6 +209,7 @@ Order Coordinator::order_of(const Decision& decision) {
               .code = decision.code};
   if (order.kind != Order::Kind::kRun) return order;
   order.master_port = spec_.free_port();
+  order.keys = round_keys(nonce_, state_.round);
   for (const std::string& id : decision.ids) {
     for (const GroupNode& node : state_.nodes) {
       if (node.info.id == id) order.members.push_back({id, node.info.host, node.info.processes});

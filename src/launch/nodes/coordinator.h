@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, has group.h
+// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, lets group.h
 // decide, and sends each agent its orders.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,9 +22,10 @@ namespace lockstep::launch {
 struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
-  std::string serving_id;                         ///< of the agent in this process
-  std::function<std::uint16_t()> free_port = {};  ///< for programs that make a store of their own
-  std::function<void()> on_failure = {};          ///< its thread calls it when rethrow_failure() has something to throw
+  std::string serving_id;                                          ///< of the agent in this process
+  std::function<std::uint16_t()> free_port = {};                   ///< for programs that make their own store
+  std::function<void(const std::string& prefix)> remove_all = {};  ///< of the store's keys
+  std::function<void()> on_failure = {};  ///< its thread calls it when rethrow_failure() has something to throw
 };
 
 /// Thread-safe: yes. Its thread lives until it is destroyed.
@@ -37,7 +40,7 @@ class Coordinator {
   /// Blocks until every other node has left, or `patience` is over.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Nobody decides any more where the thread had to give up, of memory that ran out: then this throws what it caught.
+  /// Throws what the coordinator's thread caught, if it gave up for lack of memory and no longer decides anything.
   void rethrow_failure();
 
  private:
@@ -48,17 +51,24 @@ class Coordinator {
   void look(TimePoint now);
   void act(const Decision& decision, TimePoint now);
   void send(const Decision& decision);
+  void remove_read(const std::map<std::string, std::int64_t>& next);
   Order order_of(const Decision& decision);
   void observe();
   void observe_replicas_of(const std::string& prefix);
 
   const CoordinatorSpec spec_;
+  const std::string nonce_;  ///< in the keys of its rounds
   std::shared_ptr<Store> store_;
   GroupState state_;
   std::int64_t next_event_ = 1;
   TimePoint next_ = TimePoint::max();
   TimePoint::duration behind_{0};  ///< AwakeClock, when it was last compared
   std::string present_;
+  struct Orders {
+    std::int64_t removed = 0;  ///< so many
+    std::int64_t run = 0;      ///< the number of the last one that begins a round
+  };
+  std::map<std::string, Orders> orders_;  ///< to the agents of the present round
 
   std::mutex mutex_;
   std::condition_variable changed_;

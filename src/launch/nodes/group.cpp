@@ -59,7 +59,7 @@ void join(GroupState& state, const Event& event, TimePoint now) {
   state.nodes.push_back({.info = event.node, .joined = now});
   state.last_join = now;
   if (state.is_running) return;
-  // A coordinator that was started again learns from the others how far the job has come.
+  // A coordinator that was started again learns the job's progress from the others.
   state.round = std::max(state.round, event.node.last_round);
   state.restarts = std::max(state.restarts, event.node.restarts);
   state.max_world_size = std::max(state.max_world_size, event.node.max_world_size);
@@ -77,7 +77,7 @@ const GroupNode* server_of_round(const GroupState& state) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-// Others hear nothing from a process that is stopped, and give it up.
+// The others get no sign of life from a process that is stopped, and give it up.
 bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
   return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
 }
@@ -104,7 +104,8 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
   remove(state, event.node.id);
 }
 
-// An agent that joins again with a memory of earlier rounds still runs: it had lost the store, and not the store it.
+// An agent that joins again with a memory of earlier rounds still runs: it lost the store, but the store did not lose
+// it.
 void blame_unreached_server(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
     return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
@@ -176,7 +177,7 @@ std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOpti
   return std::nullopt;
 }
 
-// Those that were in the last round are expected back.
+// The nodes of the last round are expected back.
 bool all_known_are_back(const Nodes& waiting) {
   std::set<std::string> known;
   std::set<std::string> here;
@@ -187,7 +188,7 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
-// A host that computed wrong numbers stays out, also where something starts its agent again.
+// A host that computed wrong numbers stays out, even if something starts its agent again.
 std::optional<Decision> refuse_excluded(const GroupState& state) {
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
     for (const ExcludedNode& excluded : state.excluded) {
@@ -224,7 +225,7 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
 
 Decision end_by_signal(const GroupState& state, int number) {
   return {.kind = Decision::Kind::kEnd,
-          .reason = "the job was told to stop",
+          .reason = "the job was asked to stop",
           .ids = all_ids(state),
           .code = 128 + number,
           .is_graceful = true};
@@ -262,7 +263,7 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
           .cause = cause};
 }
 
-// Of the ends of all nodes: the one of the rank that is to blame; nullptr where no rank failed by itself.
+// Of the ends of all nodes: the one of the rank that is to blame; nullptr if no rank failed by itself.
 const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
   Nodes failed;
   std::vector<Suspect> suspects;
@@ -291,7 +292,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
       .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
 }
 
-// All ranks leave at one step: after --max-time, or a signal that one of them got.
+// All ranks leave at one step: after --max-time, or a signal to one of them.
 Decision finish_on_request(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
@@ -308,7 +309,7 @@ Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
-// Where every failure names another rank, and a node's ranks have all ended without one, they left too early.
+// If every failure names another rank, and a node's ranks have all ended without one, they left too early.
 std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
@@ -325,7 +326,7 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
-// The words of a node about a rank of another one are its own: whoever reads them has to know whose.
+// A node's words about a rank of another node need its name.
 FailureRecord cause_of(const GroupNode& node) {
   FailureRecord cause = *node.end.cause;
   const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
@@ -335,7 +336,7 @@ FailureRecord cause_of(const GroupNode& node) {
   return cause;
 }
 
-// Its node, where the group can do without: it may change its size, and the node does not serve the store.
+// Its node, if the group can do without: it may change its size, and the node does not serve the store.
 std::optional<ExcludedNode> node_that_erred(const GroupState& state, const GroupOptions& options,
                                             const FailureRecord& cause) {
   if (!options.is_range() || cause.type != "CorruptionError" || cause.erred < 0) return std::nullopt;
@@ -369,7 +370,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
 }
 
-// A node that was told to leave, as before it is preempted: the others may go on without it.
+// A node that was asked to leave, as before it is preempted: the others may go on without it.
 std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
   int number = state.left_by_signal;
   bool ends_all = false;
@@ -380,7 +381,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   }
   if (number == 0) return std::nullopt;
   if (options.is_range() && number == SIGTERM && !ends_all) {
-    return again(state, "a node was told to leave (SIGTERM); the others go on", std::nullopt, false);
+    return again(state, "a node was asked to leave (SIGTERM); the others go on", std::nullopt, false);
   }
   return end_by_signal(state, number);
 }
@@ -399,7 +400,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
       return conclude_loss(state, options);
     }
-    // A rank of the lost node could still say why it failed: what ranks elsewhere say of it is no news.
+    // A rank of the lost node could still publish why it failed: reports of ranks elsewhere are no news.
     if (!claim && state.claim) return conclude_failure(state, options, nullptr);
   }
   if (by_request && has_idle_ranks(state, options)) {
@@ -419,7 +420,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
 // The reason to stop a round in which ranks still run; none: it goes on.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
-  if (state.left_by_signal != 0) return stop(state, "a node was told to leave", std::nullopt);
+  if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
   for (const GroupNode& node : state.nodes) {
     const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;
     if (has_failed && !node.end.is_consequence && !node.end.left_by_request) {
@@ -429,8 +430,7 @@ std::optional<Decision> stop_of(const GroupState& state) {
   return std::nullopt;
 }
 
-// A full group of a fixed size has no place for one more: it is the successor of a node that will soon be lost, or a
-// mistake.
+// A full group of a fixed size has no place for one more: it replaces a node that will soon be lost, or is a mistake.
 std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
                                        TimePoint& next) {
   if (options.is_range()) return std::nullopt;
@@ -442,7 +442,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// A node that waits while others train hears why, once.
+// A node that waits while others train gets the reason, once.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
@@ -511,7 +511,7 @@ void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
   state.left_by_signal = 0;
   state.restarts += decision.is_restart ? 1 : 0;
   if (decision.excluded) state.excluded.push_back(*decision.excluded);
-  // A node that was told to leave has said what it had to.
+  // A node that was asked to leave has sent all that it had to send.
   std::erase_if(state.nodes,
                 [](const GroupNode& node) { return node.phase == Phase::kEnded && node.end.interrupted_by != 0; });
   for (GroupNode& node : state.nodes) node.phase = Phase::kWaiting;

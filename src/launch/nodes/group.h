@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of nodes that train together: who belongs to it, when it starts, stops, starts again and ends. Pure: time
-// and events come in, decisions with their reasons go out, as in the rendezvous of PyTorch's torchelastic.
+// The group of nodes that train together: its members, and when it starts, stops, starts again and ends. Pure: time and
+// events come in, decisions with their reasons go out, as in the rendezvous of PyTorch's torchelastic.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct GroupNode {
   int node_rank = -1;       ///< in the present round
   int first_rank = 0;
   NodeEnd end = {};       ///< kEnded
-  std::string held = {};  ///< kWaiting: why, as it was told
+  std::string held = {};  ///< kWaiting: the reason, as it was reported
 };
 
 /// A node whose rank computed wrong numbers.
@@ -54,13 +54,13 @@ struct GroupState {
 
   std::vector<GroupNode> nodes = {};  ///< those that are there, in the order in which they joined
   std::vector<ExcludedNode> excluded = {};
-  std::vector<std::string> hosts = {};  ///< every host of any round, in the order in which their ranks lie
+  std::vector<std::string> hosts = {};  ///< every host of any round, in the order of their ranks
   bool is_running = false;
   bool is_over = false;
   int round = -1;          ///< the newest one; -1: none yet
   int restarts = 0;        ///< how many of --max-restarts are used up
   int max_world_size = 0;  ///< ranks that the job may have at most; its first round decides
-  /// Of the run, where the program says so. Each rank needs one, so nodes beyond them wait as spares.
+  /// Of the run, if the program reports them. Each rank needs one, so nodes beyond them wait as spares.
   std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
@@ -70,15 +70,15 @@ struct GroupState {
   bool is_stopping = false;
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the node that was lost first
-  int lost_ranks = 0;                             ///< how many it has
-  std::optional<NodeName> left = {};              ///< that node, where it has closed the connection
-  std::optional<FailureRecord> claim = {};        ///< what the ranks say failed first
+  int lost_ranks = 0;                             ///< the number of its ranks
+  std::optional<NodeName> left = {};              ///< that node, if it has closed the connection
+  std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
   int left_by_signal = 0;                         ///< the signal that ended a node's agent
-  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, where the program counts them
+  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, if the program counts them
   std::optional<std::int64_t> saves_before = {};  ///< as they were when a node came to join
 
   // Of the process that decides.
-  std::chrono::milliseconds stopped_for{0};  ///< how long it was stopped when it was last
+  std::chrono::milliseconds stopped_for{0};  ///< the length of its last stop
   TimePoint stopped_until = {};
 };
 
@@ -86,39 +86,39 @@ struct Decision {
   enum class Kind : std::uint8_t { kWait, kRefuse, kStart, kStop, kAgain, kEnd, kHold };
   Kind kind = Kind::kWait;
   std::string reason = {};
-  std::vector<std::string> ids = {};  ///< to whom it goes; kStart: in the order of their node ranks
+  std::vector<std::string> ids = {};  ///< the agents that get it; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
   int max_world_size = 0;                     ///< kStart: as GroupState
   int min_world_size = 0;                     ///< kStart, a range: the fewest ranks with which it can go on
   int code = 0;                               ///< kEnd
   bool is_graceful = false;                   ///< kStop, kEnd: as Order
   bool is_restart = false;                    ///< kAgain: it uses up one of --max-restarts
-  std::optional<ExcludedNode> excluded = {};  ///< kAgain: who may not take part any more
+  std::optional<ExcludedNode> excluded = {};  ///< kAgain: the node that may not take part any more
   TimePoint next = TimePoint::max();          ///< kWait: when to decide again if nothing happens
 };
 
-/// Takes in what happened. An event of a node that is not there, or of an earlier round, changes nothing.
+/// Updates the state by an event. An event of a node that is not there, or of an earlier round, changes nothing.
 void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options);
 
-/// Takes in how many checkpoints the program has committed in this round; none: it does not count them.
+/// Sets how many checkpoints the program has committed in this round; none: it does not count them.
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 
-/// Takes in how many replicas the run has; none: the program does not say it.
+/// Sets the number of the run's replicas; none: the program does not report it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
 
-/// Takes in that the process that decides was stopped for `time`, until now: others may have given it up meanwhile.
+/// Records that the process that decides was stopped for `time`, until now: others may have given it up meanwhile.
 void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
 /// Some node waits for a place in the round that runs, and there is one.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
 
-/// Decides what comes next.
+/// Decides the next act.
 [[nodiscard]] Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options);
 
 /// Changes the state as the decision says.
 void carry_out(GroupState& state, const Decision& decision, TimePoint now);
 
-/// Returns for whom an idle group waits: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
+/// Returns the nodes that an idle group waits for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
 [[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

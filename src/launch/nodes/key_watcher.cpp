@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/nodes/key_watcher.h"
 
-#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
@@ -29,12 +27,8 @@ void notify(const UniqueFd& event) {
 
 }  // namespace
 
-KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key, const std::string& known)
+KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key)
     : store_(connect_store(address, kReachAgain)), event_(make_event(0)) {
-  if (!store_->try_get(known)) {
-    throw PeerError(fmt::format("the store at {}:{} is another than before", address.host, address.port),
-                    "its launcher was started again: this node joins it anew");
-  }
   thread_ = start_thread("that watches the store", [this, wanted = std::move(key)] {
     try {
       store_->wait({wanted}, kNoLimit);
@@ -64,13 +58,13 @@ void QueueReader::read(const std::string& queue) {
   try {
     for (std::int64_t number = 1;; ++number) {
       std::string entry = store_->get(queue + std::to_string(number), kNoLimit);
-      // Under the lock: who takes an entry takes its notice, too, and none is left that keeps the descriptor readable.
+      // Under the lock: taking an entry takes its notice, too, so that no stale notice keeps the descriptor readable.
       const std::lock_guard lock(mutex_);
       entries_.push_back(std::move(entry));
       notify(event_);
     }
   } catch (const std::exception&) {
-    // The store is gone, which its heartbeat tells, or the destructor shut it down.
+    // The store is gone, which its heartbeat reports, or the destructor shut it down.
   }
 }
 

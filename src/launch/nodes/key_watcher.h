@@ -16,14 +16,13 @@
 
 namespace lockstep::launch {
 
-/// For one more connection to a store that was reached before. One that closes each has no memory for it.
+/// The limit for one more connection to a store that was reached before. A store that closes each has no memory for it.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
-/// Waits for a key in a thread of its own.
+/// Waits for a key in its own thread.
 class KeyWatcher {
  public:
-  /// Throws: PeerError where the store at that address lacks the key `known`: it is another than the one that had it.
-  KeyWatcher(const StoreAddress& address, std::string key, const std::string& known);
+  KeyWatcher(const StoreAddress& address, std::string key);
   ~KeyWatcher();
   KeyWatcher(const KeyWatcher&) = delete;
   KeyWatcher& operator=(const KeyWatcher&) = delete;
@@ -37,7 +36,7 @@ class KeyWatcher {
   std::thread thread_;
 };
 
-/// Reads a queue of the store, from its first entry on, in a thread of its own.
+/// Reads a queue of the store, from its first entry on, in its own thread.
 class QueueReader {
  public:
   QueueReader(const StoreAddress& address, std::string queue);
@@ -47,9 +46,9 @@ class QueueReader {
 
   /// Readable while take() has something to return, and from wake() on.
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
-  /// Wakes who waits for fd(). Thread-safe: yes.
+  /// Wakes the thread that waits for fd(). Thread-safe: yes.
   void wake();
-  /// Returns the next entry; empty where none is there yet.
+  /// Returns the next entry; empty if there is none yet.
   [[nodiscard]] std::optional<std::string> take();
 
  private:

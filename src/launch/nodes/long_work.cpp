@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "launch/nodes/key_watcher.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
@@ -13,21 +12,22 @@ namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(300);
 constexpr auto kFresh = std::chrono::milliseconds(1500);
+// For one attempt to reach the store: who ends the link waits for it.
+constexpr auto kReach = std::chrono::seconds(1);
 
 }  // namespace
 
-LongWorkLink::LongWorkLink(const StoreAddress& address, std::string key)
-    : key_(std::move(key)), store_(connect_store(address, kReachAgain)) {
-  thread_ = start_thread("that tells of long work", [this] { loop(); });
+LongWorkLink::LongWorkLink(StoreAddress address, std::string key) : address_(std::move(address)), key_(std::move(key)) {
+  thread_ = start_thread("that reports long work", [this] { loop(); });
 }
 
 LongWorkLink::~LongWorkLink() {
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
+    if (store_) store_->shut_down();
   }
   changed_.notify_all();
-  store_->shut_down();
   thread_.join();
 }
 
@@ -45,13 +45,22 @@ bool LongWorkLink::ask(TimePoint now) {
   return heard_ && awake - *heard_ < kFresh;
 }
 
-// Clocks of nodes differ, so that the key's value is no time: whoever sees it change knows that its writer is at it.
+Store& LongWorkLink::store() {
+  if (store_) return *store_;
+  auto reached = connect_store(address_, kReach);
+  const std::lock_guard lock(mutex_);
+  store_ = std::move(reached);
+  if (is_closed_) store_->shut_down();
+  return *store_;
+}
+
+// Clocks of nodes differ, so the key's value is no time: a change shows that its writer is still at work.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
-    store_->set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));
+    store().set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));
     return;
   }
-  std::string value = store_->try_get(key_).value_or("");
+  std::string value = store().try_get(key_).value_or("");
   const bool is_new = last_ && *last_ != value;
   last_ = std::move(value);
   const std::lock_guard lock(mutex_);
@@ -70,7 +79,7 @@ void LongWorkLink::loop() {
     try {
       talk(publish);
     } catch (const std::exception&) {
-      // The store is gone, which its heartbeat tells.
+      // The store is gone, which its heartbeat reports.
     }
     lock.lock();
     changed_.wait_for(lock, kBeat, [this] { return is_closed_; });

@@ -24,7 +24,7 @@ Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options
   return nodes;
 }
 
-// Adds of the waiting nodes, in their order, those for which there is a place and work.
+// Adds those of the waiting nodes, in their order, for which there is a place and work.
 void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
   std::int64_t ranks = ranks_of(members);
   for (const GroupNode* node : waiting) {

@@ -23,7 +23,7 @@ namespace {
 // Between two looks at signals while the store is not there.
 constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
-// Who knows the id of an agent may speak for it: it is a secret that agent and coordinator share.
+// An agent's id is a secret that it shares with the coordinator: whoever knows the id may speak for the agent.
 constexpr std::size_t kIdDigits = 32;
 
 std::string token_of(const AgentOptions& options) {
@@ -63,8 +63,8 @@ void require_free_master_port(const AgentOptions& options) {
                    "choose another --master-port, or leave it out: any free port is taken");
 }
 
-// Says that it waits, about once a second looks whether it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of
-// this process is there: where it does not answer, its thread has no memory, and waiting does not help.
+// Reports the wait, checks about once a second if it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of this
+// process exists: if it does not answer, its thread has no memory, and waiting does not help.
 std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
                                    const std::function<bool()>& is_asked_to_end) {
   const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
@@ -116,7 +116,7 @@ Membership::Membership(const AgentOptions& options, const History& history,
 }
 
 Membership::~Membership() {
-  // In this order: what reads the store ends before what serves it.
+  // In this order: the readers of the store end before its server.
   presence_.reset();
   coordinator_.reset();
   orders_.reset();
@@ -137,7 +137,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent, here or at that address, serves it. At an address of this machine somebody has to listen.
+      // Another agent, here or at that address, serves it. At an address of this machine some process has to listen.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());
@@ -166,11 +166,12 @@ void Membership::coordinate() {
     // A rank of the round before that hangs in the kernel still listens there.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
+  spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };
   spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
 }
 
-std::shared_ptr<Store> Membership::store_of(int round) const { return with_prefix(store_, attempt_prefix(round)); }
+std::shared_ptr<Store> Membership::store_of(const Round& round) const { return with_prefix(store_, round.keys); }
 
 std::optional<Order> Membership::take_order() {
   if (coordinator_) coordinator_->rethrow_failure();
@@ -191,7 +192,8 @@ std::optional<Round> Membership::round_of(const Order& order) const {
               .restarts = order.restarts,
               .max_world_size = order.max_world_size,
               .min_world_size = order.min_world_size,
-              .master_port = order.master_port};
+              .master_port = order.master_port,
+              .keys = order.keys};
   round.place.nodes = static_cast<int>(order.members.size());
   round.place.node_rank = -1;
   round.place.world_size = 0;
@@ -230,7 +232,7 @@ void Membership::leave(int signal, std::chrono::milliseconds patience) noexcept 
     store_->append(kEventQueue, to_text(event));
     if (coordinator_) coordinator_->wait_until_alone(patience);
   } catch (const std::exception&) {
-    // The store is gone: nobody needs to know.
+    // The store is gone: no other agent needs this report.
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent's place in the group of nodes: it serves or finds the store, joins, gets orders and tells how its ranks end.
+// An agent's place in the group of nodes: it serves or finds the store, joins, gets orders and reports how its ranks
+// end.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@
 
 namespace lockstep::launch {
 
-/// What an agent knows of the job from earlier rounds.
+/// An agent's knowledge of the job from earlier rounds.
 struct History {
   int last_round = -1;
   int restarts = 0;
@@ -36,7 +37,8 @@ struct Round {
   int max_world_size = 0;         ///< ranks that the job may have at most
   int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
   Place place = {};               ///< of local rank 0
-  std::uint16_t master_port = 0;  ///< free on node 0, for programs that make a store of their own
+  std::uint16_t master_port = 0;  ///< free on node 0, for programs that make their own store
+  std::string keys = {};          ///< the prefix of its keys in the store
   std::vector<std::string> hosts = {};
 };
 
@@ -44,8 +46,8 @@ struct Round {
 class Membership {
  public:
   /// Serves the store, or connects to it and waits up to LOCKSTEP_TIMEOUT for that; about once a second
-  /// `is_asked_to_end` may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError where
-  /// nobody serves.
+  /// `is_asked_to_end` may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no
+  /// store answers.
   Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
   Membership(const Membership&) = delete;
@@ -53,25 +55,23 @@ class Membership {
 
   [[nodiscard]] const StoreAddress& address() const { return address_; }
   /// The part of the store that belongs to a round.
-  [[nodiscard]] std::shared_ptr<Store> store_of(int round) const;
+  [[nodiscard]] std::shared_ptr<Store> store_of(const Round& round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
-  /// A key of the store that has given this agent an order.
-  [[nodiscard]] std::string first_order_key() const { return order_queue(id_) + "1"; }
   /// Readable when take_order() has something to return, or to throw.
   [[nodiscard]] int orders_fd() const { return orders_->fd(); }
-  /// Throws: what ended the coordinator, where this agent has it.
+  /// Throws: the error that ended the coordinator, if this agent has the coordinator.
   [[nodiscard]] std::optional<Order> take_order();
   /// Readable when the store is lost.
   [[nodiscard]] int loss_fd() const { return presence_ ? presence_->fd() : -1; }
-  /// The store is lost: node 0, as far as this agent can tell.
+  /// The store is lost: node 0, as far as this agent knows.
   [[nodiscard]] std::optional<FailureRecord> lost() const;
 
-  /// This agent's part in the round of an order kRun; empty where it has none.
+  /// This agent's part in the round of an order kRun; empty if it has none.
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;
-  /// Nothing where the store is gone: its heartbeat says so.
+  /// Sends nothing if the store is gone: its heartbeat reports that.
   void report(NodeEnd end);
-  /// Says whom the group waits for.
+  /// Names the nodes that the group waits for.
   [[nodiscard]] std::string missing() const;
   /// Leaves the group. The agent that serves the store waits until the others have left, or `patience` is over.
   void leave(int signal, std::chrono::milliseconds patience) noexcept;

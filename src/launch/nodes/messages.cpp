@@ -16,12 +16,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
-// What an agent that holds the token may say at most.
+// The limits of a message from an agent that holds the token.
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
 
-// The value of `key`, cleaned for a terminal; `fallback` where it is missing or of another type.
+// The value of `key`, cleaned for a terminal; "" if it is missing or of another type.
 std::string text_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? text::printable_line(found->get<std::string>()) : "";
@@ -129,6 +129,8 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 std::string order_queue(const std::string& id) { return fmt::format("lockstep/nodes/orders/{}/", id); }
 
+std::string round_keys(const std::string& nonce, int round) { return fmt::format("rounds/{}/{}/", nonce, round); }
+
 std::string to_text(const Event& event) {
   return dump({{"event", kEventNames[static_cast<std::size_t>(event.kind)]},
                {"node", node_json(event.node)},
@@ -174,6 +176,7 @@ std::string to_text(const Order& order) {
                {"max_world_size", order.max_world_size},
                {"min_world_size", order.min_world_size},
                {"master_port", order.master_port},
+               {"keys", order.keys},
                {"members", members},
                {"is_graceful", order.is_graceful},
                {"code", order.code}});
@@ -192,6 +195,7 @@ std::optional<Order> parse_order(const std::string& text) {
               .max_world_size = int_at(json, "max_world_size", 0),
               .min_world_size = int_at(json, "min_world_size", 0),
               .master_port = static_cast<std::uint16_t>(int_at(json, "master_port", 0)),
+              .keys = text_at(json, "keys"),
               .is_graceful = bool_at(json, "is_graceful"),
               .code = code_at(json)};
   for (const Json& member : list_at(json, "members")) {

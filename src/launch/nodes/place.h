@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a worker stands among all workers of a round.
+// A worker's position among all workers of a round.
 #pragma once
 
 namespace lockstep::launch {

@@ -18,7 +18,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kFullBytes = 1U << 20U;
-// What a chunk keeps of the bytes that were written before it is made shorter.
+// The most bytes that a chunk keeps once they are written, before it is made shorter.
 constexpr std::size_t kKeptBytes = 1U << 18U;
 
 int fd_of(int stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }

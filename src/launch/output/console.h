@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to the agent's stdout and stderr without being held up by them: a terminal that is paused or a pager that does
-// not read must not keep the agent from noticing a death.
+// Writes to the agent's stdout and stderr without waiting for them: a terminal that is paused or a pager that does not
+// read must not keep the agent from noticing a death.
 #pragma once
 
 #include <deque>
@@ -24,11 +24,11 @@ class Console {
   [[nodiscard]] int waiting_fd() const noexcept;
   /// Writes what can be written now.
   void write_some() noexcept;
-  /// So much waits that the workers should be held up.
+  /// True if so many bytes wait that the workers should be held up.
   [[nodiscard]] bool is_full() const noexcept;
   /// Writes everything, blocking.
   void drain() noexcept;
-  /// Forgets what waits.
+  /// Discards the bytes that wait.
   void drop() noexcept;
 
   /// stdout and stderr as they are now.

@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A line longer than this is shown in pieces: nobody reads it, and it must not fill the memory.
+// A line longer than this is shown in pieces: it is not for a reader, and it must not fill the memory.
 constexpr std::size_t kLongestPartial = 64U << 10U;
 constexpr std::string_view kClearLine = "\r\033[K";
 
@@ -71,11 +71,11 @@ bool LineMux::is_shown(const Source& source) const {
   return options_.style == ConsoleStyle::kPrefix || source.first == 0 || source.second == 1;
 }
 
-// An error that all ranks agree on, or that one has and the others point to, is not worth a copy from each: the agent
-// reports the first failure at the end, and the logs have them all. Rank 0's own are shown where it speaks for all.
+// An error that all ranks agree on, or that one has and the others refer to, is shown once: the agent reports the first
+// failure at the end, and the logs have them all. Rank 0's own errors are shown if it speaks for all.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
-  // Of nearly all lines the first letter says that they are no error.
+  // The first letter of nearly all lines shows that they are no error.
   if (in_error_.empty() && !line.starts_with('e') && !line.starts_with('\033')) return false;
   const std::string plain = without_colours(line);
   const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);
@@ -85,7 +85,7 @@ bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   return is_hidden || goes_on;
 }
 
-// Not yet printed for another rank. What one rank says twice is shown twice.
+// Not yet printed for another rank. A line that one rank prints twice is shown twice.
 bool LineMux::is_new_error(int rank, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw) return false;
   constexpr std::size_t kMany = 1000;

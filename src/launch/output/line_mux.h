@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal the progress
-// bar of rank 0 kept below them. Bytes in, bytes out: it writes nothing itself.
+// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal rank 0's
+// progress bar below them. Bytes in, bytes out: it writes nothing itself.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct MuxOptions {
   ConsoleStyle style = ConsoleStyle::kPrefix;
   bool is_terminal[2] = {false, false};  ///< stdout, stderr
   std::size_t width = 80;                ///< columns of the terminal
-  /// What stands before a rank's lines; empty: "[<rank>]: ".
+  /// The prefix of a rank's lines; empty: "[<rank>]: ".
   std::function<std::string(int rank)> prefix_of = {};
 };
 
@@ -29,18 +29,18 @@ class LineMux {
 
   LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
 
-  /// The sink gets what these bytes show in one piece.
+  /// The sink gets the output of these bytes in one piece.
   void feed(int rank, int stream, std::string_view bytes);
-  /// The stream ended: what it left without a newline is shown as a line.
+  /// The stream ended: the rest without a newline is shown as a line.
   void finish(int rank, int stream);
-  /// Nothing came for a moment: shows the line that was begun, such as a question.
+  /// No bytes came for a moment: shows the unfinished line, such as a question.
   void idle();
   [[nodiscard]] bool wants_idle() const;
 
  private:
   using Source = std::pair<int, int>;  // rank, stream
 
-  // The text that stands in the terminal's last line, without a newline.
+  // The text in the terminal's last line, without a newline.
   struct Live {
     Source source{-1, 0};
     std::string text;
@@ -62,13 +62,13 @@ class LineMux {
   std::string shown_;  ///< of the stream that is fed, until flush()
   std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
-  std::set<Source> in_error_;                             ///< whose last line was part of an error that is not shown
+  std::set<Source> in_error_;  ///< streams whose last line was part of an error that is not shown
   std::map<std::string, int, std::less<>> shown_errors_;  ///< the first line of each, and the rank that it is from
   Source last_fed_{-1, 0};
   Live live_;
 };
 
-/// What a terminal shows of a line that carriage returns overwrote: the last piece that is not empty.
+/// The part of a line that a terminal shows after carriage returns overwrote it: the last piece that is not empty.
 [[nodiscard]] std::string_view last_piece(std::string_view line);
 
 /// `line` without the colours of a rank that had a terminal.

@@ -70,7 +70,7 @@ void LogFolder::remove() noexcept {
 
 RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
-  // What a program prints may be meant for its user alone: a password in an address, the lines of a data set.
+  // A program's output may be meant for its user alone: a password in an address, the lines of a data set.
   if (::chmod(folder_.c_str(), 0700) != 0) {
     throw IoError(fmt::format("cannot keep {} to this user ({})", folder_.string(), error_words(errno)));
   }

@@ -15,7 +15,7 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// `folder` empty: a temporary one of our own, which no other launcher removes while this lives. Throws: IoError.
+  /// `folder` empty: our own temporary one, which no other launcher removes while this lives. Throws: IoError.
   explicit LogFolder(std::filesystem::path folder);
   /// A temporary folder that was not removed stays, beside those of the last failed runs of this user.
   ~LogFolder();
@@ -50,7 +50,7 @@ class RankLog {
   }
   [[nodiscard]] std::filesystem::path error_file() const { return folder_ / "error.json"; }
   [[nodiscard]] std::filesystem::path flight_file() const { return folder_ / "flight.ring"; }
-  /// Where the rank writes its own stack (lockstep/base/fault.h).
+  /// The file for the rank's own report of its stack (lockstep/base/fault.h).
   [[nodiscard]] std::filesystem::path stack_file() const { return folder_ / fault::kStackFile; }
 
  private:
@@ -59,7 +59,7 @@ class RankLog {
   bool has_failed_ = false;
 };
 
-/// The last lines of a file, without carriage-return overwriting and colours; empty where there is none.
+/// The last lines of a file, without carriage-return overwriting and colours; empty if there is none.
 [[nodiscard]] std::vector<std::string> last_lines(const std::filesystem::path& file, std::size_t count);
 
 }  // namespace lockstep::launch

@@ -27,13 +27,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "lockstep-logs-";
-constexpr std::size_t kLetters = 6;  // that mkdtemp chooses
+constexpr std::size_t kLetters = 6;  // chosen by mkdtemp
 
 UniqueFd open_folder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// True where `path` is still the folder that is open as `fd`.
+/// True if `path` is still the folder that is open as `fd`.
 bool is_still_there(const fs::path& path, int fd) {
   struct stat named {};
   struct stat opened {};
@@ -41,7 +41,7 @@ bool is_still_there(const fs::path& path, int fd) {
          named.st_ino == opened.st_ino;
 }
 
-/// False where another process holds it. A file system without locks holds none: there nothing is ever removed.
+/// False if another process holds it. A file system without locks holds none: nothing is ever removed there.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_ours(const std::string& name) {

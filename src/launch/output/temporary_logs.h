@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders lockstep-logs-XXXXXX of runs that were given none for their logs. Those of failed runs stay, the newest
-// ones. A run holds a lock on its folder, so that no other launcher removes it.
+// The folders lockstep-logs-XXXXXX of runs without a folder for logs. Those of the newest failed runs stay. A run holds
+// a lock on its folder, so that no other launcher removes it.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ struct TemporaryLogs {
 /// Makes a folder in `parent` for this user alone. Throws: IoError.
 [[nodiscard]] TemporaryLogs make_temporary_logs(const std::filesystem::path& parent);
 
-/// Removes this user's folders that are neither held by a run nor among the `kept` newest; follows no links. What
-/// cannot be removed stays.
+/// Removes this user's folders that are neither held by a run nor among the `kept` newest; follows no links. A folder
+/// that cannot be removed stays.
 void prune_temporary_logs(const std::filesystem::path& parent, std::size_t kept = kKeptLogs) noexcept;
 
 }  // namespace lockstep::launch

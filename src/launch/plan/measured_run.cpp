@@ -45,14 +45,14 @@ struct Operation {
   int bucket = -1;
   std::int64_t called = 0;
   std::int64_t end = 0;
-  std::int64_t waited = 0;  ///< 0: nobody has
+  std::int64_t waited = 0;  ///< 0: no thread has waited
 };
 
-/// What a ring has of the group that reduces the gradients, and of the main thread's sections.
+/// The ring's events of the group that reduces the gradients, and of the main thread's sections.
 struct Record {
   std::vector<Operation> operations = {};  ///< by their number
   std::vector<const flight::Event*> sections = {};
-  std::vector<const flight::Event*> queue = {};  ///< those of the sections that say how long the thread had no core
+  std::vector<const flight::Event*> queue = {};  ///< those of the sections that record how long the thread had no core
   std::int64_t first = 0;                        ///< when the oldest operation was called
 };
 
@@ -90,9 +90,9 @@ Record record_of(const flight::Snapshot& ring) {
   return record;
 }
 
-/// A time of the host and the rank's own computation until then, since the step began: without the waits for
-/// collectives, and without those for a core. A thread that waits for a collective is not one that could run, so that
-/// between two readings it can have had no core only while it did not.
+/// A time of the host and the rank's own computation until then, since the step began: without waits for collectives or
+/// for a core. A thread that waits for a collective needs no core, so between two readings it can have lacked one only
+/// while it did not wait.
 class OwnTime {
  public:
   OwnTime(const Record& record, std::int64_t from, std::int64_t to) : from_(from), to_(to) {
@@ -120,7 +120,7 @@ class OwnTime {
   }
 
  private:
-  /// A part of a step of whose computation `share` was spent without a core.
+  /// A part of a step; the thread lacked a core for `share` of its computation.
   struct Queue {
     std::int64_t from;
     std::int64_t to;
@@ -210,8 +210,8 @@ std::optional<RingStep> step_between(const Record& record, int ranks, std::int64
   return found;
 }
 
-/// Returns the steps of a ring, oldest first. Those with an evaluation or a save, and those whose collectives the ring
-/// no longer has whole, are left out.
+/// Returns the steps of a ring, oldest first. Those with an evaluation or a save are left out, and those with
+/// collectives that the ring no longer has whole.
 std::vector<RingStep> steps_of(const flight::Snapshot& ring) {
   const Record record = record_of(ring);
   std::vector<RingStep> steps;

@@ -23,7 +23,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What forward computes from and backward again.
+/// The tensors of a call, which backward needs again.
 struct Attended {
   at::Tensor query;
   at::Tensor key;
@@ -34,16 +34,16 @@ struct Attended {
   double scale = 1;
 };
 
-char* element_at(const at::Tensor& of, std::int64_t item, std::int64_t head) {
-  const std::int64_t offset = item * of.stride(0) + head * of.stride(1);
-  return static_cast<char*>(of.data_ptr()) + offset * static_cast<std::int64_t>(of.element_size());
+char* element_at(const at::Tensor& tensor, std::int64_t item, std::int64_t head) {
+  const std::int64_t offset = item * tensor.stride(0) + head * tensor.stride(1);
+  return static_cast<char*>(tensor.data_ptr()) + offset * static_cast<std::int64_t>(tensor.element_size());
 }
 
-AttentionRows rows_of(const at::Tensor& of, std::int64_t item, std::int64_t head) {
-  return {.data = element_at(of, item, head), .row = of.stride(2)};
+AttentionRows rows_of(const at::Tensor& tensor, std::int64_t item, std::int64_t head) {
+  return {.data = element_at(tensor, item, head), .row = tensor.stride(2)};
 }
 
-/// `heads` [B, H, ., d] of the result [B, ., H * d].
+/// Returns `heads` [B, H, ., d] of the result [B, ., H * d].
 at::Tensor by_head(const at::Tensor& joined, std::int64_t heads) {
   return joined.view({joined.size(0), joined.size(1), heads, -1}).transpose(1, 2);
 }
@@ -52,36 +52,36 @@ at::Tensor empty_by_head(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-AttentionHead head_of(const Attended& of, std::int64_t item, std::int64_t head) {
-  AttentionHead made{.type = detail::element_type(of.query),
-                     .queries = of.query.size(2),
-                     .keys = of.key.size(2),
-                     .depth = of.query.size(3),
-                     .scale = static_cast<float>(of.scale),
-                     .query = rows_of(of.query, item, head),
-                     .key = rows_of(of.key, item, head),
-                     .value = rows_of(of.value, item, head),
-                     .logs = reinterpret_cast<float*>(element_at(of.logs, item, head))};
-  if (of.bias.defined()) {
-    made.bias = reinterpret_cast<const float*>(element_at(of.bias, item % of.bias.size(0), head));
-    made.bias_row = of.bias.stride(2);
+AttentionHead head_of(const Attended& attended, std::int64_t item, std::int64_t head) {
+  AttentionHead made{.type = detail::element_type(attended.query),
+                     .queries = attended.query.size(2),
+                     .keys = attended.key.size(2),
+                     .depth = attended.query.size(3),
+                     .scale = static_cast<float>(attended.scale),
+                     .query = rows_of(attended.query, item, head),
+                     .key = rows_of(attended.key, item, head),
+                     .value = rows_of(attended.value, item, head),
+                     .logs = reinterpret_cast<float*>(element_at(attended.logs, item, head))};
+  if (attended.bias.defined()) {
+    made.bias = reinterpret_cast<const float*>(element_at(attended.bias, item % attended.bias.size(0), head));
+    made.bias_row = attended.bias.stride(2);
   }
-  if (of.hidden.defined()) {
-    made.hidden = reinterpret_cast<const std::uint8_t*>(element_at(of.hidden, item, head));
-    made.hidden_row = of.hidden.stride(2);
+  if (attended.hidden.defined()) {
+    made.hidden = reinterpret_cast<const std::uint8_t*>(element_at(attended.hidden, item, head));
+    made.hidden_row = attended.hidden.stride(2);
   }
   return made;
 }
 
 template <class F>
-void for_heads(const Attended& of, F f) {
-  const std::int64_t heads = of.query.size(1);
-  tensor::parallel_for(0, of.query.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
+void for_heads(const Attended& attended, F f) {
+  const std::int64_t heads = attended.query.size(1);
+  tensor::parallel_for(0, attended.query.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) f(i / heads, i % heads);
   });
 }
 
-/// Over the items that have the same bias, in order. Shapes: [B, H, N, M] to [W, H, N, M].
+/// Sums the gradient over the items that share a bias, in order. Shapes: [B, H, N, M] to [W, H, N, M].
 at::Tensor bias_gradient(const at::Tensor& by_item, const at::Tensor& bias) {
   const std::int64_t windows = bias.size(0);
   if (by_item.size(0) == windows) return by_item;
@@ -106,20 +106,20 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::TensorList& rows, const c10::optional<at::Tensor>& bias,
                             const AttentionOptions* options) {
     const at::Tensor& query = rows[0];
-    Attended of{.query = query,
-                .key = rows[1],
-                .value = rows[2],
-                .bias = bias ? *bias : at::Tensor(),
-                .hidden = options->hidden,
-                .logs = {},
-                .scale = options->scale};
-    of.logs = at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
+    Attended attended{.query = query,
+                      .key = rows[1],
+                      .value = rows[2],
+                      .bias = bias ? *bias : at::Tensor(),
+                      .hidden = options->hidden,
+                      .logs = {},
+                      .scale = options->scale};
+    attended.logs = at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
     at::Tensor out = at::empty({query.size(0), query.size(2), query.size(1) * query.size(3)}, query.options());
     const at::Tensor heads = by_head(out, query.size(1));
-    for_heads(of, [&](std::int64_t item, std::int64_t head) {
-      attention_forward(head_of(of, item, head), rows_of(heads, item, head));
+    for_heads(attended, [&](std::int64_t item, std::int64_t head) {
+      attention_forward(head_of(attended, item, head), rows_of(heads, item, head));
     });
-    context->save_for_backward({query, of.key, of.value, of.bias, of.hidden, of.logs});
+    context->save_for_backward({query, attended.key, attended.value, attended.bias, attended.hidden, attended.logs});
     context->saved_data["scale"] = options->scale;
     return out;
   }
@@ -128,31 +128,32 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     detail::refuse_second_derivative("lockstep::nn::attention");
     const variable_list kept = context->get_saved_variables();
     RECORD_FUNCTION("lockstep::attention_backward", std::vector<c10::IValue>({kept[0], kept[1]}));
-    const Attended of{.query = kept[0],
-                      .key = kept[1],
-                      .value = kept[2],
-                      .bias = kept[3],
-                      .hidden = kept[4],
-                      .logs = kept[5],
-                      .scale = context->saved_data["scale"].toDouble()};
-    const std::int64_t heads = of.query.size(1);
-    const at::Tensor grad = by_head(grads[0].to(of.query.scalar_type()).contiguous(), heads);
-    const at::Tensor to_query = empty_by_head(of.query);
-    const at::Tensor to_key = empty_by_head(of.key);
-    const at::Tensor to_value = empty_by_head(of.value);
+    const Attended attended{.query = kept[0],
+                            .key = kept[1],
+                            .value = kept[2],
+                            .bias = kept[3],
+                            .hidden = kept[4],
+                            .logs = kept[5],
+                            .scale = context->saved_data["scale"].toDouble()};
+    const std::int64_t heads = attended.query.size(1);
+    const at::Tensor grad = by_head(grads[0].to(attended.query.scalar_type()).contiguous(), heads);
+    const at::Tensor to_query = empty_by_head(attended.query);
+    const at::Tensor to_key = empty_by_head(attended.key);
+    const at::Tensor to_value = empty_by_head(attended.value);
     at::Tensor to_bias;
-    if (of.bias.defined() && context->needs_input_grad(3)) {
-      to_bias = at::empty({of.query.size(0), heads, of.query.size(2), of.key.size(2)}, of.bias.options());
+    if (attended.bias.defined() && context->needs_input_grad(3)) {
+      to_bias = at::empty({attended.query.size(0), heads, attended.query.size(2), attended.key.size(2)},
+                          attended.bias.options());
     }
-    for_heads(of, [&](std::int64_t item, std::int64_t head) {
+    for_heads(attended, [&](std::int64_t item, std::int64_t head) {
       attention_backward(
-          head_of(of, item, head), rows_of(grad, item, head),
+          head_of(attended, item, head), rows_of(grad, item, head),
           {.query = rows_of(to_query, item, head),
            .key = rows_of(to_key, item, head),
            .value = rows_of(to_value, item, head),
            .bias = to_bias.defined() ? reinterpret_cast<float*>(element_at(to_bias, item, head)) : nullptr});
     });
-    return {to_query, to_key, to_value, to_bias.defined() ? bias_gradient(to_bias, of.bias) : at::Tensor(), {}};
+    return {to_query, to_key, to_value, to_bias.defined() ? bias_gradient(to_bias, attended.bias) : at::Tensor(), {}};
   }
 };
 
@@ -168,7 +169,7 @@ bool can_attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor
          bias.size(2) == query.size(2) && bias.size(3) == key.size(2);
 }
 
-/// libtorch's products and softmax.
+/// By libtorch's products and softmax.
 at::Tensor attention_plain(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const AttentionOptions& options) {
   at::Tensor scores = at::matmul(query * options.scale, key.transpose(2, 3));
@@ -190,8 +191,8 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   if (!can_attend(query, key, value, options)) return attention_plain(query, key, value, options);
   RECORD_FUNCTION("lockstep::attention", std::vector<c10::IValue>({query, key}));
   const at::ScalarType type = *detail::product_type(query);
-  const auto rows = [&](const at::Tensor& of) {
-    const at::Tensor typed = of.to(type);
+  const auto rows = [&](const at::Tensor& tensor) {
+    const at::Tensor typed = tensor.to(type);
     return typed.stride(3) == 1 ? typed : typed.contiguous();
   };
   AttentionOptions plain = options;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/attention/attention_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
-// Highway's functions of mathematics come after it.
+// Highway's mathematical functions must follow it.
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Queries at a time: what is read of keys and values serves all of them.
+// Queries at a time: they share each read of keys and values.
 constexpr std::int64_t kQueries = 4;
 
-/// Rows of float32 in memory of their own, as they are and turned: the latter is filled up to whole vectors.
+/// Rows of float32 in its own memory, as they are and transposed; the latter is padded to whole vectors.
 class FloatRows {
  public:
   FloatRows(std::int64_t rows, std::int64_t depth) : depth_(depth), rows_(static_cast<std::size_t>(rows * depth)) {}
@@ -96,17 +96,18 @@ HWY_INLINE void mixed(const float* const (&shares)[kQueries], FloatRows& rows, s
 HWY_INLINE void spread(const float* const (&shares)[kQueries], const float* const (&from)[kQueries], std::int64_t count,
                        std::int64_t depth, FloatRows& rows) {
   for_channels(depth, [&](auto d, std::int64_t c) HWY_ATTR {
-    hn::Vec<decltype(d)> of[kQueries];
-    for (std::int64_t r = 0; r < kQueries; ++r) of[r] = hn::LoadU(d, from[r] + c);
+    hn::Vec<decltype(d)> values[kQueries];
+    for (std::int64_t r = 0; r < kQueries; ++r) values[r] = hn::LoadU(d, from[r] + c);
     for (std::int64_t j = 0; j < count; ++j) {
       auto sum = hn::LoadU(d, rows.at(j) + c);
-      for (std::int64_t r = 0; r < kQueries; ++r) sum = hn::MulAdd(hn::Set(d, shares[r][j]), of[r], sum);
+      for (std::int64_t r = 0; r < kQueries; ++r) sum = hn::MulAdd(hn::Set(d, shares[r][j]), values[r], sum);
       hn::StoreU(sum, d, rows.at(j) + c);
     }
   });
 }
 
-/// Scores of query `row` from its products with the keys: scaled, biased, hidden ones and the fill at -infinity.
+/// Turns the products of query `row` with the keys into scores, scaled and biased; hidden and padding ones are
+/// -infinity.
 HWY_INLINE void finish_scores(const AttentionHead& head, std::int64_t row, float* scores) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const std::int64_t width = padded(head.keys);
@@ -131,7 +132,7 @@ HWY_INLINE hn::Vec<Tag> exponential(Tag d, hn::Vec<Tag> x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -104.0F)), power);
 }
 
-/// Scores to shares; returns the logarithm of the sum of their exponentials.
+/// Turns scores into shares; returns the logarithm of the sum of their exponentials.
 HWY_INLINE float soften(std::int64_t keys, float* scores) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -146,8 +147,8 @@ HWY_INLINE float soften(std::int64_t keys, float* scores) {
     sums = hn::Add(sums, power);
   }
   const float sum = sum_of(d, sums);
-  const auto by = hn::Set(d, 1 / sum);
-  for (std::int64_t j = 0; j < width; j += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, scores + j), by), d, scores + j);
+  const auto factor = hn::Set(d, 1 / sum);
+  for (std::int64_t j = 0; j < width; j += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, scores + j), factor), d, scores + j);
   return largest + std::log(sum);
 }
 
@@ -194,7 +195,7 @@ void forward_head(const AttentionHead& head, const AttentionRows& out) {
   }
 }
 
-/// Shares of a query again, and from the gradient of the shares (in `grads`) that of its scores, in `grads`.
+/// Computes the shares of a query again, and turns the gradient of the shares, in `grads`, into that of its scores.
 HWY_INLINE void harden(const AttentionHead& head, std::int64_t row, float* shares, float* grads) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -256,7 +257,7 @@ void backward_head(const AttentionHead& head, const AttentionRows& grad, const A
         hn::StoreU(hn::Mul(hn::LoadU(d, of_grads[r] + j), hn::Set(d, head.scale)), d, of_grads[r] + j);
       }
     }
-    for (std::int64_t r = there; r < kQueries; ++r) {  // repeat the last query, and must not count
+    for (std::int64_t r = there; r < kQueries; ++r) {  // they repeat the last query, and must not count
       std::fill(of_shares[r], of_shares[r] + width, 0.0F);
       std::fill(of_grads[r], of_grads[r] + width, 0.0F);
     }

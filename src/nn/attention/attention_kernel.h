@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one item and head, a few queries at a time; all numbers between memory and memory are float32. Free of
-// libtorch.
+// Attention of one item and head, a few queries at a time; it computes in float32. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace lockstep::nn {
 
-/// Rows of `depth` elements that follow each other, `row` elements apart.
+/// Consecutive rows of `depth` elements, `row` elements apart.
 struct AttentionRows {
   void* data = nullptr;
   std::int64_t row = 0;
@@ -27,14 +26,14 @@ struct AttentionHead {
   AttentionRows value;
   const float* bias = nullptr;           ///< [queries, keys], or null
   std::int64_t bias_row = 0;             ///< numbers from one query to the next
-  const std::uint8_t* hidden = nullptr;  ///< a byte each, or null
+  const std::uint8_t* hidden = nullptr;  ///< a byte for each score, or null
   std::int64_t hidden_row = 0;           ///< bytes from one query to the next
   float* logs = nullptr;                 ///< [queries]: logarithm of the sum of exponentials; forward writes it
 };
 
 void attention_forward(const AttentionHead& head, const AttentionRows& out);
 
-/// Where gradients go.
+/// The memory for the gradients.
 struct AttentionGradients {
   AttentionRows query;
   AttentionRows key;

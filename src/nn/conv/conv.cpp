@@ -20,15 +20,16 @@
 namespace lockstep::nn {
 namespace {
 
-/// Each channel by itself.
+/// True for a depthwise convolution.
 bool is_depthwise(const torch::nn::detail::ConvNdOptions<2>& options) {
   return options.groups() > 1 && options.groups() == options.in_channels() &&
          options.in_channels() == options.out_channels();
 }
 
-/// One group or one for each channel, with zeros around the image.
+/// True for one group, or for a depthwise convolution, with zeros around the image.
 bool fits_kernels(const torch::nn::detail::ConvNdOptions<2>& options) {
-  // The first alternatives: numbers, not "same"; and zeros around the image. Which variant this is depends on libtorch.
+  // Index 0 of each variant, whose type depends on libtorch: numbers as padding, not "same", and zeros around the
+  // image.
   return options.padding().index() == 0 && options.padding_mode().index() == 0 &&
          (options.groups() == 1 || is_depthwise(options));
 }
@@ -55,7 +56,7 @@ bool has_results(const ConvGeometry& geometry, const at::Tensor& input, const at
   return true;
 }
 
-/// What a kernel has beside the input.
+/// The weights and options of a convolution.
 struct ConvWeights {
   at::Tensor weight;
   at::Tensor bias;  ///< or undefined
@@ -63,60 +64,61 @@ struct ConvWeights {
   bool depthwise = false;
 };
 
-/// The type in which autocast would have the convolution.
+/// Returns the type in which autocast would compute the convolution.
 at::ScalarType compute_type(const at::Tensor& input) {
   const tensor::AutocastState autocast = tensor::autocast_state(at::kCPU);
   return autocast.enabled ? autocast.dtype : input.scalar_type();
 }
 
-/// Whether what a kernel asks of the tensors holds, beside the shape.
-bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
-  // One channel has two ambiguous layouts; this stride tells which one is meant.
-  const bool is_last = input.size(1) > 1 || of.weight.stride(1) == 1;
+/// True if the tensors, apart from their shape, suit the kernel.
+bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
+  // One channel has two ambiguous layouts; this stride shows the intended one.
+  const bool is_last = input.size(1) > 1 || weights.weight.stride(1) == 1;
   constexpr auto kLast = at::MemoryFormat::ChannelsLast;
   const bool in_order = input.is_contiguous(kLast) || input.suggest_memory_format() == kLast;
   if (kernel != ConvKernel::kThin) return is_last && in_order;
-  return is_last && of.bias.defined() && !(input.requires_grad() && at::GradMode::is_enabled());
+  return is_last && weights.bias.defined() && !(input.requires_grad() && at::GradMode::is_enabled());
 }
 
-/// How many tiles of so many results on a side all images have.
+/// Returns the number of tiles of all images, each of `side` x `side` results.
 std::int64_t tiles_of(const at::Tensor& input, std::int64_t side) {
   return input.size(0) * ((input.size(2) + side - 1) / side) * ((input.size(3) + side - 1) / side);
 }
 
-ConvShape shape_of(const at::Tensor& input, const ConvWeights& of) {
+ConvShape shape_of(const at::Tensor& input, const ConvWeights& weights) {
   return {.in = input.size(1),
-          .out = of.weight.size(0),
+          .out = weights.weight.size(0),
           .tiles = tiles_of(input, 2),
           .large_tiles = tiles_of(input, 4),
           .bfloat16 = compute_type(input) == at::kBFloat16,
-          .plain = is_plain(of.geometry, of.weight),
-          .depthwise = of.depthwise};
+          .plain = is_plain(weights.geometry, weights.weight),
+          .depthwise = weights.depthwise};
 }
 
-/// The kernel for this call.
-ConvKernel choose(const at::Tensor& input, const ConvWeights& of) {
-  const at::Tensor& weight = of.weight;
+/// Chooses the kernel for this call.
+ConvKernel choose(const at::Tensor& input, const ConvWeights& weights) {
+  const at::Tensor& weight = weights.weight;
   if (uses_plain_operators() || input.dim() != 4 || !input.device().is_cpu() || input.numel() == 0 ||
-      weight.scalar_type() != at::kFloat || input.size(1) != weight.size(of.depthwise ? 0 : 1) ||
-      !has_results(of.geometry, input, weight)) {
+      weight.scalar_type() != at::kFloat || input.size(1) != weight.size(weights.depthwise ? 0 : 1) ||
+      !has_results(weights.geometry, input, weight)) {
     return ConvKernel::kLibtorch;
   }
   const at::ScalarType type = compute_type(input);
   if (type != at::kFloat && type != at::kBFloat16) return ConvKernel::kLibtorch;
-  const ConvKernel kernel = conv_kernel(shape_of(input, of), conv_processor());
-  return kernel != ConvKernel::kLibtorch && suits(kernel, input, of) ? kernel : ConvKernel::kLibtorch;
+  const ConvKernel kernel = conv_kernel(shape_of(input, weights), conv_processor());
+  return kernel != ConvKernel::kLibtorch && suits(kernel, input, weights) ? kernel : ConvKernel::kLibtorch;
 }
 
-/// By one of our kernels, in the input's type.
-at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
-  if (kernel == ConvKernel::kThin) return thin_convolution(input, of.weight, of.bias);
+/// Convolves by one of our kernels, in the input's type.
+at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
+  if (kernel == ConvKernel::kThin) return thin_convolution(input, weights.weight, weights.bias);
   const at::Tensor images = input.contiguous(at::MemoryFormat::ChannelsLast);
   if (kernel == ConvKernel::kWinograd) {
-    return winograd_convolution(images, of.weight, of.bias, winograd_tile(shape_of(images, of)));
+    return winograd_convolution(images, weights.weight, weights.bias, winograd_tile(shape_of(images, weights)));
   }
-  if (kernel == ConvKernel::kDepthwise) return depthwise_convolution(images, of.weight, of.bias, of.geometry);
-  return direct_convolution(images, of.weight, of.bias, of.geometry);
+  if (kernel == ConvKernel::kDepthwise)
+    return depthwise_convolution(images, weights.weight, weights.bias, weights.geometry);
+  return direct_convolution(images, weights.weight, weights.bias, weights.geometry);
 }
 
 }  // namespace
@@ -127,7 +129,7 @@ void refuse_second_derivative() {
                    "backward without create_graph, or leave the layers as they are (fused_layers=false)");
 }
 
-Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dOptions& of) : Conv2dImpl(*torch::nn::Conv2d(of)) {}
+Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dOptions& conv_options) : Conv2dImpl(*torch::nn::Conv2d(conv_options)) {}
 
 Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dImpl& conv) : options(conv.options), has_kernel_(has_kernel(conv)) {
   if (options.padding_mode().index() != 0) {
@@ -173,19 +175,19 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
     return tensor.defined() ? tensor.to(at::kBFloat16).to(at::kFloat) : tensor;
   };
   const at::Tensor images = rounded(input);
-  const ConvWeights by{rounded(weight), rounded(bias), has_kernel_ ? geometry_of(options) : ConvGeometry{},
-                       is_depthwise(options)};
-  const ConvKernel kernel = has_kernel_ ? choose(images, by) : ConvKernel::kLibtorch;
-  if (kernel != ConvKernel::kLibtorch) return run_kernel(kernel, images, by).to(at::kBFloat16);
-  return convolve_by_libtorch(images, by.weight, by.bias).to(at::kBFloat16);
+  const ConvWeights weights{rounded(weight), rounded(bias), has_kernel_ ? geometry_of(options) : ConvGeometry{},
+                            is_depthwise(options)};
+  const ConvKernel kernel = has_kernel_ ? choose(images, weights) : ConvKernel::kLibtorch;
+  if (kernel != ConvKernel::kLibtorch) return run_kernel(kernel, images, weights).to(at::kBFloat16);
+  return convolve_by_libtorch(images, weights.weight, weights.bias).to(at::kBFloat16);
 }
 
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {
   RECORD_FUNCTION("lockstep::conv2d", std::vector<c10::IValue>({input, weight}));
   if (!has_kernel_) return convolve(input);
-  const ConvWeights by{weight, bias, geometry_of(options), is_depthwise(options)};
-  const ConvKernel kernel = choose(input, by);
-  return kernel == ConvKernel::kLibtorch ? convolve(input) : run_kernel(kernel, input.to(compute_type(input)), by);
+  const ConvWeights weights{weight, bias, geometry_of(options), is_depthwise(options)};
+  const ConvKernel kernel = choose(input, weights);
+  return kernel == ConvKernel::kLibtorch ? convolve(input) : run_kernel(kernel, input.to(compute_type(input)), weights);
 }
 
 void Conv2dImpl::pretty_print(std::ostream& stream) const {

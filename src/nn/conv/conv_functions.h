@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of nn::Conv2d as functions that autograd knows.
+// The kernels of nn::Conv2d as functions of autograd.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -11,15 +11,15 @@
 
 namespace lockstep::nn {
 
-/// From 1 channel: `input` [N, 1, H, W] of float32 or bfloat16, `weight` [C, 1, 3, 3] and `bias` [C] of float32.
+/// Convolves from 1 channel: `input` [N, 1, H, W] of float32 or bfloat16, `weight` [C, 1, 3, 3], `bias` [C] of float32.
 [[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
-/// `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3], `bias` [out] or undefined,
-/// of float32; `tile` results on a tile's side: 2, or 4 in float32.
+/// Convolves by Winograd: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3],
+/// `bias` [out] or undefined, of float32; `tile` results on a tile's side: 2, or 4 in float32.
 [[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                               std::int64_t tile);
 
-/// Rows and columns of what a convolution does beside its kernel.
+/// The stride, padding and dilation of a convolution, for rows and columns.
 struct ConvGeometry {
   std::array<std::int64_t, 2> stride = {1, 1};
   std::array<std::int64_t, 2> padding = {0, 0};
@@ -29,16 +29,16 @@ struct ConvGeometry {
   [[nodiscard]] static ConvGeometry from(const std::vector<std::int64_t>& numbers);
 };
 
-/// Any kernel, of one group: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, rows,
-/// columns], `bias` [out] or undefined, of float32.
+/// Convolves with any kernel, of one group: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight`
+/// [out, in, rows, columns], `bias` [out] or undefined, of float32.
 [[nodiscard]] at::Tensor direct_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                             const ConvGeometry& geometry);
 
-/// Each channel by itself: `input` [N, C, H, W] as above, C a multiple of 8; `weight` [C, 1, rows, columns].
+/// Convolves each channel by itself: `input` [N, C, H, W] as above, C a multiple of 8; `weight` [C, 1, rows, columns].
 [[nodiscard]] at::Tensor depthwise_convolution(const at::Tensor& input, const at::Tensor& weight,
                                                const at::Tensor& bias, const ConvGeometry& geometry);
 
-/// Throws where backward is to be differentiated itself.
+/// Throws: UsageError if backward itself is to be differentiated.
 void refuse_second_derivative();
 
 }  // namespace lockstep::nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel a convolution takes: a table by shape, from measurements (docs/design/convolutions.md), so that a
+// Chooses the kernel of a convolution: a table by shape, from measurements (docs/design/convolutions.md), so that a
 // run's bits never depend on timing. Free of libtorch.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace lockstep::nn {
 
 enum class ConvKernel { kLibtorch, kThin, kWinograd, kDirect, kDepthwise };
 
-/// A convolution in one group, or of each channel by itself.
+/// The shape of a convolution in one group, or of a depthwise one.
 struct ConvShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
@@ -20,22 +20,22 @@ struct ConvShape {
   bool depthwise = false;        ///< each channel by itself; then `in` is `out`
 };
 
-/// What a processor has for bfloat16.
+/// The instructions of a processor for bfloat16.
 struct ConvProcessor {
   bool bfloat16_vectors = false;
   bool bfloat16_tiles = false;
 };
 
-/// This one's.
+/// Returns this processor's instructions.
 [[nodiscard]] ConvProcessor conv_processor();
 
 [[nodiscard]] ConvKernel conv_kernel(const ConvShape& shape, const ConvProcessor& processor);
 
-/// How many results are on a side of Winograd's tiles: 4 in float32, unless images are so small that more products are
-/// wasted on what lies outside than are saved; else 2.
+/// Returns the number of results on a side of Winograd's tiles: 4 in float32, unless the images are so small that tiles
+/// waste more products outside them than they save; else 2.
 [[nodiscard]] std::int64_t winograd_tile(const ConvShape& shape);
 
-/// Whether this processor multiplies matrices of that type with our kernels (nn/conv/direct.h).
+/// True if this processor multiplies matrices of that type with our kernels (nn/conv/direct.h).
 [[nodiscard]] bool direct_serves(bool bfloat16, const ConvProcessor& processor);
 
 }  // namespace lockstep::nn

@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Of one image: all are alike.
+/// Returns the shape of a single image: all have the same.
 DirectConv depthwise_shape(const at::Tensor& input, const at::Tensor& weight, const ConvGeometry& geometry) {
   DirectConv conv = direct_shape(input, weight, geometry);
   conv.images = 1;
@@ -26,10 +26,10 @@ DirectConv depthwise_shape(const at::Tensor& input, const at::Tensor& weight, co
   return conv;
 }
 
-/// [taps, channels].
+/// Returns [taps, channels].
 at::Tensor by_tap(const at::Tensor& weight) { return weight.reshape({weight.size(0), -1}).t().contiguous(); }
 
-/// Image `index` of a dense batch.
+/// Returns image `index` of a dense batch.
 void* depthwise_image(const at::Tensor& batch, std::int64_t index) {
   return static_cast<char*>(batch.data_ptr()) + index * static_cast<std::int64_t>(batch.nbytes()) / batch.size(0);
 }
@@ -53,7 +53,7 @@ at::Tensor run_depthwise(const DirectPlan& plan, const at::Tensor& input, const 
   return out;
 }
 
-/// Images apart in float32, added up in order in double.
+/// Sums within an image in float32, over images in order in double.
 at::Tensor depthwise_gradient(const DirectPlan& plan, const at::Tensor& input, const at::Tensor& grad,
                               const at::Tensor& weight) {
   detail::BlockSums sums(input.size(0), weight.numel());

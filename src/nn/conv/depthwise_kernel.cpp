@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/depthwise_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -15,25 +15,25 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Results at once, so that no sum waits for the one before it and a weight is read once for all of them.
+// Results at once, so that no sum waits for the one before it and one read of a weight serves all of them.
 constexpr std::int64_t kResults = 4;
 
 template <class T>
-void forward_class(const DirectPlan& plan, const DirectClass& of, const DepthwiseImage& image) {
+void forward_class(const DirectPlan& plan, const DirectClass& results, const DepthwiseImage& image) {
   const T* x = static_cast<const T*>(image.x);
-  const auto count = static_cast<std::int64_t>(of.pixels.size());
+  const auto count = static_cast<std::int64_t>(results.pixels.size());
   for (std::int64_t first = 0; first < count; first += kResults) {
     const T* from[kResults];
     T* to[kResults];
     for (std::int64_t r = 0; r < kResults; ++r) {
-      const DirectPixel& pixel = of.pixels[static_cast<std::size_t>(std::min(first + r, count - 1))];
+      const DirectPixel& pixel = results.pixels[static_cast<std::size_t>(std::min(first + r, count - 1))];
       from[r] = x + pixel.from * plan.in;
       to[r] = static_cast<T*>(image.y) + pixel.to * plan.in;
     }
     for_channels(plan.in, [&](auto d, std::int64_t c) HWY_ATTR {
       hn::Vec<decltype(d)> sums[kResults];
       for (auto& sum : sums) sum = image.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, image.bias + c);
-      for (const DirectRun& run : of.runs) {
+      for (const DirectRun& run : results.runs) {
         for (std::int64_t t = 0; t < run.taps; ++t) {
           const auto weight = hn::LoadU(d, image.weights + (run.tap + t) * plan.in + c);
           const std::int64_t at = (run.from + t) * plan.in + c;

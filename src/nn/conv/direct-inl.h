@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm of direct.h for one instruction set, which `Ops` is (product-inl.h says what it has): part of the files
-// that are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor
-// includes.
+// The algorithm of direct.h for one instruction set, `Ops` (product-inl.h lists its members): part of the files that
+// are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
 
-/// A chunk of a class's results, and the columns that are computed of them.
+/// A chunk of a class's results, and the first of their columns to compute.
 struct DirectPiece {
   const DirectClass* of = nullptr;
   std::int64_t first = 0;
@@ -17,52 +16,52 @@ inline DirectPiece direct_piece(const DirectPlan& plan, std::int64_t index) {
   std::int64_t chunk = index % chunks;
   for (const DirectClass& one : plan.classes) {
     const auto rows = static_cast<std::int64_t>(one.pixels.size()) * plan.images;
-    const std::int64_t mine = (rows + kDirectChunk - 1) / kDirectChunk;
-    if (chunk < mine) {
+    const std::int64_t class_chunks = (rows + kDirectChunk - 1) / kDirectChunk;
+    if (chunk < class_chunks) {
       piece.of = &one;
       piece.first = chunk * kDirectChunk;
       piece.last = std::min(rows, piece.first + kDirectChunk);
       return piece;
     }
-    chunk -= mine;
+    chunk -= class_chunks;
   }
   return piece;
 }
 
-/// A block of results: where its rows are read and written, and which of its columns there are.
+/// A block of results: the addresses of its rows and results.
 template <class Ops, int kRows>
 struct DirectBlock {
   const typename Ops::Element* rows[kRows];
   typename Ops::Element* to[kRows];
-  std::int64_t count = 0;  ///< rows that are stored; the others repeat the last one
+  std::int64_t count = 0;  ///< rows to store; the others repeat the last one
 };
 
-/// The weights of a block of columns: [taps, in / kGroup, width], and the vectors of it from `column` on.
+/// The weights of a block of columns, [taps, in / kGroup, width], from one of its vectors on.
 template <class Ops>
 struct DirectOperand {
   const typename Ops::Unit* weights = nullptr;
-  std::int64_t steps = 0;  ///< of a tap
+  std::int64_t steps = 0;  ///< steps of a tap
   std::int64_t width = 0;
-  std::int64_t channels = 0;        ///< that are read at a pixel
-  const float* bias = nullptr;      ///< of the first column, or null
-  std::int64_t stored_columns = 0;  ///< that there are in memory from the first on
+  std::int64_t channels = 0;        ///< channels read at a pixel
+  const float* bias = nullptr;      ///< the first column's, or null
+  std::int64_t stored_columns = 0;  ///< columns in memory, from the first on
 };
 
 template <class Ops, int kRows, int kCount>
-LOCKSTEP_KERNEL_INLINE void direct_block(const DirectClass& of, const DirectOperand<Ops>& by,
+LOCKSTEP_KERNEL_INLINE void direct_block(const DirectClass& results, const DirectOperand<Ops>& operand,
                                          const DirectBlock<Ops, kRows>& block) {
   using V = typename Ops::V;
   using Unit = typename Ops::Unit;
   V sums[kRows][kCount];
   for (int n = 0; n < kCount; ++n) {
-    const V bias = by.bias == nullptr ? Ops::zero() : Ops::load_sums(by.bias + n * Ops::kLanes);
+    const V bias = operand.bias == nullptr ? Ops::zero() : Ops::load_sums(operand.bias + n * Ops::kLanes);
     for (int r = 0; r < kRows; ++r) sums[r][n] = bias;
   }
-  for (const DirectRun& run : of.runs) {
-    const Unit* b = by.weights + run.tap * by.steps * by.width;
+  for (const DirectRun& run : results.runs) {
+    const Unit* b = operand.weights + run.tap * operand.steps * operand.width;
     const Unit* a[kRows];
-    for (int r = 0; r < kRows; ++r) a[r] = reinterpret_cast<const Unit*>(block.rows[r] + run.from * by.channels);
-    const std::int64_t steps = run.taps * by.steps;
+    for (int r = 0; r < kRows; ++r) a[r] = reinterpret_cast<const Unit*>(block.rows[r] + run.from * operand.channels);
+    const std::int64_t steps = run.taps * operand.steps;
     for (std::int64_t step = 0; step < steps; ++step) {
       V of_b[kCount];
       for (int n = 0; n < kCount; ++n) of_b[n] = Ops::load_units(b + n * Ops::kLanes);
@@ -70,13 +69,13 @@ LOCKSTEP_KERNEL_INLINE void direct_block(const DirectClass& of, const DirectOper
         const V of_a = Ops::set(a[r] + step);
         for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::multiply_add(of_a, of_b[n], sums[r][n]);
       }
-      b += by.width;
+      b += operand.width;
     }
   }
   for (int r = 0; r < kRows; ++r) {
     if (r >= block.count) break;
     for (int n = 0; n < kCount; ++n) {
-      const std::int64_t left = by.stored_columns - n * Ops::kLanes;
+      const std::int64_t left = operand.stored_columns - n * Ops::kLanes;
       if (left >= Ops::kLanes) {
         Ops::store(sums[r][n], block.to[r] + n * Ops::kLanes);
       } else if (left > 0) {
@@ -90,7 +89,7 @@ LOCKSTEP_KERNEL_INLINE void direct_block(const DirectClass& of, const DirectOper
 
 template <class Ops, int kRows, int kCount>
 void direct_rows(const DirectPlan& plan, const DirectImages<typename Ops::Element>& images, const DirectPiece& piece,
-                 const DirectOperand<Ops>& by) {
+                 const DirectOperand<Ops>& operand) {
   const auto& pixels = piece.of->pixels;
   const auto per_image = static_cast<std::int64_t>(pixels.size());
   for (std::int64_t first = piece.first; first < piece.last; first += kRows) {
@@ -103,7 +102,7 @@ void direct_rows(const DirectPlan& plan, const DirectImages<typename Ops::Elemen
       block.rows[r] = images.x + (image * plan.from_pixels + pixel.from) * plan.in;
       block.to[r] = images.y + (image * plan.to_pixels + pixel.to) * plan.out + piece.column;
     }
-    direct_block<Ops, kRows, kCount>(*piece.of, by, block);
+    direct_block<Ops, kRows, kCount>(*piece.of, operand, block);
   }
 }
 
@@ -116,18 +115,18 @@ void direct_piece_of(const DirectPlan& plan, const DirectImages<typename Ops::El
   for (std::int64_t column = 0; column < width;) {
     DirectPiece part = piece;
     part.column += column;
-    const DirectOperand<Ops> by{.weights = packed + column,
-                                .steps = steps,
-                                .width = width,
-                                .channels = plan.in,
-                                .bias = images.bias == nullptr ? nullptr : images.bias + part.column,
-                                .stored_columns = plan.out - part.column};
+    const DirectOperand<Ops> operand{.weights = packed + column,
+                                     .steps = steps,
+                                     .width = width,
+                                     .channels = plan.in,
+                                     .bias = images.bias == nullptr ? nullptr : images.bias + part.column,
+                                     .stored_columns = plan.out - part.column};
     const std::int64_t vectors = std::min<std::int64_t>((width - column) / Ops::kLanes, Ops::kVectors);
-    if (vectors == 1) direct_rows<Ops, 12, 1>(plan, images, part, by);
-    if (vectors == 2) direct_rows<Ops, Ops::kVectors == 4 ? 12 : 6, 2>(plan, images, part, by);
+    if (vectors == 1) direct_rows<Ops, 12, 1>(plan, images, part, operand);
+    if (vectors == 2) direct_rows<Ops, Ops::kVectors == 4 ? 12 : 6, 2>(plan, images, part, operand);
     if constexpr (Ops::kVectors == 4) {
-      if (vectors == 3) direct_rows<Ops, 8, 3>(plan, images, part, by);
-      if (vectors == 4) direct_rows<Ops, 6, 4>(plan, images, part, by);
+      if (vectors == 3) direct_rows<Ops, 8, 3>(plan, images, part, operand);
+      if (vectors == 4) direct_rows<Ops, 6, 4>(plan, images, part, operand);
     }
     column += vectors * Ops::kLanes;
   }
@@ -141,10 +140,10 @@ void direct_pieces(const DirectPlan& plan, const DirectImages<typename Ops::Elem
   }
 }
 
-// Units of the sum that are packed for one vector of columns after the other where each is in a page of its own.
+// If each unit of the sum is in its own page, so many units are packed for one vector of columns before the next.
 constexpr std::int64_t kPackedSteps = 16;
 
-/// To [blocks of 64 columns, taps, in / kGroup, width, kGroup].
+/// Packs the weights to [blocks of 64 columns, taps, in / kGroup, width, kGroup].
 template <class Ops>
 void direct_pack_of(const DirectPlan& plan, const DirectWeights& weights, typename Ops::Element* packed) {
   constexpr std::int64_t kGroup = Ops::kGroup;
@@ -173,17 +172,17 @@ void direct_pack_of(const DirectPlan& plan, const DirectWeights& weights, typena
 // Units that are summed before the sum in memory is touched.
 constexpr std::int64_t kDirectSteps = 256;
 
-/// Pixels' channels as the units of a product: [.., steps, 16 or 64], where pixels follow each other in a unit.
+/// Pixels' channels as the units of a product: [.., steps, 16 or 64], with consecutive pixels in a unit.
 template <class Ops>
 struct DirectUnits {
   const typename Ops::Element* pixels = nullptr;
   std::int64_t channels = 0;
   const typename Ops::Element* zeros = nullptr;
-  const std::int32_t* index = nullptr;  ///< of the pixels; -1: outside
+  const std::int32_t* index = nullptr;  ///< indices of the pixels; -1: outside
   std::int64_t count = 0;
 };
 
-/// Which channels of the pixels become which columns of `total`.
+/// Maps channels of the pixels to columns of `total`.
 struct DirectSpan {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -191,16 +190,16 @@ struct DirectSpan {
   std::int64_t total = 0;
 };
 
-/// In blocks of kBlock columns; the last one has the rest.
+/// Writes the units in blocks of kBlock columns; the last one has the rest.
 template <class Ops, std::int64_t kBlock>
-void direct_units(const DirectUnits<Ops>& of, const DirectSpan& span, typename Ops::Unit* units) {
+void direct_units(const DirectUnits<Ops>& source, const DirectSpan& span, typename Ops::Unit* units) {
   using Element = typename Ops::Element;
   constexpr std::int64_t kGroup = Ops::kGroup;
-  const std::int64_t steps = (of.count + kGroup - 1) / kGroup;
+  const std::int64_t steps = (source.count + kGroup - 1) / kGroup;
   const Element* pixels[kDirectSteps][kGroup];
   for (std::int64_t at = 0; at < steps * kGroup; ++at) {
-    const std::int64_t pixel = at < of.count ? of.index[at] : -1;
-    pixels[at / kGroup][at % kGroup] = pixel < 0 ? of.zeros : of.pixels + pixel * of.channels;
+    const std::int64_t pixel = at < source.count ? source.index[at] : -1;
+    pixels[at / kGroup][at % kGroup] = pixel < 0 ? source.zeros : source.pixels + pixel * source.channels;
   }
   for (std::int64_t c = span.begin; c < span.end;) {
     const std::int64_t at = span.column + c - span.begin;
@@ -218,7 +217,7 @@ void direct_units(const DirectUnits<Ops>& of, const DirectSpan& span, typename O
 }
 
 template <class Ops>
-void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename Ops::Element>& of,
+void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename Ops::Element>& gradient,
                            const DirectPairs& pairs, std::int64_t begin, std::int64_t end) {
   using Element = typename Ops::Element;
   using Unit = typename Ops::Unit;
@@ -228,18 +227,21 @@ void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename
   const std::vector<Element> zeros(static_cast<std::size_t>(std::max(conv.in, conv.out)));
   std::vector<Unit> left(static_cast<std::size_t>(direct_columns(end - begin) * kDirectSteps));
   std::vector<Unit> right(static_cast<std::size_t>(padded * kDirectSteps));
-  float* sums = of.sums + pairs.tap * conv.in;
+  float* sums = gradient.sums + pairs.tap * conv.in;
   for (std::int64_t row = begin; row < end && count == 0; ++row) {
-    std::fill(sums + row * of.row, sums + row * of.row + columns, 0.0F);
+    std::fill(sums + row * gradient.row, sums + row * gradient.row + columns, 0.0F);
   }
   constexpr std::int64_t kChunk = kDirectSteps * Ops::kGroup;
   for (std::int64_t first = 0; first < count; first += kChunk) {
     const std::int64_t now = std::min(kChunk, count - first);
-    direct_units<Ops, kDirectPanel>(
-        {.pixels = of.dy, .channels = conv.out, .zeros = zeros.data(), .index = pairs.dy.data() + first, .count = now},
-        {begin, end, 0, direct_columns(end - begin)}, left.data());
+    direct_units<Ops, kDirectPanel>({.pixels = gradient.dy,
+                                     .channels = conv.out,
+                                     .zeros = zeros.data(),
+                                     .index = pairs.dy.data() + first,
+                                     .count = now},
+                                    {begin, end, 0, direct_columns(end - begin)}, left.data());
     for (std::int64_t t = 0; t < pairs.taps; ++t) {
-      direct_units<Ops, kDirectColumns>({.pixels = of.x,
+      direct_units<Ops, kDirectColumns>({.pixels = gradient.x,
                                          .channels = conv.in,
                                          .zeros = zeros.data(),
                                          .index = pairs.x.data() + t * count + first,
@@ -257,8 +259,8 @@ void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename
                       .a_step = std::min(kDirectPanel, direct_columns(end - row)),
                       .b = right.data() + column * kDirectSteps,
                       .b_step = width,
-                      .sums = sums + row * of.row + column,
-                      .sums_row = of.row,
+                      .sums = sums + row * gradient.row + column,
+                      .sums_row = gradient.row,
                       .add = first > 0});
       }
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of any kernel, stride, padding and dilation as products of matrices without copies, channels-last: the
-// rows of the left matrix are pixels, read where they lie. Pixels whose filters reach outside the image at the same
-// taps are computed together, so that nothing is multiplied by the zeros around it: of a 3x3 with dilation 6 on 9x9
-// pixels that is two thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of
-// libtorch.
+// rows of the left matrix are pixels, read in place. Pixels whose filters extend outside the image at the same taps are
+// computed together, so no product is spent on the zeros around it: for a 3x3 with dilation 6 on 9x9 pixels that is two
+// thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -35,64 +34,64 @@ struct DirectConv {
   [[nodiscard]] std::int64_t results() const { return rows.results() * columns.results(); }
 };
 
-/// Taps that follow each other in memory as well as in the weights: they are one, of more channels.
+/// Taps that are consecutive in memory as well as in the weights: they act as one tap of more channels.
 struct DirectRun {
-  std::int64_t from = 0;  ///< pixels from a result's first one
+  std::int64_t from = 0;  ///< pixels after a result's first one
   std::int64_t tap = 0;
   std::int64_t taps = 1;
 };
 
-/// Where a result's filter begins, in pixels of an image (it may lie outside), and where the result goes.
+/// The start of a result's filter, in pixels of an image (it may be outside), and the index of the result.
 struct DirectPixel {
   std::int64_t from = 0;
   std::int64_t to = 0;
 };
 
-/// Results of an image that the same taps make.
+/// Results of an image that use the same taps.
 struct DirectClass {
   std::vector<DirectRun> runs;
   std::vector<DirectPixel> pixels;
 };
 
-/// Which pixels make which results of an image.
+/// Maps the pixels of an image to its results.
 struct DirectPlan {
   std::int64_t images = 0;
-  std::int64_t from_pixels = 0;  ///< of an image
+  std::int64_t from_pixels = 0;  ///< pixels of an image
   std::int64_t to_pixels = 0;
-  std::int64_t in = 0;  ///< channels of the pixels that are read
+  std::int64_t in = 0;  ///< channels of the input
   std::int64_t out = 0;
   std::int64_t taps = 0;
   std::vector<DirectClass> classes;
 
-  /// How many pieces direct_forward() may be split into.
+  /// Returns the number of pieces into which direct_forward() may be split.
   [[nodiscard]] std::int64_t pieces() const;
 };
 
 [[nodiscard]] DirectPlan direct_forward_plan(const DirectConv& conv);
-/// The gradient of the input: in and out swapped, taps in reverse.
+/// Returns the plan of the gradient of the input: in and out swapped, taps reversed.
 [[nodiscard]] DirectPlan direct_backward_plan(const DirectConv& conv);
 
-/// Where the weight of an output, an input channel and a tap lies: data + o out + i in + tap * tap.
+/// The layout of the weights: an output, an input channel and a tap are at data + o out + i in + tap * tap.
 struct DirectWeights {
   const float* data = nullptr;
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::int64_t tap = 0;
 
-  /// The weights of the convolution that gives the gradient of the input: taps in reverse, in and out swapped.
+  /// Returns the weights of the convolution that computes the gradient of the input: taps reversed, in and out swapped.
   [[nodiscard]] DirectWeights turned(std::int64_t taps) const {
     return {.data = data + (taps - 1) * tap, .out = in, .in = out, .tap = -tap};
   }
 };
 
-/// Elements of the weights as the products take them.
+/// Returns the number of elements of the packed weights.
 [[nodiscard]] std::int64_t direct_packed_size(const DirectPlan& plan);
 
-/// float runs on any instruction set; bfloat16 (its 16 bits) where winograd_has_bfloat16().
+/// float runs on any instruction set, bfloat16 (its 16 bits) only with winograd_has_bfloat16().
 void direct_pack(const DirectPlan& plan, const DirectWeights& weights, float* packed);
 void direct_pack(const DirectPlan& plan, const DirectWeights& weights, std::uint16_t* packed);
 
-/// What a convolution reads and writes. All images of a batch follow each other.
+/// The tensors of a convolution. The images of a batch are consecutive.
 template <class T>
 struct DirectImages {
   const T* x = nullptr;         ///< [images, from_pixels, in]
@@ -101,7 +100,7 @@ struct DirectImages {
   const float* bias = nullptr;  ///< [out], or null
 };
 
-/// The pieces from `begin` to `end`. A result is one chain of sums over taps and channels: its bits depend on no piece.
+/// Computes the pieces from `begin` to `end`. A result is one chain of sums over taps and channels, whatever its piece.
 void direct_forward(const DirectPlan& plan, const DirectImages<float>& images, std::int64_t begin, std::int64_t end);
 void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& images, std::int64_t begin,
                     std::int64_t end);
@@ -110,14 +109,14 @@ void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& i
 struct DirectPairs {
   std::int64_t tap = 0;
   std::int64_t taps = 1;
-  std::vector<std::int32_t> x;   ///< [taps, count]: -1 where a tap is outside
+  std::vector<std::int32_t> x;   ///< [taps, count]: -1 if a tap is outside
   std::vector<std::int32_t> dy;  ///< [count]
 };
 
-/// Taps in groups: neighbours in one where they are few channels; alone, without pixels outside, where they are many.
+/// Groups the taps: with few channels, neighbours share a group; with many, each is alone, without pixels outside.
 [[nodiscard]] std::vector<DirectPairs> direct_pairs(const DirectConv& conv);
 
-/// What the gradient of the weights is made of and where it goes.
+/// The tensors for the gradient of the weights.
 template <class T>
 struct DirectGradient {
   const T* x = nullptr;   ///< [images, pixels, in]
@@ -126,11 +125,11 @@ struct DirectGradient {
   std::int64_t row = 0;   ///< at least taps x in, rounded up to 16 unless in is a multiple of 16
 };
 
-/// Sums of one group of taps for the output channels from `begin` to `end`, multiples of 16 but for the last. Pixels
-/// are added up in order, 512 at a time (256 in float32).
-void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& of, const DirectPairs& pairs,
+/// Sums one group of taps for the output channels from `begin` to `end`, multiples of 16 except the last. Pixels are
+/// added in order, 512 at a time (256 in float32).
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& gradient, const DirectPairs& pairs,
                         std::int64_t begin, std::int64_t end);
-void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& of, const DirectPairs& pairs,
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& gradient, const DirectPairs& pairs,
                         std::int64_t begin, std::int64_t end);
 
 }  // namespace lockstep::nn

@@ -26,9 +26,9 @@ void direct_forward_here(const DirectPlan& plan, const DirectImages<std::uint16_
                          std::int64_t end) {
   direct_pieces<Bfloat16>(plan, images, begin, end);
 }
-void direct_sums_here(const DirectConv& conv, const DirectGradient<std::uint16_t>& of, const DirectPairs& pairs,
+void direct_sums_here(const DirectConv& conv, const DirectGradient<std::uint16_t>& gradient, const DirectPairs& pairs,
                       std::int64_t begin, std::int64_t end) {
-  direct_weight_sums_of<Bfloat16>(conv, of, pairs, begin, end);
+  direct_weight_sums_of<Bfloat16>(conv, gradient, pairs, begin, end);
 }
 
 }  // namespace
@@ -70,10 +70,10 @@ void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& i
   direct_forward_here(plan, images, begin, end);
 }
 
-void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& of, const DirectPairs& pairs,
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& gradient, const DirectPairs& pairs,
                         std::int64_t begin, std::int64_t end) {
   check_direct();
-  direct_sums_here(conv, of, pairs, begin, end);
+  direct_sums_here(conv, gradient, pairs, begin, end);
 }
 
 }  // namespace lockstep::nn

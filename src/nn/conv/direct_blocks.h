@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the products of direct.h are cut.
+// The sizes of the blocks in the products of direct.h.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@ namespace lockstep::nn {
 
 /// Results of a class at a time: a multiple of the rows of every block of sums.
 constexpr std::int64_t kDirectChunk = 96;
-/// Output channels at a time: their weights stay in the second cache.
+/// Output channels at a time: their weights stay in the second-level cache.
 constexpr std::int64_t kDirectColumns = 64;
-/// Columns of the packed weights are filled up with zeros to a whole vector of any instruction set.
+/// The columns of the packed weights are padded with zeros to a whole vector of any instruction set.
 constexpr std::int64_t kDirectLanes = 16;
 /// Output channels whose gradients are summed together: a multiple of a vector, and of the rows of a block of sums.
 constexpr std::int64_t kDirectPanel = 48;
@@ -24,11 +24,11 @@ constexpr std::int64_t kDirectPanel = 48;
 [[nodiscard]] inline std::int64_t direct_blocks(std::int64_t out) {
   return (out + kDirectColumns - 1) / kDirectColumns;
 }
-/// Packed columns of the block that begins at `column`.
+/// Returns the packed columns of the block that begins at `column`.
 [[nodiscard]] inline std::int64_t direct_width(std::int64_t out, std::int64_t column) {
   return std::min(kDirectColumns, direct_columns(out) - column);
 }
-/// Chunks of all classes.
+/// Returns the chunks of all classes.
 [[nodiscard]] std::int64_t direct_chunks(const DirectPlan& plan);
 
 }  // namespace lockstep::nn

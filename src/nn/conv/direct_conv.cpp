@@ -15,12 +15,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// bfloat16 is multiplied in pairs of channels: an odd number gets one of zeros.
-at::Tensor evened(const at::Tensor& of, std::int64_t dim) {
-  if (of.size(dim) % 2 == 0) return of;
-  std::vector<std::int64_t> pad(static_cast<std::size_t>(2 * (of.dim() - dim)));
+/// bfloat16 is multiplied in pairs of channels: an odd number gets one more, of zeros.
+at::Tensor evened(const at::Tensor& tensor, std::int64_t dim) {
+  if (tensor.size(dim) % 2 == 0) return tensor;
+  std::vector<std::int64_t> pad(static_cast<std::size_t>(2 * (tensor.dim() - dim)));
   pad[pad.size() - 1] = 1;
-  return at::constant_pad_nd(of, pad).contiguous(at::MemoryFormat::ChannelsLast);
+  return at::constant_pad_nd(tensor, pad).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 class DirectConvolution : public torch::autograd::Function<DirectConvolution> {

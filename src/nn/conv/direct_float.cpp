@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/direct_float.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -29,9 +29,9 @@ void direct_forward_float(const DirectPlan& plan, const DirectImages<float>& ima
                           std::int64_t end) {
   direct_pieces<Float>(plan, images, begin, end);
 }
-void direct_sums_float(const DirectConv& conv, const DirectGradient<float>& of, const DirectPairs& pairs,
+void direct_sums_float(const DirectConv& conv, const DirectGradient<float>& gradient, const DirectPairs& pairs,
                        std::int64_t begin, std::int64_t end) {
-  direct_weight_sums_of<Float>(conv, of, pairs, begin, end);
+  direct_weight_sums_of<Float>(conv, gradient, pairs, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -53,9 +53,9 @@ void direct_forward(const DirectPlan& plan, const DirectImages<float>& images, s
   HWY_DYNAMIC_DISPATCH(direct_forward_float)(plan, images, begin, end);
 }
 
-void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& of, const DirectPairs& pairs,
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& gradient, const DirectPairs& pairs,
                         std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(direct_sums_float)(conv, of, pairs, begin, end);
+  HWY_DYNAMIC_DISPATCH(direct_sums_float)(conv, gradient, pairs, begin, end);
 }
 
 }  // namespace lockstep::nn

@@ -9,7 +9,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// A tap that is inside the image for some results: how far from their first pixel it is.
+/// A tap that is inside the image for some results, and its distance from their first pixel.
 struct Reach {
   std::int64_t tap = 0;
   std::int64_t from = 0;
@@ -17,14 +17,14 @@ struct Reach {
   bool operator==(const Reach&) const = default;
 };
 
-/// Results of one direction that the same taps make.
+/// Results along one axis that use the same taps.
 struct AxisClass {
   std::vector<Reach> taps;
   std::vector<DirectPixel> places;
 };
 
 void add_place(std::vector<AxisClass>& classes, const std::vector<Reach>& taps, DirectPixel place) {
-  // Backwards: most places are in the middle, which was met last.
+  // Backwards: most places are in the middle, whose class came last.
   const auto met =
       std::find_if(classes.rbegin(), classes.rend(), [&](const AxisClass& one) { return one.taps == taps; });
   auto at = met == classes.rend() ? classes.end() : std::prev(met.base());
@@ -47,7 +47,7 @@ std::vector<AxisClass> forward_classes(const DirectAxis& axis) {
   return classes;
 }
 
-/// Pixels of the input and the results that they are part of, taps counted from the last on.
+/// Groups the pixels of the input by the results that use them, with taps counted from the last.
 std::vector<AxisClass> backward_classes(const DirectAxis& axis) {
   std::vector<AxisClass> classes;
   std::vector<Reach> taps;
@@ -65,7 +65,7 @@ std::vector<AxisClass> backward_classes(const DirectAxis& axis) {
   return classes;
 }
 
-/// Widths of the images that are read and written, and of a row of taps.
+/// Widths of the input and output images, and of a row of taps.
 struct Widths {
   std::int64_t from = 0;
   std::int64_t to = 0;
@@ -107,13 +107,13 @@ std::vector<DirectClass> crossed(const std::vector<AxisClass>& rows, const std::
   return classes;
 }
 
-/// For a tap of one direction: its pixels, -1 outside, and the results that they are part of.
+/// A tap along one axis: its pixels, -1 outside, and the results that use them.
 struct TapPlaces {
   std::vector<std::int32_t> from;
   std::vector<std::int32_t> to;
 };
 
-/// Of all results, or of those for which the tap is inside alone.
+/// Returns the places for all results, or only for those for which the tap is inside.
 TapPlaces places_of_tap(const DirectAxis& axis, std::int64_t tap, bool all) {
   TapPlaces places;
   for (std::int64_t to = 0; to < axis.results(); ++to) {
@@ -126,7 +126,7 @@ TapPlaces places_of_tap(const DirectAxis& axis, std::int64_t tap, bool all) {
   return places;
 }
 
-/// Appends first + each of `from`, and -1 for what is -1.
+/// Appends first + each of `from`; -1 stays -1.
 void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from, std::int64_t first) {
   const auto begin = static_cast<std::int32_t>(first);
   const std::size_t at = to.size();
@@ -134,7 +134,7 @@ void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from
   for (std::size_t i = 0; i < from.size(); ++i) to[at + i] = from[i] < 0 ? -1 : begin + from[i];
 }
 
-/// Adds tap `tap` to the pairs, with all results or with those for which it is inside alone.
+/// Adds tap `tap` to the pairs, for all results or only for those for which it is inside.
 void add_tap(const DirectConv& conv, std::int64_t tap, bool all, DirectPairs& pairs) {
   const TapPlaces rows = places_of_tap(conv.rows, tap / conv.columns.kernel, all);
   const TapPlaces columns = places_of_tap(conv.columns, tap % conv.columns.kernel, all);
@@ -188,7 +188,7 @@ DirectPlan direct_backward_plan(const DirectConv& conv) {
 std::int64_t direct_packed_size(const DirectPlan& plan) { return direct_columns(plan.out) * plan.taps * plan.in; }
 
 std::vector<DirectPairs> direct_pairs(const DirectConv& conv) {
-  // What a group's pixels take in the second cache, beside the gradients.
+  // The most columns of a group whose pixels fit the second-level cache beside the gradients.
   constexpr std::int64_t kMostColumns = 640;
   const bool whole = conv.in % 16 != 0 || conv.taps() * conv.in <= kMostColumns;
   std::int64_t together = 1;

@@ -39,9 +39,9 @@ at::Tensor run_direct_in(const DirectPlan& plan, const at::Tensor& input, const 
   return out;
 }
 
-/// Groups of taps and blocks of output channels in parallel: each sum is one chain over the pixels.
+/// Runs groups of taps and blocks of output channels in parallel: each sum is one chain over the pixels.
 template <class T>
-void sum_direct(const DirectConv& conv, const DirectGradient<T>& of) {
+void sum_direct(const DirectConv& conv, const DirectGradient<T>& gradient) {
   const std::vector<DirectPairs> groups = direct_pairs(conv);
   const std::int64_t blocks = (conv.out + kDirectPanel - 1) / kDirectPanel;
   tensor::parallel_for(0, static_cast<std::int64_t>(groups.size()) * blocks, 1,
@@ -49,7 +49,7 @@ void sum_direct(const DirectConv& conv, const DirectGradient<T>& of) {
                          while (begin < end) {
                            const std::int64_t first = begin % blocks;
                            const std::int64_t last = std::min(blocks, first + end - begin);
-                           direct_weight_sums(conv, of, groups[static_cast<std::size_t>(begin / blocks)],
+                           direct_weight_sums(conv, gradient, groups[static_cast<std::size_t>(begin / blocks)],
                                               first * kDirectPanel, std::min(conv.out, last * kDirectPanel));
                            begin += last - first;
                          }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `Ops` (product-inl.h) of float32. Part of the kernels' files, which are compiled once for each instruction set:
-// no include guard of the usual kind.
+// hence the unusual include guard.
 #if defined(LOCKSTEP_NN_FLOAT_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_FLOAT_VECTORS_INL
 #undef LOCKSTEP_NN_FLOAT_VECTORS_INL
@@ -31,7 +31,7 @@ struct Float {
   using V = hn::Vec<Tag>;
   static constexpr int kGroup = 1;
   static constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-  // 6 rows of so many sums, and what they need, fit the registers.
+  // 6 rows of so many sums, and their operands, fit the registers.
   static constexpr int kVectors = kLanes == 16 ? 4 : 2;
 
   static HWY_INLINE V load(const float* at) { return hn::LoadU(Tag(), at); }
@@ -44,12 +44,12 @@ struct Float {
   static HWY_INLINE V add(V a, V b) { return hn::Add(a, b); }
   static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
   static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
-  static HWY_INLINE V times(V v, float by) { return hn::Mul(v, hn::Set(Tag(), by)); }
-  /// sum + v by
-  static HWY_INLINE V add_times(V sum, V v, float by) { return hn::MulAdd(v, hn::Set(Tag(), by), sum); }
+  static HWY_INLINE V times(V v, float factor) { return hn::Mul(v, hn::Set(Tag(), factor)); }
+  /// sum + v factor
+  static HWY_INLINE V add_times(V sum, V v, float factor) { return hn::MulAdd(v, hn::Set(Tag(), factor), sum); }
   static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
-  /// Channels `c` on of one pixel.
+  /// Stores channels from `c` on of one pixel.
   static HWY_INLINE void join(const float* const (&from)[1], std::int64_t c, float* at) {
     hn::StoreU(hn::LoadU(Tag(), from[0] + c), Tag(), at);
   }
@@ -57,18 +57,18 @@ struct Float {
     for (std::int64_t i = 0; i < count; ++i) at[i] = from[0][c + i];
   }
 
-  /// Columns beyond `columns` become 0.
-  static HWY_INLINE void pack_columns(const PackedFrom& of, float* to, std::int64_t width) {
-    if (of.column == 1 && of.columns == kLanes) {
-      for (std::int64_t step = 0; step < of.steps; ++step) {
-        hn::StoreU(hn::LoadU(Tag(), of.from + step * of.step), Tag(), to + step * width);
+  /// Sets columns beyond `columns` to 0.
+  static HWY_INLINE void pack_columns(const PackedFrom& source, float* to, std::int64_t width) {
+    if (source.column == 1 && source.columns == kLanes) {
+      for (std::int64_t step = 0; step < source.steps; ++step) {
+        hn::StoreU(hn::LoadU(Tag(), source.from + step * source.step), Tag(), to + step * width);
       }
       return;
     }
-    for (std::int64_t step = 0; step < of.steps; ++step) {
+    for (std::int64_t step = 0; step < source.steps; ++step) {
       float* at = to + step * width;
-      const float* from = of.from + step * of.step;
-      for (std::int64_t c = 0; c < kLanes; ++c) at[c] = c < of.columns ? from[c * of.column] : 0.0F;
+      const float* from = source.from + step * source.step;
+      for (std::int64_t c = 0; c < kLanes; ++c) at[c] = c < source.columns ? from[c * source.column] : 0.0F;
     }
   }
 };

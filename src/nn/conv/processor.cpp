@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/processor.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -33,7 +33,7 @@ namespace {
 
 HWY_EXPORT(target_here);
 
-/// Highway calls AVX-512 AVX3, with a word behind it for what a processor has beside that.
+/// Highway calls AVX-512 AVX3, with a suffix for further instructions.
 std::string vectors_name(std::string_view target) {
   if (target.starts_with("AVX3")) return "AVX-512";
   return std::string(target);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices whose sums stay in registers, for one instruction set, which `Ops` is: part of the files that
-// are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
+// Products of matrices whose sums stay in registers, for one instruction set, `Ops`: part of the files that are
+// compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
 //
 // Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
 // each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
 // of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
 // lanes), multiply_add (of units, to float32), interleave (kGroup vectors into one of units), join and join_part (the
 // same channels of kGroup pixels into a vector of units, or the first lanes of one), and pack_columns (float32 weights
-// into units). float32's has also times (a vector by a number) and add_times.
+// into units). float32's also has times (a vector by a number) and add_times.
 
 /// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
 template <class Ops>
@@ -25,7 +25,7 @@ struct Product {
   bool add = false;
 };
 
-/// kRows x kCount vectors of sums, all in registers.
+/// Computes kRows x kCount vectors of sums, all in registers.
 template <class Ops, int kRows, int kCount>
 LOCKSTEP_KERNEL_INLINE void product_block(const Product<Ops>& p, std::int64_t row, std::int64_t column) {
   using V = typename Ops::V;
@@ -53,7 +53,7 @@ LOCKSTEP_KERNEL_INLINE void product_block(const Product<Ops>& p, std::int64_t ro
   }
 }
 
-/// All rows of some columns, in blocks of kRows.
+/// Computes all rows of some columns, in blocks of kRows.
 template <class Ops, int kRows, int kCount>
 void product_columns(const Product<Ops>& p, std::int64_t column) {
   std::int64_t row = 0;
@@ -63,7 +63,7 @@ void product_columns(const Product<Ops>& p, std::int64_t column) {
   for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
 }
 
-/// The fewer vectors of columns, the more rows: some 24 sums are in the making, or they would wait for each other.
+/// Fewer vectors of columns take more rows: with some 24 sums in progress, none waits for another.
 template <class Ops>
 void product(const Product<Ops>& p) {
   constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;

@@ -19,7 +19,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kFilterTaps = 9;
 
-/// One image with a border of zeros.
+/// Returns one image with a border of zeros.
 std::vector<float> padded_image(const float* image, std::int64_t height, std::int64_t width) {
   std::vector<float> plane(static_cast<std::size_t>((height + 2) * (width + 2)));
   for (std::int64_t y = 0; y < height; ++y) {
@@ -28,7 +28,7 @@ std::vector<float> padded_image(const float* image, std::int64_t height, std::in
   return plane;
 }
 
-/// `input` and `weight` of one type; sums are float32.
+/// `input` and `weight` have one type; sums are float32.
 at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   const std::int64_t channels = weight.size(0);
   const at::Tensor pixels = input.to(at::kFloat).contiguous();
@@ -60,7 +60,7 @@ struct ThinGradients {
   at::Tensor bias;
 };
 
-/// `grad` channels-last, of the input's type. Images are summed apart in float32, and added up in order in double.
+/// `grad` is channels-last, of the input's type. Sums within an image are float32; over images in order in double.
 ThinGradients thin_gradients(const at::Tensor& input, const at::Tensor& grad) {
   const std::int64_t channels = grad.size(1);
   const at::Tensor pixels = input.to(at::kFloat).contiguous();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/thin_conv_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Taps {
   hn::Vec<Tag> weights[9];
 };
 
-/// `kCount` neighbouring pixels of one row.
+/// Computes `kCount` neighbouring pixels of one row.
 template <std::int64_t kCount, class Tag, class T>
 HWY_INLINE void pixels(const ThinConv& conv, const Taps<Tag>& taps, const float* padded, T* out) {
   const std::int64_t row = conv.width + 2;
@@ -58,8 +58,8 @@ void image(const ThinConv& conv, const float* padded, T* out) {
   }
 }
 
-/// One row's sums for the vector of channels that `grad` and `sums` begin with, added to the image's: few terms lie
-/// between two roundings to float.
+/// Adds one row's sums to the image's, for the first vector of channels of `grad` and `sums`: so few terms are added in
+/// float before they are rounded.
 template <class Tag, class T>
 HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, const ThinConvSums& sums) {
   const std::int64_t row = conv.width + 2;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. Its arithmetic is a few
-// products for each value that is stored, so it should run at the speed of memory; general kernels pad the one channel
-// to a vector. Free of libtorch.
+// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. With only a few products
+// for each stored value it should run at memory speed; general kernels pad the channel to a vector. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +15,13 @@ struct ThinConv {
   const float* bias = nullptr;     ///< [channels]
 };
 
-/// One image: `padded` is [height + 2, width + 2] with a border of zeros, `out` [height, width, channels].
+/// Convolves one image: `padded` is [height + 2, width + 2] with a border of zeros, `out` [height, width, channels].
 void thin_conv(const ThinConv& conv, const float* padded, float* out);
-/// The same, rounded to bfloat16 (as its 16 bits).
+/// Convolves one image, with results rounded to bfloat16 (as its 16 bits).
 void thin_conv(const ThinConv& conv, const float* padded, std::uint16_t* out);
 
-/// The gradients of one image: `grad` as `out` above, `weights` [9, channels] and `bias` [channels] are overwritten.
-/// The conv's own weights and bias are not read.
+/// The gradients of one image: `grad` has the shape of `out` above; `weights` [9, channels] and `bias` [channels] are
+/// overwritten. The conv's own weights and bias are not read.
 struct ThinConvSums {
   float* weights = nullptr;
   float* bias = nullptr;

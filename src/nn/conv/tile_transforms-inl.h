@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Winograd adds up before and after his products, along one side of a tile (winograd.h): part of the files that
-// are compiled for one instruction set, inside their namespaces. Hence neither an include guard nor includes.
+// Winograd's sums before and after the products, along one side of a tile (winograd.h): part of the files that are
+// compiled for one instruction set, inside their namespaces. Hence neither an include guard nor includes.
 //
-// A tile of kTile results has kTile + 2 neighbours, and as many points. Lavin and Gray's names of the matrices stand in
+// A tile of kTile results has kTile + 2 neighbours, and as many points. Lavin and Gray's names of the matrices are in
 // brackets. F(2, 3) has their points 0, 1, -1 and infinity. F(4, 3) has 0, 3/4, -3/4, 3/2, -3/2 and infinity instead of
 // 0, 1, -1, 2, -2 and infinity: the numbers are exact, and results 2 to 4 times closer, because no power of a point is
 // much larger than the others.

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm of winograd.h for one instruction set, which `Ops` is (product-inl.h says what it has), and for tiles
-// of kTile x kTile results (tile_transforms-inl.h): part of the files that are compiled with its instructions
-// switched on, inside their namespaces. Hence neither an include guard nor includes.
+// The algorithm of winograd.h for one instruction set, `Ops` (product-inl.h lists its members), and for tiles of kTile
+// x kTile results (tile_transforms-inl.h): part of the files that are compiled with its instructions switched on,
+// inside their namespaces. Hence neither an include guard nor includes.
 
 // Tiles whose points are in the cache at once: their sums for 64 channels, and the points of 128.
 constexpr std::int64_t kTiles = 24;
 constexpr std::int64_t kColumns = 64;
-// Tiles that are summed before the sum in memory is touched, when tiles are what is summed over.
+// Tiles summed before the sum in memory is touched, in sums over tiles.
 constexpr std::int64_t kSummedTiles = 128;
-// From a point's sums to the next one's: no power of two, so that a tile's points lie in different sets of the cache.
+// The distance between the sums of two points: no power of two, so a tile's points are in different sets of the cache.
 constexpr std::int64_t kSumsStep = kTiles * kColumns + 16;
 
-/// From the elements of a point to those of the next, for so many channels: no power of two either.
+/// The distance between the elements of two points, for so many channels: no power of two either.
 template <class Ops>
 constexpr std::int64_t point_step(std::int64_t channels) {
   return kTiles * channels + Ops::kLanes * Ops::kGroup;
 }
 
-/// Tiles of one row that follow each other.
+/// Consecutive tiles of one row.
 struct Run {
   std::int64_t image = 0;
   std::int64_t y = 0;  ///< row of the first pixels
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::int64_t at = 0;  ///< number of `first` in the block that the run belongs to
+  std::int64_t at = 0;  ///< index of `first` in the block of the run
 };
 
-/// The run that begins at tile (or group of tiles) `at` of all, `per_row` in a row, and ends before `end`.
+/// Returns the run that begins at tile (or group of tiles) `at` of all, with `per_row` in a row, and ends before `end`.
 inline Run run_at(const Winograd& conv, std::int64_t at, std::int64_t end, std::int64_t per_row) {
   const std::int64_t rows = conv.image_tile_rows();
   const std::int64_t row = at / per_row;
@@ -43,21 +43,21 @@ struct Rows {
   const T* zeros = nullptr;
 };
 
-/// Row `y` of a run's image, or zeros where there is none.
+/// Returns row `y` of a run's image, or zeros outside it.
 template <class T>
 const T* row_of(const Winograd& conv, const Rows<T>& rows, const Run& run, std::int64_t y) {
   if (y < 0 || y >= conv.height) return rows.zeros;
   return rows.images + (run.image * conv.height + y) * conv.width * rows.channels;
 }
 
-/// The elements of column x, or zeros beside the image.
+/// Returns the elements of column x, or zeros outside the image.
 template <class Ops>
 LOCKSTEP_KERNEL_INLINE typename Ops::V pixel(const Winograd& conv, const typename Ops::Element* row, std::int64_t x,
                                              std::int64_t channels) {
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
 }
 
-/// The same less their level, where the row is one of the image.
+/// Returns the same, less the level if the row is in the image.
 template <class Ops, bool kLevel>
 LOCKSTEP_KERNEL_INLINE typename Ops::V input_pixel(const Winograd& conv, const typename Ops::Element* row,
                                                    std::int64_t x, typename Ops::V level) {
@@ -65,14 +65,14 @@ LOCKSTEP_KERNEL_INLINE typename Ops::V input_pixel(const Winograd& conv, const t
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::sub(Ops::load(row + x * conv.in), level);
 }
 
-/// The level of a vector of channels in row `y`: none outside.
+/// Returns the level of a vector of channels in row `y`; zero outside.
 template <class Ops, bool kLevel>
 LOCKSTEP_KERNEL_INLINE typename Ops::V level_of(const Winograd& conv, const float* level, std::int64_t y,
                                                 std::int64_t channel) {
   return kLevel && y >= 0 && y < conv.height ? Ops::load_sums(level + channel) : Ops::zero();
 }
 
-/// What a run's points are made of.
+/// The sources of a run's points.
 template <class Ops>
 struct Inputs {
   const typename Ops::Element* x = nullptr;
@@ -80,19 +80,19 @@ struct Inputs {
   const float* level = nullptr;
 };
 
-/// Points of a run's tiles: `points` [side x side, point_step()], of it [kTiles, in].
+/// Computes the points of a run's tiles: `points` [side x side, point_step()], with [kTiles, in] in it.
 template <class Ops, int kTile, bool kLevel>
-void points_of_run(const Winograd& conv, const Inputs<Ops>& of, const Run& run, typename Ops::Element* points) {
+void points_of_run(const Winograd& conv, const Inputs<Ops>& inputs, const Run& run, typename Ops::Element* points) {
   using V = typename Ops::V;
   constexpr int kSide = kTile + 2;
   const std::int64_t step = point_step<Ops>(conv.in);
   const typename Ops::Element* rows[kSide];
-  const Rows<typename Ops::Element> all{.images = of.x, .channels = conv.in, .zeros = of.zeros};
+  const Rows<typename Ops::Element> all{.images = inputs.x, .channels = conv.in, .zeros = inputs.zeros};
   for (int i = 0; i < kSide; ++i) rows[i] = row_of(conv, all, run, run.y - 1 + i);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[kSide][kSide];  // [column][point down]
     V levels[kSide];
-    for (int i = 0; i < kSide; ++i) levels[i] = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + i, c);
+    for (int i = 0; i < kSide; ++i) levels[i] = level_of<Ops, kLevel>(conv, inputs.level, run.y - 1 + i, c);
     const auto take = [&](V(&column)[kSide], std::int64_t at) LOCKSTEP_KERNEL_ATTR {
       V down[kSide];
       for (int i = 0; i < kSide; ++i) down[i] = input_pixel<Ops, kLevel>(conv, rows[i] + c, at, levels[i]);
@@ -117,7 +117,7 @@ void points_of_run(const Winograd& conv, const Inputs<Ops>& of, const Run& run, 
   }
 }
 
-/// Where a run's results go, from the sums [side x side, kSumsStep], of it [kTiles, kColumns].
+/// The target of a run's results, and their sums [side x side, kSumsStep], with [kTiles, kColumns] in them.
 template <class Ops>
 struct Results {
   const float* sums = nullptr;
@@ -127,7 +127,7 @@ struct Results {
   std::int64_t channels = 0;
 };
 
-/// The results of a tile from its sums, for one vector of channels.
+/// Computes the results of a tile from its sums, for one vector of channels.
 template <class Ops, int kTile>
 LOCKSTEP_KERNEL_INLINE void tile_results(const float* sums, typename Ops::V (&results)[kTile][kTile]) {
   using V = typename Ops::V;
@@ -166,7 +166,7 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
   }
 }
 
-/// Calls f(run) for the runs of tiles (or groups of them) from `begin` to `end`, a block.
+/// Calls f(run) for each run of tiles (or groups of them) from `begin` to `end`, a block.
 template <class F>
 LOCKSTEP_KERNEL_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
                                      F f) {
@@ -191,9 +191,9 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
   for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
     const std::int64_t stop = std::min(first + kTiles, last);
     for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_KERNEL_ATTR {
-      const Inputs<Ops> of{.x = images.x, .zeros = zeros.data(), .level = images.level};
-      if (images.level == nullptr) points_of_run<Ops, kTile, false>(conv, of, run, points.data());
-      if (images.level != nullptr) points_of_run<Ops, kTile, true>(conv, of, run, points.data());
+      const Inputs<Ops> inputs{.x = images.x, .zeros = zeros.data(), .level = images.level};
+      if (images.level == nullptr) points_of_run<Ops, kTile, false>(conv, inputs, run, points.data());
+      if (images.level != nullptr) points_of_run<Ops, kTile, true>(conv, inputs, run, points.data());
     });
     for (std::int64_t channel = 0; channel < conv.out; channel += kColumns) {
       const std::int64_t channels = std::min(kColumns, conv.out - channel);
@@ -219,21 +219,22 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
   }
 }
 
-/// Units of a run's groups of tiles for row kPart of the points, from x: `units` [side, groups of kSummedTiles, in].
+/// Computes the units of a run's groups of tiles for row kPart of the points: `units` [side, groups of kSummedTiles,
+/// in].
 template <class Ops, int kTile, int kPart, bool kLevel>
-void units_of_inputs(const Winograd& conv, const Inputs<Ops>& of, const Run& run, typename Ops::Unit* units) {
+void units_of_inputs(const Winograd& conv, const Inputs<Ops>& inputs, const Run& run, typename Ops::Unit* units) {
   using V = typename Ops::V;
   constexpr int kSide = kTile + 2;
   constexpr int kGroup = Ops::kGroup;
   const typename Ops::Element* rows[kSide];
-  const Rows<typename Ops::Element> all{.images = of.x, .channels = conv.in, .zeros = of.zeros};
+  const Rows<typename Ops::Element> all{.images = inputs.x, .channels = conv.in, .zeros = inputs.zeros};
   for (int i = 0; i < kSide; ++i) rows[i] = row_of(conv, all, run, run.y - 1 + i);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[kTile * kGroup + 2];
     V levels[kSide];
-    for (int i = 0; i < kSide; ++i) levels[i] = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + i, c);
+    for (int i = 0; i < kSide; ++i) levels[i] = level_of<Ops, kLevel>(conv, inputs.level, run.y - 1 + i, c);
     const auto take = [&](std::int64_t at) LOCKSTEP_KERNEL_ATTR {
-      V down[kSide];  // The compiler leaves out the rows that this point does not need.
+      V down[kSide];  // The compiler omits the rows that this point does not need.
       for (int i = 0; i < kSide; ++i) down[i] = input_pixel<Ops, kLevel>(conv, rows[i] + c, at, levels[i]);
       V points[kSide];
       Transform<Ops, kTile>::inputs(down, points);
@@ -260,8 +261,8 @@ void units_of_inputs(const Winograd& conv, const Inputs<Ops>& of, const Run& run
   }
 }
 
-/// The same of the results' gradients: `units` [side, blocks of kColumns of out, groups of kSummedTiles, kColumns], so
-/// that a product's operand is one piece of memory.
+/// Does the same for the results' gradients: `units` [side, blocks of kColumns of out, groups of kSummedTiles,
+/// kColumns], so that a product's operand is one piece of memory.
 template <class Ops, int kTile, int kPart>
 void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, const Run& run,
                         const typename Ops::Element* zeros, typename Ops::Unit* units) {
@@ -298,7 +299,7 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
 }
 
 template <class Ops, int kTile, int kPart>
-void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::Element>& of, std::int64_t begin,
+void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::Element>& source, std::int64_t begin,
                          std::int64_t end, float* sums) {
   using Element = typename Ops::Element;
   using Unit = typename Ops::Unit;
@@ -312,10 +313,10 @@ void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::
   for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
     for_runs(conv, first, stop, per_row, [&](const Run& run) LOCKSTEP_KERNEL_ATTR {
-      const Inputs<Ops> from{.x = of.x, .zeros = zeros.data(), .level = of.level};
-      if (of.level == nullptr) units_of_inputs<Ops, kTile, kPart, false>(conv, from, run, inputs.data());
-      if (of.level != nullptr) units_of_inputs<Ops, kTile, kPart, true>(conv, from, run, inputs.data());
-      units_of_gradients<Ops, kTile, kPart>(conv, of.dy, run, zeros.data(), gradients.data());
+      const Inputs<Ops> from{.x = source.x, .zeros = zeros.data(), .level = source.level};
+      if (source.level == nullptr) units_of_inputs<Ops, kTile, kPart, false>(conv, from, run, inputs.data());
+      if (source.level != nullptr) units_of_inputs<Ops, kTile, kPart, true>(conv, from, run, inputs.data());
+      units_of_gradients<Ops, kTile, kPart>(conv, source.dy, run, zeros.data(), gradients.data());
     });
     for (std::int64_t j = 0; j < kSide; ++j) {
       for (std::int64_t column = 0; column < conv.out; column += kColumns) {
@@ -337,13 +338,13 @@ void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::
 }
 
 template <class Ops, int kTile, int kPart = 0>
-void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>& of, std::int64_t begin,
+void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>& source, std::int64_t begin,
                  std::int64_t end, float* sums) {
-  if (of.part == kPart) return weight_sums_of_part<Ops, kTile, kPart>(conv, of, begin, end, sums);
-  if constexpr (kPart + 1 < kTile + 2) weight_sums<Ops, kTile, kPart + 1>(conv, of, begin, end, sums);
+  if (source.part == kPart) return weight_sums_of_part<Ops, kTile, kPart>(conv, source, begin, end, sums);
+  if constexpr (kPart + 1 < kTile + 2) weight_sums<Ops, kTile, kPart + 1>(conv, source, begin, end, sums);
 }
 
-/// Weights at their points, for one input channel and a vector of output channels from `out` on.
+/// Computes the points of the weights, for one input channel and a vector of output channels from `out` on.
 template <class Ops, int kTile>
 LOCKSTEP_KERNEL_INLINE void weight_points(const WinogradWeights& weights, std::int64_t in, std::int64_t out,
                                           typename Ops::V (&points)[kTile + 2][kTile + 2]) {
@@ -366,7 +367,7 @@ LOCKSTEP_KERNEL_INLINE void weight_points(const WinogradWeights& weights, std::i
   }
 }
 
-/// To [points, blocks of kColumns of out, in / kGroup, kColumns, kGroup]: a product's operand is one piece of memory.
+/// Packs to [points, blocks of kColumns of out, in / kGroup, kColumns, kGroup]: a product's operand is contiguous.
 template <class Ops, int kTile>
 void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::Element* packed) {
   using V = typename Ops::V;
@@ -377,7 +378,7 @@ void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::El
   for (std::int64_t o = 0; o < conv.out; o += Ops::kLanes) {
     const std::int64_t block = o / kColumns * kColumns;
     const std::int64_t width = std::min(kColumns, conv.out - block);
-    // Weights of neighbouring input channels share a line of the cache, and so many lines fit it.
+    // Weights of neighbouring input channels share a cache line, and the cache holds that many lines.
     for (std::int64_t step = 0; step < steps; ++step) {
       auto* to = units + block * steps + step * width + o - block;
       V points[kGroup][kSide][kSide];
@@ -391,7 +392,7 @@ void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::El
   }
 }
 
-/// From sums [points, in, out] to the gradient of the weights, whose data are written.
+/// Turns the sums [points, in, out] into the gradient of the weights, and writes its data.
 template <class Ops, int kTile>
 void unpack(const Winograd& conv, const float* sums, const WinogradWeights& gradient) {
   using V = typename Ops::V;

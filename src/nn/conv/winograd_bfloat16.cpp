@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bfloat16 by AVX-512's own products of it. Highway has no name for them in the version we build with, so this file has
-// the processor's.
+// bfloat16 by AVX-512's own products. Highway lacks them in the version we build with, so this file uses the
+// processor's intrinsics.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -29,9 +29,9 @@ void forward_here(const Winograd& conv, const WinogradImages<std::uint16_t>& ima
                   std::int64_t end) {
   forward<Bfloat16, 2>(conv, images, begin, end);
 }
-void weight_sums_here(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin, std::int64_t end,
-                      float* sums) {
-  weight_sums<Bfloat16, 2>(conv, of, begin, end, sums);
+void weight_sums_here(const Winograd& conv, const WinogradPart<std::uint16_t>& source, std::int64_t begin,
+                      std::int64_t end, float* sums) {
+  weight_sums<Bfloat16, 2>(conv, source, begin, end, sums);
 }
 void sum_pixels_here(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Bfloat16>(dy, pixels, channels, sums);
@@ -99,10 +99,10 @@ void winograd_forward(const Winograd& conv, const WinogradImages<std::uint16_t>&
   forward_here(conv, images, begin, end);
 }
 
-void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin,
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t>& source, std::int64_t begin,
                           std::int64_t end, float* sums) {
   check();
-  weight_sums_here(conv, of, begin, end, sums);
+  weight_sums_here(conv, source, begin, end, sums);
 }
 
 void pixel_sums(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {

@@ -48,7 +48,7 @@ at::Tensor images_of(const Winograd& conv, const at::TensorOptions& options) {
                    options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-/// What the input's channels are taken less by; empty: by nothing. float32 has digits enough.
+/// Returns the numbers to subtract from the input's channels; empty: nothing. float32 has enough digits without.
 template <class T>
 std::vector<float> level_of(const Winograd& conv, const at::Tensor& input) {
   if constexpr (std::is_same_v<T, float>) return {};
@@ -86,15 +86,15 @@ void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Ten
       const std::int64_t stop = std::min(row + rows, conv.tile_rows());
       for (std::int64_t part = begin; part < end; ++part) {
         float* to = sums.data_ptr<float>() + part * conv.parts() * conv.point_step();
-        WinogradPart<T> of = all;
-        of.part = part;
-        winograd_weight_sums(conv, of, row, stop, to);
+        WinogradPart<T> task = all;
+        task.part = part;
+        winograd_weight_sums(conv, task, row, stop, to);
       }
     }
   });
 }
 
-/// The level's part of the gradient of the weights: images are summed apart and added in order.
+/// Adds the level's part of the gradient of the weights: images are summed separately and added in order.
 void add_level(const Winograd& conv, const std::vector<float>& level, const at::Tensor& grad,
                const WinogradWeights& gradient) {
   const auto size = static_cast<std::size_t>(9 * conv.out);
@@ -142,7 +142,7 @@ void sum_images(const at::Tensor& grad, const at::Tensor& sums) {
   });
 }
 
-/// The sum over images and pixels, by image first.
+/// Sums over images and pixels, by image first.
 at::Tensor bias_gradient(const at::Tensor& grad) {
   const at::Tensor sums = at::empty({grad.size(0), grad.size(1)}, grad.options().dtype(at::kFloat));
   if (grad.scalar_type() == at::kFloat) {
@@ -178,7 +178,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const Winograd conv = shape_of(input, weight, context->saved_data["tile"].toInt());
     Winograd turned = conv;
     std::swap(turned.in, turned.out);
-    variable_list result(4);  // none for the tile
+    variable_list result(4);  // the tile has no gradient
     if (input_wanted) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
     if (weight_wanted) result[1] = weight_gradient(conv, input, grad, weight);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = bias_gradient(grad);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/winograd_float.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -28,10 +28,10 @@ void pack_float(const Winograd& conv, const WinogradWeights& weights, float* pac
 void forward_float(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end) {
   conv.tile == 4 ? forward<Float, 4>(conv, images, begin, end) : forward<Float, 2>(conv, images, begin, end);
 }
-void weight_sums_float(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
+void weight_sums_float(const Winograd& conv, const WinogradPart<float>& source, std::int64_t begin, std::int64_t end,
                        float* sums) {
-  conv.tile == 4 ? weight_sums<Float, 4>(conv, of, begin, end, sums)
-                 : weight_sums<Float, 2>(conv, of, begin, end, sums);
+  conv.tile == 4 ? weight_sums<Float, 4>(conv, source, begin, end, sums)
+                 : weight_sums<Float, 2>(conv, source, begin, end, sums);
 }
 void unpack_float(const Winograd& conv, const float* sums, const WinogradWeights& gradient) {
   conv.tile == 4 ? unpack<Float, 4>(conv, sums, gradient) : unpack<Float, 2>(conv, sums, gradient);
@@ -61,9 +61,9 @@ void winograd_forward(const Winograd& conv, const WinogradImages<float>& images,
   HWY_DYNAMIC_DISPATCH(forward_float)(conv, images, begin, end);
 }
 
-void winograd_weight_sums(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<float>& source, std::int64_t begin, std::int64_t end,
                           float* sums) {
-  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, of, begin, end, sums);
+  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, source, begin, end, sums);
 }
 
 void pixel_sums(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {

@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunk = 1 << 15;  // elements: a multiple of the 128 of a block of dropout bits
 
-/// The gradient in the memory order that forward had.
+/// Returns the gradient in the memory order of the forward.
 at::Tensor in_order(const at::Tensor& grad, at::MemoryFormat layout) { return grad.contiguous(layout); }
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
@@ -79,12 +79,12 @@ class ReLUFunction : public torch::autograd::Function<ReLUFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     detail::refuse_second_derivative("lockstep::nn::ReLU");
     const at::Tensor bits = context->get_saved_variables()[0];
-    const auto* of = bits.data_ptr<std::uint8_t>();
+    const auto* bit_data = bits.data_ptr<std::uint8_t>();
     const auto layout = static_cast<at::MemoryFormat>(context->saved_data["layout"].toInt());
     const at::Tensor grad = in_order(grads[0], layout);
     at::Tensor result = at::empty_like(grad);
     detail::for_blocks(grad.numel(), kChunk, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
-      relu_backward_pass(detail::element_type(grad), grad.data_ptr(), of, result.data_ptr(), {begin, end});
+      relu_backward_pass(detail::element_type(grad), grad.data_ptr(), bit_data, result.data_ptr(), {begin, end});
     });
     return {result};
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/dense/activation_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -15,18 +15,18 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE hn::Vec<Floats> factor(Floats d, const KeptBits& by, std::int64_t index) {
-  return hn::IfThenElseZero(kept(d, by.bits, index), hn::Set(d, by.scale));
+HWY_INLINE hn::Vec<Floats> factor(Floats d, const KeptBits& kept_bits, std::int64_t index) {
+  return hn::IfThenElseZero(kept(d, kept_bits.bits, index), hn::Set(d, kept_bits.scale));
 }
 
 template <class T>
-void dropout(const T* in, T* out, Span span, const KeptBits& by) {
+void dropout(const T* in, T* out, Span span, const KeptBits& kept_bits) {
   for_span(span.begin, span.end, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
-    memory.put(hn::Mul(memory.get(d, in + i), factor(d, by, i)), d, out + i);
+    memory.put(hn::Mul(memory.get(d, in + i), factor(d, kept_bits, i)), d, out + i);
   });
 }
 
-/// Into the bits of elements `index` and after, of which earlier ones of the same byte are set already.
+/// Sets the bits of the elements from `index` on; earlier bits of the same byte are already set.
 HWY_INLINE void put_bits(Floats d, hn::Mask<Floats> mask, std::uint8_t* bits, std::int64_t index) {
   std::uint8_t bytes[8] = {};
   hn::StoreMaskBits(d, mask, bytes);
@@ -47,7 +47,7 @@ void relu_of(const T* in, T* out, std::uint8_t* bits, Span span) {
   });
 }
 
-/// `grad` where the result lets it pass.
+/// Returns `grad` if the result lets it pass, else 0.
 HWY_INLINE hn::Vec<Floats> open(Floats d, hn::Vec<Floats> out, hn::Vec<Floats> grad) {
   return hn::IfThenZeroElse(hn::Le(out, hn::Zero(d)), grad);
 }
@@ -60,13 +60,13 @@ void relu_backward(const T* grad, const std::uint8_t* bits, T* grad_in, Span spa
 }
 
 template <bool kDropout, class T>
-void bias_relu(T* values, const Rows& rows, const float* bias, const KeptBits& by) {
+void bias_relu(T* values, const Rows& rows, const float* bias, const KeptBits& kept_bits) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t first = row * rows.channels;
     for_span(0, rows.channels, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
       T* at = values + first + c;
       auto z = relu(d, hn::Add(memory.get(d, at), memory.get(d, bias + c)));
-      if constexpr (kDropout) z = hn::Mul(z, factor(d, by, first + c));
+      if constexpr (kDropout) z = hn::Mul(z, factor(d, kept_bits, first + c));
       memory.put(z, d, at);
     });
   }
@@ -87,9 +87,10 @@ void bias_relu_backward(const BiasReluBackward& pass, const Rows& rows, float* s
   }
 }
 
-void dropout_of(ElementType type, const void* in, void* out, Span span, const KeptBits& by) {
-  if (type == ElementType::kFloat) return dropout(static_cast<const float*>(in), static_cast<float*>(out), span, by);
-  dropout(static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), span, by);
+void dropout_of(ElementType type, const void* in, void* out, Span span, const KeptBits& kept_bits) {
+  if (type == ElementType::kFloat)
+    return dropout(static_cast<const float*>(in), static_cast<float*>(out), span, kept_bits);
+  dropout(static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), span, kept_bits);
 }
 
 void relu_any(ElementType type, const void* in, void* out, std::uint8_t* bits, Span span) {
@@ -105,13 +106,14 @@ void relu_backward_of(ElementType type, const void* grad, const std::uint8_t* bi
 }
 
 template <class T>
-void bias_relu_any(T* values, const Rows& rows, const float* bias, const KeptBits& by) {
-  by.bits == nullptr ? bias_relu<false>(values, rows, bias, by) : bias_relu<true>(values, rows, bias, by);
+void bias_relu_any(T* values, const Rows& rows, const float* bias, const KeptBits& kept_bits) {
+  kept_bits.bits == nullptr ? bias_relu<false>(values, rows, bias, kept_bits)
+                            : bias_relu<true>(values, rows, bias, kept_bits);
 }
 
-void bias_relu_of(ElementType type, void* values, const Rows& rows, const float* bias, const KeptBits& by) {
-  if (type == ElementType::kFloat) return bias_relu_any(static_cast<float*>(values), rows, bias, by);
-  bias_relu_any(static_cast<std::uint16_t*>(values), rows, bias, by);
+void bias_relu_of(ElementType type, void* values, const Rows& rows, const float* bias, const KeptBits& kept_bits) {
+  if (type == ElementType::kFloat) return bias_relu_any(static_cast<float*>(values), rows, bias, kept_bits);
+  bias_relu_any(static_cast<std::uint16_t*>(values), rows, bias, kept_bits);
 }
 
 void bias_relu_backward_of(const BiasReluBackward& pass, const Rows& rows, float* sums) {

@@ -14,20 +14,20 @@ struct Span {
   std::int64_t end = 0;
 };
 
-/// Dropout: a bit for each element in memory order, set where it is kept. No bits: no dropout.
+/// Dropout: a bit for each element in memory order, set for those that are kept. No bits: no dropout.
 struct KeptBits {
   const std::uint8_t* bits = nullptr;  ///< with at least 4 readable bytes after the last one
-  float scale = 1;                     ///< scale of the elements that are kept
+  float scale = 1;                     ///< factor of the elements that are kept
 };
 
-/// in * (kept ? scale : 0), so that what is no number stays none. Its own backward.
+/// Computes in * (kept ? scale : 0): NaN stays NaN. It is its own backward.
 void dropout_pass(ElementType type, const void* in, void* out, Span span, const KeptBits& kept);
 
-/// max(0, in), and a bit for each element that is above 0 or no number: where the gradient passes. The span begins at a
-/// multiple of 8; whole bytes are written.
+/// Computes max(0, in), and a bit for each element that is above 0 or NaN: the gradient passes there. The span begins
+/// at a multiple of 8; whole bytes are written.
 void relu_pass(ElementType type, const void* in, void* out, std::uint8_t* bits, Span span);
 
-/// `grad` where its bit is set.
+/// Passes `grad` to the elements whose bit is set.
 void relu_backward_pass(ElementType type, const void* grad, const std::uint8_t* bits, void* grad_in, Span span);
 
 /// Rows of [rows, channels].
@@ -37,17 +37,17 @@ struct Rows {
   std::int64_t channels = 0;
 };
 
-/// max(0, values + bias) * (kept ? scale : 0), in place. `bias`: float32, [channels].
+/// Computes max(0, values + bias) * (kept ? scale : 0), in place. `bias`: float32, [channels].
 void bias_relu_pass(ElementType type, void* values, const Rows& rows, const float* bias, const KeptBits& kept);
 
-/// The gradient before bias, dropout and ReLU from that after them, and its sums by channel over these rows. Where the
-/// result is above 0 the element was kept and open: nothing else need be remembered.
+/// The gradient before bias, dropout and ReLU from that after them, and its sums by channel over these rows. A result
+/// above 0 shows that the element was kept and passed, so nothing else needs to be stored.
 struct BiasReluBackward {
   ElementType type;
   const void* out;
   const void* grad;
   void* grad_in;
-  float scale;  ///< scale of dropout
+  float scale;  ///< dropout's
 };
 void bias_relu_backward_pass(const BiasReluBackward& pass, const Rows& rows, float* sums_padded);
 

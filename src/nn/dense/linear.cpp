@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBiasRows = 256;  // whose gradients are added up in float32
+constexpr std::int64_t kBiasRows = 256;  // rows whose gradients are added up in float32
 
 class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
@@ -67,7 +67,7 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
                                bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt);
 }
 
-LinearImpl::LinearImpl(const torch::nn::LinearOptions& of) : options(of) { reset(); }
+LinearImpl::LinearImpl(const torch::nn::LinearOptions& linear_options) : options(linear_options) { reset(); }
 
 LinearImpl::LinearImpl(const torch::nn::LinearImpl& layer) : options(layer.options) {
   weight = register_parameter("weight", layer.weight, layer.weight.requires_grad());

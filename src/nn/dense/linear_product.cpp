@@ -12,7 +12,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-/// A convolution of 1x1 over rows.
+/// Describes the product as a 1x1 convolution over rows.
 DirectConv conv_of_rows(const at::Tensor& rows, const at::Tensor& weight) {
   return {.images = 1,
           .rows = {.size = rows.numel() / rows.size(-1)},
@@ -21,10 +21,10 @@ DirectConv conv_of_rows(const at::Tensor& rows, const at::Tensor& weight) {
           .out = weight.size(0)};
 }
 
-at::Tensor rows_like(const at::Tensor& of, std::int64_t width) {
-  std::vector<std::int64_t> sizes = of.sizes().vec();
+at::Tensor rows_like(const at::Tensor& tensor, std::int64_t width) {
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
   sizes.back() = width;
-  return at::empty(sizes, of.options());
+  return at::empty(sizes, tensor.options());
 }
 
 at::Tensor as_filters(const at::Tensor& weight) { return weight.unsqueeze(2).unsqueeze(3); }

@@ -7,14 +7,14 @@
 
 namespace lockstep::nn::detail {
 
-/// Whether the functions below take rows of that type and float32 weights [out, in].
+/// True if the functions below accept rows of that type and float32 weights [out, in].
 [[nodiscard]] bool has_linear_product(at::ScalarType type, const at::Tensor& weight);
 
-/// `rows` [..., in], contiguous; `bias` float32 [out], contiguous, or undefined. Returns [..., out] of the rows' type.
+/// Returns [..., out] of the rows' type. `rows` [..., in], contiguous; `bias` float32 [out], contiguous, or undefined.
 [[nodiscard]] at::Tensor linear_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias);
-/// `grad` [..., out], contiguous, to [..., in] of its type.
+/// Returns [..., in] from `grad` [..., out], contiguous, and in its type.
 [[nodiscard]] at::Tensor linear_input_gradient(const at::Tensor& grad, const at::Tensor& weight);
-/// Both contiguous and of one type; the result is float32, of `weight`'s layout.
+/// Returns the gradient in float32, in `weight`'s layout. `grad` and `rows`: contiguous and of one type.
 [[nodiscard]] at::Tensor linear_weight_gradient(const at::Tensor& grad, const at::Tensor& rows,
                                                 const at::Tensor& weight);
 

@@ -26,11 +26,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLinearElements = 1 << 15;  // elements of a block of rows
-constexpr std::int64_t kLinearRows = 128;          // at least in a block: its columns are summed apart
+constexpr std::int64_t kLinearRows = 128;          // the fewest rows of a block, whose columns are summed separately
 
 std::int64_t rows_in_block(std::int64_t channels) { return std::max(kLinearRows, kLinearElements / channels); }
 
-/// Bias, dropout and ReLU over the product [..., channels], in place. `kept`: its bits, undefined without dropout.
+/// Applies bias, dropout and ReLU to the product [..., channels], in place. `kept`: undefined without dropout.
 void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tensor& kept, double dropout) {
   const std::int64_t channels = product.size(-1);
   const KeptBits bits{kept.defined() ? kept.data_ptr<std::uint8_t>() : nullptr, static_cast<float>(1 / (1 - dropout))};
@@ -41,11 +41,11 @@ void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tenso
   });
 }
 
-/// In float32 where the type's products are slow.
+/// Multiplies in float32 if the type's products are slow.
 at::Tensor multiplied(const at::Tensor& rows, const at::Tensor& columns) {
   const at::ScalarType type = rows.scalar_type();
   if (!detail::multiplies_slowly(type)) return rows.mm(columns);
-  const detail::FullPrecision guard;  // a backward may run under autocast
+  const detail::FullPrecision guard;  // backward may run under autocast
   return rows.to(at::kFloat).mm(columns.to(at::kFloat)).to(type);
 }
 
@@ -93,11 +93,11 @@ Gradients deactivate(const at::Tensor& grad, const at::Tensor& out, double dropo
 
 class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> {
  public:
-  /// `input` in the type of the product, which may be another than the parameters'. Optional, since an undefined
-  /// tensor is no argument of a Function.
+  /// `input` has the type of the product, which may differ from the parameters'. `bias` is optional, because a Function
+  /// takes no undefined tensor.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const c10::optional<at::Tensor>& bias, double dropout) {
-    // Before libtorch's autocast would: in its cache a weight that was cast here, without gradients, stays without.
+    // Casts the weight before libtorch's autocast: a weight that it cached here, without gradients, would stay without.
     const bool ours = detail::has_linear_product(input.scalar_type(), weight);
     const at::Tensor rows = ours ? input.contiguous() : input;
     const at::Tensor rounded = ours ? weight : weight.to(input.scalar_type());

@@ -22,21 +22,21 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kBlock = 1 << 13;  // elements whose gradients are summed in float32
 
-/// Whether the kernel takes the input.
+/// True if the kernel accepts the input.
 bool has_scale_shift(const at::Tensor& input) { return detail::has_kernel_type(input) && detail::is_dense(input); }
 
 ScaleShiftSpan span_of(const at::Tensor& x, std::int64_t begin, std::int64_t end) {
   return {.type = detail::element_type(x), .x = x.data_ptr(), .begin = begin, .end = end};
 }
 
-/// The gradients of input (where it is wanted), scale and shift.
+/// Computes the gradients of input (if it is wanted), scale and shift.
 variable_list kernel_gradients(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& scale, bool wanted) {
   const at::Tensor to_input = wanted ? at::empty_like(input) : at::Tensor();
-  const auto by = scale.item<float>();
+  const auto factor = scale.item<float>();
   detail::BlockSums sums((input.numel() + kBlock - 1) / kBlock, 2);
   detail::for_blocks(input.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
-    const ScaleShiftSums found =
-        scale_shift_backward(span_of(input, begin, end), by, grad.data_ptr(), wanted ? to_input.data_ptr() : nullptr);
+    const ScaleShiftSums found = scale_shift_backward(span_of(input, begin, end), factor, grad.data_ptr(),
+                                                      wanted ? to_input.data_ptr() : nullptr);
     sums.of(block)[0] = found.times_x;
     sums.of(block)[1] = found.plain;
   });
@@ -51,10 +51,10 @@ class ScaleShift : public torch::autograd::Function<ScaleShift> {
     context->save_for_backward({input, scale});
     if (!has_scale_shift(input)) return (input * scale[0] + shift[0]).to(input.scalar_type());
     at::Tensor out = at::empty_like(input);
-    const auto by = scale.item<float>();
+    const auto factor = scale.item<float>();
     const auto plus = shift.item<float>();
     detail::for_blocks(input.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-      scale_shift_forward(span_of(input, begin, end), by, plus, out.data_ptr());
+      scale_shift_forward(span_of(input, begin, end), factor, plus, out.data_ptr());
     });
     return out;
   }
@@ -69,7 +69,7 @@ class ScaleShift : public torch::autograd::Function<ScaleShift> {
       const at::Tensor grad = grads[0].contiguous(input.suggest_memory_format());
       return kernel_gradients(grad, input, scale, context->needs_input_grad(0));
     }
-    // The parameters' type: float32 but where a test computes in float64.
+    // In the parameters' type: float32, except for a test in float64.
     const at::ScalarType type = scale.scalar_type();
     return {grads[0] * scale[0], (grads[0] * input).sum(type).view({1}), grads[0].sum(type).view({1})};
   }

@@ -8,7 +8,7 @@
 
 namespace lockstep::nn {
 
-/// Elements from `begin` to `end` of both.
+/// Elements from `begin` to `end` of the input and the output.
 struct ScaleShiftSpan {
   ElementType type = ElementType::kFloat;
   const void* x = nullptr;

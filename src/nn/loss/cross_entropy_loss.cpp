@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kCrossEntropyBlock = 1 << 13;  // elements of the logits
 
-/// The numbers that all elements share.
+/// The parameters that all elements share.
 struct Shared {
   at::Tensor weight;  ///< [C]
   std::int64_t ignored;
@@ -24,20 +24,20 @@ struct Shared {
   detail::Reduction reduction;
 };
 
-/// The sum of the weights of the targets' classes: what a mean is over.
+/// Returns the sum of the weights of the targets' classes, the divisor of a mean.
 double weight_of(const at::Tensor& target, const Shared& shared) {
-  const auto* of = target.data_ptr<std::int64_t>();
+  const auto* classes_of = target.data_ptr<std::int64_t>();
   const auto* weight = shared.weight.data_ptr<float>();
   const std::int64_t classes = shared.weight.numel();
   double sum = 0;
   for (std::int64_t i = 0; i < target.numel(); ++i) {
-    if (of[i] == shared.ignored) continue;
-    if (of[i] < 0 || of[i] >= classes) {
+    if (classes_of[i] == shared.ignored) continue;
+    if (classes_of[i] < 0 || classes_of[i] >= classes) {
       throw DataError(fmt::format("element {} of cross entropy's targets has class {}, and there are {} of them", i,
-                                  of[i], classes),
-                      "give classes from 0 on, or the one that is to be ignored as ignore_index");
+                                  classes_of[i], classes),
+                      "give classes from 0 on, or set the class to ignore as ignore_index");
     }
-    sum += static_cast<double>(weight[of[i]]);
+    sum += static_cast<double>(weight[classes_of[i]]);
   }
   return sum;
 }
@@ -81,7 +81,7 @@ class CrossEntropyOf final : public detail::LossKernel {
     });
   }
 
-  /// Classes apart from each other. An image after the other, each in blocks.
+  /// For classes that are not neighbours in memory: one image after the other, each in blocks.
   void images(const CrossEntropy& all, const at::Tensor& logits, float* losses) const {
     const std::int64_t pixels = target_.numel() / logits.size(0);
     const std::int64_t bytes = all.classes * pixels * static_cast<std::int64_t>(logits.element_size());
@@ -109,7 +109,7 @@ bool can_run(const at::Tensor& logits, const at::Tensor& target, const CrossEntr
   if (weight.defined() && !(detail::is_float_vector(weight) && weight.numel() == logits.size(1))) return false;
   const double smoothing = layer.options.label_smoothing();
   if (smoothing < 0 || smoothing > 1) return false;
-  // libtorch 1.13 has no cross entropy of bfloat16 to compare with that computes in float32.
+  // libtorch 1.13 has no cross entropy of bfloat16 that computes in float32 to compare with.
   return logits.scalar_type() == at::kBFloat16 || cross_entropy_is_faster(target.numel(), logits.size(1));
 }
 

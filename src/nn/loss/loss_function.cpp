@@ -35,11 +35,12 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     refuse_second_derivative(context->saved_data["name"].toStringRef().c_str());
     const at::Tensor grad = context->get_saved_variables()[0];
-    const at::Tensor& by = grads[0];
-    if (by.dim() > 0)
-      return {grad.mul(by.unsqueeze(context->saved_data["class_dimension"].toInt()).to(grad.scalar_type())), {}, {}};
+    const at::Tensor& incoming = grads[0];
+    if (incoming.dim() > 0)
+      return {
+          grad.mul(incoming.unsqueeze(context->saved_data["class_dimension"].toInt()).to(grad.scalar_type())), {}, {}};
     // The usual case: the loss itself was asked for its gradient.
-    const auto factor = by.item<double>();
+    const auto factor = incoming.item<double>();
     return {factor == 1 ? grad : grad.mul(factor), {}, {}};
   }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the losses that compute their gradient in the forward share: their node of autograd.
+// The autograd node shared by the losses that compute their gradient in the forward.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -18,15 +18,15 @@ template <class Chosen>
   return kAll[chosen.index()];
 }
 
-/// A loss and its gradient by the logits, which backward multiplies by the one that comes in.
+/// A loss and its gradient by the logits; backward multiplies it by the incoming gradient.
 struct ComputedLoss {
   at::Tensor loss;  ///< a number, or one for each element
-  at::Tensor grad;  ///< undefined where none is wanted
-  /// The dimension of the logits that one element's loss is over.
+  at::Tensor grad;  ///< undefined if none is wanted
+  /// The dimension of the logits over which one element's loss is computed.
   std::int64_t class_dimension = 0;
 };
 
-/// Computes both at once. `logits` as they came, `wants_grad`: whether a gradient will be asked for.
+/// Computes both at once. `logits`: as given to the layer; `wants_grad`: a gradient may be asked for later.
 class LossKernel {
  public:
   virtual ~LossKernel() = default;
@@ -41,16 +41,16 @@ class LossKernel {
   LossKernel& operator=(LossKernel&&) = default;
 };
 
-/// As a node of autograd.
+/// Runs the loss as a node of autograd.
 [[nodiscard]] at::Tensor run_loss(const at::Tensor& logits, const LossKernel& kernel);
 
-/// Logits of 16 bits as float32, others as they are. libtorch's losses would round the loss to their 16 bits, and some
+/// Returns logits of 16 bits as float32, others unchanged. libtorch's losses would round the loss to 16 bits, and some
 /// refuse class weights of float32.
 [[nodiscard]] at::Tensor wide_logits(const at::Tensor& logits);
-/// A layer's weights for wide_logits(): also a layer that was turned into 16 bits has them.
+/// Returns a layer's weights for wide_logits(), even if the layer was converted to 16 bits.
 [[nodiscard]] at::Tensor wide_weight(const at::Tensor& logits, const at::Tensor& weight);
 
-/// Sum in double and in order, times `scale`: float32.
+/// Sums in double and in order, times `scale`: float32.
 [[nodiscard]] at::Tensor sum_losses(const at::Tensor& losses, double scale);
 
 }  // namespace lockstep::nn::detail

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/loss/loss_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Pixels whose classes are worked through together: their numbers stay in the nearest cache for a few dozen classes.
+// Pixels whose classes are processed together: their numbers stay in the first-level cache for a few dozen classes.
 constexpr std::int64_t kTile = 64;
 
 /// Highway's exponential of NaN is 0.
@@ -34,7 +34,7 @@ struct LossAndSlope {
   hn::Vec<Floats> slope;
 };
 
-/// By way of exp(-|x|), which never overflows.
+/// By exp(-|x|), which never overflows.
 HWY_INLINE LossAndSlope multi_label(Floats d, hn::Vec<Floats> x, hn::Vec<Floats> y) {
   const auto one = hn::Set(d, 1.0F);
   const auto e = exponential(d, hn::Neg(hn::Abs(x)));
@@ -45,21 +45,21 @@ HWY_INLINE LossAndSlope multi_label(Floats d, hn::Vec<Floats> x, hn::Vec<Floats>
 }
 
 template <class T>
-void multi_label_rows(const MultiLabelLoss& of, LossRange rows, float* losses) {
+void multi_label_rows(const MultiLabelLoss& loss, LossRange rows, float* losses) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* x = static_cast<const T*>(of.logits) + row * of.classes;
-    const float* y = of.target + row * of.classes;
+    const T* x = static_cast<const T*>(loss.logits) + row * loss.classes;
+    const float* y = loss.target + row * loss.classes;
     const Floats whole;
     auto sum = hn::Zero(whole);
-    for_span(0, of.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
+    for_span(0, loss.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
       auto found = multi_label(d, memory.get(d, x + c), memory.get(d, y + c));
-      if (of.weight != nullptr) {
-        const auto weight = memory.get(d, of.weight + c);
+      if (loss.weight != nullptr) {
+        const auto weight = memory.get(d, loss.weight + c);
         found = {hn::Mul(found.loss, weight), hn::Mul(found.slope, weight)};
       }
       sum = hn::Add(sum, memory.only(d, found.loss));
-      if (of.grad == nullptr) return;
-      memory.put(hn::Mul(found.slope, hn::Set(d, of.scale)), d, static_cast<T*>(of.grad) + row * of.classes + c);
+      if (loss.grad == nullptr) return;
+      memory.put(hn::Mul(found.slope, hn::Set(d, loss.scale)), d, static_cast<T*>(loss.grad) + row * loss.classes + c);
     });
     losses[row] = sum_of(whole, sum);
   }
@@ -73,18 +73,18 @@ HWY_INLINE float to_float(std::uint16_t bits) {
   return value;
 }
 
-/// What one element's class makes of its loss: hard and smooth parts' weights.
+/// The weights of the hard and smooth parts of one element's loss.
 struct Parts {
   float hard;
   float smooth;  ///< times a class's weight
-  float total;   ///< the sum of both over the classes
+  float total;   ///< their sum over the classes
 };
 
-HWY_INLINE Parts parts_of(const CrossEntropy& of, std::int64_t target) {
-  if (target == of.ignored) return {0, 0, 0};
-  const float hard = (1 - of.smoothing) * of.weight[target];
-  const float smooth = of.smoothing / static_cast<float>(of.classes);
-  return {hard, smooth, hard + smooth * of.weight_sum};
+HWY_INLINE Parts parts_of(const CrossEntropy& loss, std::int64_t target) {
+  if (target == loss.ignored) return {0, 0, 0};
+  const float hard = (1 - loss.smoothing) * loss.weight[target];
+  const float smooth = loss.smoothing / static_cast<float>(loss.classes);
+  return {hard, smooth, hard + smooth * loss.weight_sum};
 }
 
 template <class T>
@@ -105,56 +105,57 @@ struct RowSums {
 };
 
 template <class T>
-HWY_INLINE RowSums row_sums(const CrossEntropy& of, const T* x, float largest, float* exponentials) {
+HWY_INLINE RowSums row_sums(const CrossEntropy& loss, const T* x, float largest, float* exponentials) {
   const Floats d;
   auto sum = hn::Zero(d);
   auto weighted = hn::Zero(d);
-  for_span(0, of.classes, [&](auto tag, std::int64_t c, auto memory) HWY_ATTR {
+  for_span(0, loss.classes, [&](auto tag, std::int64_t c, auto memory) HWY_ATTR {
     const auto v = hn::Sub(memory.get(tag, x + c), hn::Set(tag, largest));
     const auto e = memory.only(tag, exponential(tag, v));
     hn::StoreU(e, tag, exponentials + c);
     sum = hn::Add(sum, e);
-    if (of.smoothing > 0) weighted = hn::Add(weighted, memory.only(tag, hn::Mul(v, memory.get(tag, of.weight + c))));
+    if (loss.smoothing > 0)
+      weighted = hn::Add(weighted, memory.only(tag, hn::Mul(v, memory.get(tag, loss.weight + c))));
   });
   return {sum_of(d, sum), sum_of(d, weighted)};
 }
 
-/// grad = scale (total p - smooth w), less scale hard at the target.
+/// Computes grad = scale (total p - smooth w), less scale hard at the target.
 template <class T>
-HWY_INLINE void row_gradient(const CrossEntropy& of, std::int64_t row, const Parts& parts, float sum,
+HWY_INLINE void row_gradient(const CrossEntropy& loss, std::int64_t row, const Parts& parts, float sum,
                              float* exponentials) {
-  const std::int64_t target = of.target[row];
-  if (target != of.ignored && parts.total != 0) {
-    // In units of an exponential, so that one pass writes all of it.
+  const std::int64_t target = loss.target[row];
+  if (target != loss.ignored && parts.total != 0) {
+    // Subtracts in units of an exponential, so that one pass writes all of it.
     exponentials[target] -= parts.hard * sum / parts.total;
   }
-  const float by = parts.total == 0 ? 0 : of.scale * parts.total / sum;
-  T* grad = static_cast<T*>(of.grad) + row * of.classes;
-  for_span(0, of.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
-    auto g = hn::Mul(hn::LoadU(d, exponentials + c), hn::Set(d, by));
+  const float factor = parts.total == 0 ? 0 : loss.scale * parts.total / sum;
+  T* grad = static_cast<T*>(loss.grad) + row * loss.classes;
+  for_span(0, loss.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
+    auto g = hn::Mul(hn::LoadU(d, exponentials + c), hn::Set(d, factor));
     if (parts.smooth != 0) {
-      g = hn::NegMulAdd(memory.get(d, of.weight + c), hn::Set(d, of.scale * parts.smooth), g);
+      g = hn::NegMulAdd(memory.get(d, loss.weight + c), hn::Set(d, loss.scale * parts.smooth), g);
     }
     memory.put(g, d, grad + c);
   });
 }
 
 template <class T>
-void rows(const CrossEntropy& of, LossRange range, float* losses) {
-  std::vector<float> exponentials(static_cast<std::size_t>(padded(of.classes)));
+void rows(const CrossEntropy& loss, LossRange range, float* losses) {
+  std::vector<float> exponentials(static_cast<std::size_t>(padded(loss.classes)));
   for (std::int64_t row = range.begin; row < range.end; ++row) {
-    const T* x = static_cast<const T*>(of.logits) + row * of.classes;
-    const Parts parts = parts_of(of, of.target[row]);
+    const T* x = static_cast<const T*>(loss.logits) + row * loss.classes;
+    const Parts parts = parts_of(loss, loss.target[row]);
     if (parts.total == 0) {
       losses[row] = 0;
-      if (of.grad != nullptr) std::fill_n(static_cast<T*>(of.grad) + row * of.classes, of.classes, T{0});
+      if (loss.grad != nullptr) std::fill_n(static_cast<T*>(loss.grad) + row * loss.classes, loss.classes, T{0});
       continue;
     }
-    const float largest = largest_of(x, of.classes);
-    const RowSums sums = row_sums(of, x, largest, exponentials.data());
-    const float at_target = to_float(x[of.target[row]]) - largest;
+    const float largest = largest_of(x, loss.classes);
+    const RowSums sums = row_sums(loss, x, largest, exponentials.data());
+    const float at_target = to_float(x[loss.target[row]]) - largest;
     losses[row] = parts.total * std::log(sums.exponentials) - parts.hard * at_target - parts.smooth * sums.weighted;
-    if (of.grad != nullptr) row_gradient<T>(of, row, parts, sums.exponentials, exponentials.data());
+    if (loss.grad != nullptr) row_gradient<T>(loss, row, parts, sums.exponentials, exponentials.data());
   }
 }
 
@@ -174,87 +175,87 @@ struct Tile {
 };
 
 template <class T>
-HWY_INLINE void tile_sums(const CrossEntropy& of, const T* x, std::int64_t pixels, Tile& tile) {
+HWY_INLINE void tile_sums(const CrossEntropy& loss, const T* x, std::int64_t pixels, Tile& tile) {
   std::fill_n(tile.largest, kTile, -std::numeric_limits<float>::infinity());
   std::fill_n(tile.sums, kTile, 0.0F);
   std::fill_n(tile.weighted, kTile, 0.0F);
-  for (std::int64_t c = 0; c < of.classes; ++c) {
+  for (std::int64_t c = 0; c < loss.classes; ++c) {
     for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
       const auto v = memory.get(d, x + c * pixels + tile.first + i);
       hn::StoreU(hn::Max(hn::LoadU(d, tile.largest + i), v), d, tile.largest + i);
     });
   }
-  for (std::int64_t c = 0; c < of.classes; ++c) {
+  for (std::int64_t c = 0; c < loss.classes; ++c) {
     float* exponentials = tile.exponentials.data() + c * kTile;
     for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
       const auto v = hn::Sub(memory.get(d, x + c * pixels + tile.first + i), hn::LoadU(d, tile.largest + i));
       const auto e = exponential(d, v);
       hn::StoreU(e, d, exponentials + i);
       add_to(e, d, tile.sums + i);
-      if (of.smoothing > 0) add_to(hn::Mul(v, hn::Set(d, of.weight[c])), d, tile.weighted + i);
+      if (loss.smoothing > 0) add_to(hn::Mul(v, hn::Set(d, loss.weight[c])), d, tile.weighted + i);
     });
   }
 }
 
-/// Losses; and what the gradient of each pixel needs, with the target's part taken off in units of an exponential.
+/// Computes the losses and each pixel's gradient factors, and subtracts the target's part in units of an exponential.
 template <class T>
-HWY_INLINE void tile_losses(const CrossEntropy& of, const T* x, std::int64_t pixels, Tile& tile, float* losses) {
+HWY_INLINE void tile_losses(const CrossEntropy& loss, const T* x, std::int64_t pixels, Tile& tile, float* losses) {
   for (std::int64_t i = 0; i < tile.count; ++i) {
     const std::int64_t pixel = tile.first + i;
-    const std::int64_t target = of.target[pixel];
-    const Parts parts = parts_of(of, target);
-    tile.smooth[i] = of.scale * parts.smooth;
+    const std::int64_t target = loss.target[pixel];
+    const Parts parts = parts_of(loss, target);
+    tile.smooth[i] = loss.scale * parts.smooth;
     tile.by[i] = 0;
     losses[pixel] = 0;
     if (parts.total == 0) {
-      // 0 times what is no number would be none.
-      for (std::int64_t c = 0; c < of.classes; ++c) tile.exponentials[static_cast<std::size_t>(c * kTile + i)] = 0;
+      // 0 times NaN would be NaN.
+      for (std::int64_t c = 0; c < loss.classes; ++c) tile.exponentials[static_cast<std::size_t>(c * kTile + i)] = 0;
       continue;
     }
     const float at_target = to_float(x[target * pixels + pixel]) - tile.largest[i];
     losses[pixel] = parts.total * std::log(tile.sums[i]) - parts.hard * at_target - parts.smooth * tile.weighted[i];
-    tile.by[i] = of.scale * parts.total / tile.sums[i];
+    tile.by[i] = loss.scale * parts.total / tile.sums[i];
     tile.exponentials[static_cast<std::size_t>(target * kTile + i)] -= parts.hard * tile.sums[i] / parts.total;
   }
 }
 
 template <class T>
-HWY_INLINE void tile_gradient(const CrossEntropy& of, std::int64_t pixels, const Tile& tile) {
-  for (std::int64_t c = 0; c < of.classes; ++c) {
+HWY_INLINE void tile_gradient(const CrossEntropy& loss, std::int64_t pixels, const Tile& tile) {
+  for (std::int64_t c = 0; c < loss.classes; ++c) {
     const float* exponentials = tile.exponentials.data() + c * kTile;
-    T* grad = static_cast<T*>(of.grad) + c * pixels + tile.first;
+    T* grad = static_cast<T*>(loss.grad) + c * pixels + tile.first;
     for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
       auto g = hn::Mul(hn::LoadU(d, exponentials + i), hn::LoadU(d, tile.by + i));
-      if (of.smoothing > 0) g = hn::NegMulAdd(hn::LoadU(d, tile.smooth + i), hn::Set(d, of.weight[c]), g);
+      if (loss.smoothing > 0) g = hn::NegMulAdd(hn::LoadU(d, tile.smooth + i), hn::Set(d, loss.weight[c]), g);
       memory.put(g, d, grad + i);
     });
   }
 }
 
 template <class T>
-void image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
-  Tile tile(of.classes);
-  const T* x = static_cast<const T*>(of.logits);
+void image(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses) {
+  Tile tile(loss.classes);
+  const T* x = static_cast<const T*>(loss.logits);
   for (tile.first = range.begin; tile.first < range.end; tile.first += kTile) {
     tile.count = std::min(kTile, range.end - tile.first);
-    tile_sums(of, x, pixels, tile);
-    tile_losses(of, x, pixels, tile, losses);
-    if (of.grad != nullptr) tile_gradient<T>(of, pixels, tile);
+    tile_sums(loss, x, pixels, tile);
+    tile_losses(loss, x, pixels, tile, losses);
+    if (loss.grad != nullptr) tile_gradient<T>(loss, pixels, tile);
   }
 }
 
-void multi_label_of(const MultiLabelLoss& of, LossRange range, float* losses) {
-  of.type == ElementType::kFloat ? multi_label_rows<float>(of, range, losses)
-                                 : multi_label_rows<std::uint16_t>(of, range, losses);
+void multi_label_of(const MultiLabelLoss& loss, LossRange range, float* losses) {
+  loss.type == ElementType::kFloat ? multi_label_rows<float>(loss, range, losses)
+                                   : multi_label_rows<std::uint16_t>(loss, range, losses);
 }
 
-void rows_of(const CrossEntropy& of, LossRange range, float* losses) {
-  of.type == ElementType::kFloat ? rows<float>(of, range, losses) : rows<std::uint16_t>(of, range, losses);
+void rows_of(const CrossEntropy& loss, LossRange range, float* losses) {
+  loss.type == ElementType::kFloat ? rows<float>(loss, range, losses) : rows<std::uint16_t>(loss, range, losses);
 }
 
-void image_of(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
-  of.type == ElementType::kFloat ? image<float>(of, pixels, range, losses)
-                                 : image<std::uint16_t>(of, pixels, range, losses);
+void image_of(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses) {
+  loss.type == ElementType::kFloat ? image<float>(loss, pixels, range, losses)
+                                   : image<std::uint16_t>(loss, pixels, range, losses);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -268,16 +269,16 @@ HWY_EXPORT(multi_label_of);
 HWY_EXPORT(rows_of);
 HWY_EXPORT(image_of);
 
-void multi_label_loss(const MultiLabelLoss& of, LossRange rows, float* losses) {
-  HWY_DYNAMIC_DISPATCH(multi_label_of)(of, rows, losses);
+void multi_label_loss(const MultiLabelLoss& loss, LossRange rows, float* losses) {
+  HWY_DYNAMIC_DISPATCH(multi_label_of)(loss, rows, losses);
 }
 
-void cross_entropy_rows(const CrossEntropy& of, LossRange elements, float* losses) {
-  HWY_DYNAMIC_DISPATCH(rows_of)(of, elements, losses);
+void cross_entropy_rows(const CrossEntropy& loss, LossRange elements, float* losses) {
+  HWY_DYNAMIC_DISPATCH(rows_of)(loss, elements, losses);
 }
 
-void cross_entropy_image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
-  HWY_DYNAMIC_DISPATCH(image_of)(of, pixels, range, losses);
+void cross_entropy_image(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses) {
+  HWY_DYNAMIC_DISPATCH(image_of)(loss, pixels, range, losses);
 }
 
 }  // namespace lockstep::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses whose forward computes the gradient in the same pass: what the loss needs of the exponentials is what the
-// gradient needs. Arithmetic is float32 for both element types. Free of libtorch.
+// Losses whose forward computes the gradient in the same pass, because both need the same exponentials. Arithmetic is
+// float32 for both element types. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ struct LossRange {
   std::int64_t end = 0;
 };
 
-/// With x a logit and y its target, an element's loss is -(y log s(x) + (1 - y) log(1 - s(x))), s the logistic
-/// function, times its class's weight. Logits, targets and gradient are [rows, classes].
+/// With x a logit, y its target and s the logistic function, an element's loss is -(y log s(x) + (1 - y) log(1 -
+/// s(x))), times its class's weight. Logits, targets and gradient are [rows, classes].
 struct MultiLabelLoss {
   ElementType type;
   std::int64_t classes = 0;
   const void* logits = nullptr;
   const float* target = nullptr;
   const float* weight = nullptr;  ///< [classes], or none
-  float scale = 1;                ///< scale of the gradient
+  float scale = 1;                ///< factor of the gradient
   void* grad = nullptr;           ///< or none
 };
 
-/// The sum over the classes of each row in the range, into `losses`, which is that of row 0.
-void multi_label_loss(const MultiLabelLoss& of, LossRange rows, float* losses);
+/// Writes the sum over the classes of each row in the range to `losses`, whose first element is row 0's.
+void multi_label_loss(const MultiLabelLoss& loss, LossRange rows, float* losses);
 
-/// Cross entropy with a class for each element (a row, or a pixel of an image). With m the part of the smoothing,
-/// C classes and class y: loss = -(1 - m) w_y log p_y - (m / C) sum over c of w_c log p_c.
+/// Cross entropy with a class for each element (a row, or a pixel of an image). With m the part of the smoothing, C
+/// classes and class y: loss = -(1 - m) w_y log p_y - (m / C) sum over c of w_c log p_c.
 struct CrossEntropy {
   ElementType type;
   std::int64_t classes = 0;
@@ -41,14 +41,14 @@ struct CrossEntropy {
   const float* weight = nullptr;  ///< [classes]
   float weight_sum = 0;           ///< over the classes
   float smoothing = 0;
-  float scale = 1;       ///< scale of the gradient
+  float scale = 1;       ///< factor of the gradient
   void* grad = nullptr;  ///< or none
 };
 
-/// Classes are beside each other: [elements, classes].
-void cross_entropy_rows(const CrossEntropy& of, LossRange elements, float* losses);
+/// For classes beside each other: [elements, classes].
+void cross_entropy_rows(const CrossEntropy& loss, LossRange elements, float* losses);
 
-/// Pixels are beside each other: one image [classes, pixels] of a batch; target and losses are [pixels].
-void cross_entropy_image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses);
+/// For pixels beside each other: one image [classes, pixels] of a batch; target and losses are [pixels].
+void cross_entropy_image(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses);
 
 }  // namespace lockstep::nn

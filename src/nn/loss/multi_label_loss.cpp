@@ -58,7 +58,7 @@ bool can_run(const at::Tensor& logits, const at::Tensor& target, const at::Tenso
   if (!detail::has_kernel_type(logits) || !logits.is_contiguous() || logits.dim() == 0) return false;
   if (!target.device().is_cpu() || target.sizes() != logits.sizes() || target.requires_grad()) return false;
   if (weight.defined() && !(detail::is_float_vector(weight) && weight.numel() == logits.size(-1))) return false;
-  return target.scalar_type() != at::kDouble;  // float32 may not hold those
+  return target.scalar_type() != at::kDouble;  // float32 may not hold such targets
 }
 
 }  // namespace

@@ -27,7 +27,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-// The training forward and backward of batch norm over several replicas' batches, made of libtorch's own fast kernels.
+// The training forward and backward of batch norm over several replicas' batches, from libtorch's own fast kernels.
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -38,7 +38,7 @@ struct Statistics {
   at::Tensor var;
 };
 
-/// What the autograd graph keeps of a StatisticsSync.
+/// Keeps a StatisticsSync in the autograd graph.
 struct SyncHolder : torch::CustomClassHolder {
   explicit SyncHolder(std::shared_ptr<StatisticsSync> held) : sync(std::move(held)) {}
   std::shared_ptr<StatisticsSync> sync;
@@ -59,7 +59,7 @@ double values_per_channel(const at::Tensor& input) {
 Statistics local_statistics(const at::Tensor& input) {
   const auto options = statistics_options(input);
   const std::int64_t channels = input.size(1);
-  // The kernel takes the type of its result from running statistics; these go nowhere.
+  // The kernel takes the type of its result from running statistics; these are discarded.
   const at::Tensor unused_mean = at::zeros({channels}, options);
   const at::Tensor unused_var = at::zeros({channels}, options);
   if (input.numel() == 0) return {unused_mean, unused_var};
@@ -67,14 +67,14 @@ Statistics local_statistics(const at::Tensor& input) {
   return {mean, var};
 }
 
-/// In float64, on the input's device.
+/// Statistics over all replicas, in float64, on the input's device.
 struct Combined {
   at::Tensor count;  ///< values per channel, over all replicas
   at::Tensor mean;
   at::Tensor var;
 };
 
-/// A device is not waited for where this replica alone has enough.
+/// Does not wait for a device if this replica alone has enough.
 void require_two_values(const at::Tensor& total, double own, int replicas) {
   if (!total.is_cpu() && own >= 2) return;
   const auto values = total.item<double>();
@@ -97,8 +97,8 @@ Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   return {.count = total, .mean = all_mean, .var = (square_mean - all_mean * all_mean).clamp_min(0)};
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale leaves out) keeps the running ones:
-/// they would stay spoilt for ever.
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps the running ones, which
+/// would otherwise stay spoilt for ever.
 void update_running(const BatchNormCall& call, const Combined& all, double momentum) {
   if (!call.running_mean.defined()) return;
   const auto dtype = call.running_mean.scalar_type();
@@ -111,27 +111,29 @@ void update_running(const BatchNormCall& call, const Combined& all, double momen
   update(call.running_var, all.var * (all.count / (all.count - 1)));
 }
 
-at::Tensor normalize(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Statistics& by,
-                     double eps) {
+at::Tensor normalize(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                     const Statistics& statistics, double eps) {
   if (input.numel() == 0) return at::empty_like(input);
-  return std::get<0>(at::native_batch_norm(input, weight, bias, by.mean, by.var, /*training=*/false, 0.0, eps));
+  return std::get<0>(
+      at::native_batch_norm(input, weight, bias, statistics.mean, statistics.var, /*training=*/false, 0.0, eps));
 }
 
-/// values * scale + shift, by channel.
+/// Returns values * scale + shift, by channel.
 at::Tensor affine(const at::Tensor& values, const at::Tensor& scale, const at::Tensor& shift) {
   return normalize(values, scale, shift, {at::zeros_like(scale), at::ones_like(scale)}, /*eps=*/0.0);
 }
 
 /// Returns this replica's sums over dy * normalised x, and over dy.
-std::pair<at::Tensor, at::Tensor> gradient_sums(const at::Tensor& grad, const at::Tensor& input, const Statistics& by,
-                                                double eps) {
-  if (input.numel() == 0) return {at::zeros_like(by.mean), at::zeros_like(by.mean)};
-  const auto [none, weight_grad, bias_grad] = at::native_batch_norm_backward(
-      grad, input, at::ones_like(by.mean), by.mean, by.var, {}, {}, /*train=*/false, eps, {false, true, true});
+std::pair<at::Tensor, at::Tensor> gradient_sums(const at::Tensor& grad, const at::Tensor& input,
+                                                const Statistics& statistics, double eps) {
+  if (input.numel() == 0) return {at::zeros_like(statistics.mean), at::zeros_like(statistics.mean)};
+  const auto [none, weight_grad, bias_grad] =
+      at::native_batch_norm_backward(grad, input, at::ones_like(statistics.mean), statistics.mean, statistics.var, {},
+                                     {}, /*train=*/false, eps, {false, true, true});
   return {weight_grad, bias_grad};
 }
 
-/// What backward needs beside the gradient.
+/// The tensors that backward needs beside the gradient.
 struct Saved {
   at::Tensor input;
   at::Tensor weight;  ///< may be undefined
@@ -156,7 +158,7 @@ at::Tensor to_type_of(const at::Tensor& parameter, const at::Tensor& grad) {
   return parameter.defined() ? grad.to(parameter.scalar_type()) : at::Tensor();
 }
 
-/// What forward gets beside the tensors that autograd follows.
+/// The arguments of forward beside the tensors that autograd follows.
 struct SyncedArguments {
   const BatchNormCall& call;
   double momentum;
@@ -165,7 +167,7 @@ struct SyncedArguments {
 
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
  public:
-  /// Optional, since an undefined tensor is no argument of a Function.
+  /// Optional, because a Function takes no undefined tensor.
   using MaybeTensor = c10::optional<at::Tensor>;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, const MaybeTensor& /*weight*/,
@@ -175,13 +177,13 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
     const Combined all = combine(local_statistics(input), values_per_channel(input), *arguments->sync);
     update_running(call, all, arguments->momentum);
     const auto dtype = statistics_options(input).dtype();
-    const Statistics by{all.mean.to(dtype), all.var.to(dtype)};
+    const Statistics statistics{all.mean.to(dtype), all.var.to(dtype)};
     const double eps = call.options.eps();
-    context->save_for_backward({input, call.weight, call.bias, by.mean, by.var, all.count});
+    context->save_for_backward({input, call.weight, call.bias, statistics.mean, statistics.var, all.count});
     context->saved_data["eps"] = eps;
     context->saved_data["needs_input_grad"] = given.requires_grad();
     context->saved_data["sync"] = c10::IValue::make_capsule(c10::make_intrusive<SyncHolder>(arguments->sync));
-    return normalize(input, as(dtype, call.weight), as(dtype, call.bias), by, eps);
+    return normalize(input, as(dtype, call.weight), as(dtype, call.bias), statistics, eps);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -216,7 +218,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
   }
 };
 
-/// `momentum`: the part of the new statistics that goes into the running ones.
+/// `momentum`: the weight of the new statistics in the running ones.
 at::Tensor synced_batch_norm(const at::Tensor& input, const BatchNormCall& call, double momentum,
                              const std::shared_ptr<StatisticsSync>& sync) {
   const SyncedArguments arguments{.call = call, .momentum = momentum, .sync = sync};

@@ -16,7 +16,7 @@
 #include "nn/vector/kernel_tensors.h"
 
 namespace lockstep {
-extern const char* const norm_act_source;  // its text, which the build makes
+extern const char* const norm_act_source;  // the text of norm_act.cuh, which the build embeds
 }
 
 namespace lockstep::nn::detail {
@@ -25,15 +25,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// As in the kernels.
+// These equal the kernels' constants.
 constexpr std::int64_t kThreads = 256;
 constexpr std::int64_t kVector = 8;
 constexpr std::int64_t kFinishChannels = 32;
 
-constexpr std::int64_t kMostBlocks = 1024;   // of a sum: enough for any GPU
-constexpr std::int64_t kPixelsOfThread = 8;  // at least, of a sum
+constexpr std::int64_t kMostBlocks = 1024;   // the most blocks of a sum: enough for any GPU
+constexpr std::int64_t kPixelsOfThread = 8;  // the fewest pixels that a thread sums
 
-std::int64_t up(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
+std::int64_t up(std::int64_t count, std::int64_t step) { return (count + step - 1) / step; }
 
 float* floats(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<float>() : nullptr; }
 void* bytes(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; }
@@ -42,7 +42,7 @@ bool is_vector_on(c10::Device device, const at::Tensor& tensor) {
   return tensor.defined() && tensor.device() == device && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
-/// One call of the kernels: what they get, and how many blocks.
+/// One call of the kernels: their arguments, and the number of blocks.
 class Call {
  public:
   Call(tensor::DeviceKernels& kernels, const at::Tensor& input, bool pool)
@@ -59,7 +59,7 @@ class Call {
 
   NormActDevice with{};
 
-  /// Sums over pixels or windows, "moments" or "backward_sums", and what finishes them.
+  /// Sums over pixels or windows, "moments" or "backward_sums", and runs the kernel that finishes them.
   void sum(const std::string& name, const char* finish, std::int64_t items) {
     const std::int64_t rows = kThreads / std::min(lanes_, kThreads);
     const std::int64_t blocks = std::clamp<std::int64_t>(items / (rows * kPixelsOfThread), 1, kMostBlocks);
@@ -71,14 +71,14 @@ class Call {
     launch(finish, {.x = static_cast<unsigned>(up(with.channels, kFinishChannels)), .threads = kThreads});
   }
 
-  /// A thread for 8 channels of each pixel or window.
+  /// Runs one thread for 8 channels of each pixel or window.
   void map(const std::string& name, std::int64_t items) {
     launch(name + "_" + type_, {.x = static_cast<unsigned>(up(items * lanes_, kThreads)), .threads = kThreads});
   }
 
   void allocate_like(const at::TensorOptions& options) { like_ = options; }
   [[nodiscard]] std::int64_t pixels() const { return std::int64_t{with.images} * with.height * with.width; }
-  /// Those of an odd last row or column included.
+  /// Returns the number of windows, including those of an odd last row or column.
   [[nodiscard]] std::int64_t windows() const {
     return !pool_ ? pixels() : std::int64_t{with.images} * up(with.height, 2) * up(with.width, 2);
   }
@@ -96,7 +96,7 @@ class Call {
   at::TensorOptions like_;
 };
 
-/// What forward gets beside the tensors that autograd follows.
+/// The arguments of forward beside the tensors that autograd follows.
 struct Arguments {
   tensor::DeviceKernels& kernels;
   const BatchNormCall& call;
@@ -104,21 +104,21 @@ struct Arguments {
   bool pool;
 };
 
-at::Tensor run_forward(const Arguments& of, const at::Tensor& input, const NormActAdded& added,
+at::Tensor run_forward(const Arguments& arguments, const at::Tensor& input, const NormActAdded& added,
                        const at::Tensor& rows) {
-  Call call(of.kernels, input, of.pool);
+  Call call(arguments.kernels, input, arguments.pool);
   call.allocate_like(rows.options());
   call.with.residual = bytes(added.residual);
   call.with.rows = floats(rows);
-  call.with.weight = floats(of.call.weight);
-  call.with.bias = floats(of.call.bias);
+  call.with.weight = floats(arguments.call.weight);
+  call.with.bias = floats(arguments.call.bias);
   call.with.input_bias = floats(added.input_bias);
-  call.with.running_mean = floats(of.call.running_mean);
-  call.with.running_var = floats(of.call.running_var);
-  call.with.momentum = of.momentum;
-  call.with.eps = of.call.options.eps();
+  call.with.running_mean = floats(arguments.call.running_mean);
+  call.with.running_var = floats(arguments.call.running_var);
+  call.with.momentum = arguments.momentum;
+  call.with.eps = arguments.call.options.eps();
   call.sum("moments", "finish_moments_of_channels", call.pixels());
-  const std::int64_t by = of.pool ? 2 : 1;
+  const std::int64_t by = arguments.pool ? 2 : 1;
   at::Tensor out = at::empty({input.size(0), input.size(1), input.size(2) / by, input.size(3) / by},
                              input.options().memory_format(at::MemoryFormat::ChannelsLast));
   call.with.out = out.data_ptr();
@@ -131,15 +131,15 @@ class DeviceNormAct : public torch::autograd::Function<DeviceNormAct> {
   /// `followed`: input, weight and bias.
   static at::Tensor forward(AutogradContext* context, const at::TensorList& followed,
                             const c10::optional<at::Tensor>& residual, const c10::optional<at::Tensor>& input_bias,
-                            const Arguments* of) {
+                            const Arguments* arguments) {
     const at::Tensor& input = followed[0];
     const NormActAdded added{residual ? *residual : at::Tensor(), input_bias ? *input_bias : at::Tensor()};
-    const at::Tensor rows = at::empty({4, input.size(1)}, of->call.weight.options().requires_grad(false));
+    const at::Tensor rows = at::empty({4, input.size(1)}, arguments->call.weight.options().requires_grad(false));
     context->save_for_backward({input, rows, added.residual});
-    context->saved_data["kernels"] = reinterpret_cast<std::int64_t>(&of->kernels);
-    context->saved_data["pool"] = of->pool;
+    context->saved_data["kernels"] = reinterpret_cast<std::int64_t>(&arguments->kernels);
+    context->saved_data["pool"] = arguments->pool;
     context->saved_data["input_bias"] = added.input_bias.defined();
-    return run_forward(*of, input, added, rows);
+    return run_forward(*arguments, input, added, rows);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -151,7 +151,7 @@ class DeviceNormAct : public torch::autograd::Function<DeviceNormAct> {
     auto& kernels = *reinterpret_cast<tensor::DeviceKernels*>(context->saved_data["kernels"].toInt());
     Call call(kernels, input, context->saved_data["pool"].toBool());
     call.allocate_like(rows.options());
-    const at::Tensor by = at::empty({3, input.size(1)}, rows.options());
+    const at::Tensor factors = at::empty({3, input.size(1)}, rows.options());
     const at::Tensor dx = at::empty_like(input);
     const at::Tensor dresidual = saved[2].defined() ? at::empty_like(input) : at::Tensor();
     const auto vector = [&](bool wanted) { return wanted ? at::empty({input.size(1)}, rows.options()) : at::Tensor(); };
@@ -161,7 +161,7 @@ class DeviceNormAct : public torch::autograd::Function<DeviceNormAct> {
     call.with.residual = bytes(saved[2]);
     call.with.rows = floats(rows);
     call.with.grad = grad.data_ptr();
-    call.with.by = floats(by);
+    call.with.by = floats(factors);
     call.with.dweight = floats(dweight);
     call.with.dbias = floats(dbias);
     call.with.dinput_bias = floats(dinput_bias);

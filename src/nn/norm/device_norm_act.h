@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm + ReLU + (2x2 max pooling) as one node of autograd, by the kernels of norm_act.cuh: a GPU goes through the
+// Batch norm + ReLU + (2x2 max pooling) as one node of autograd, by the kernels of norm_act.cuh: a GPU passes over the
 // input twice in forward and twice in backward, and keeps nothing but the input.
 #pragma once
 
@@ -12,19 +12,19 @@
 
 namespace lockstep::nn::detail {
 
-/// The kernels for the input's GPU, or null: the input is none of a GPU, there is no compiler, or the layer is one that
-/// they do not compute. Shapes: input [N, C, H, W]. Blocks: for seconds when they are compiled.
+/// Returns the kernels for the input's GPU. Null if the input is not on a GPU, there is no compiler, or the kernels do
+/// not compute such a layer. Shapes: input [N, C, H, W]. Blocks: for seconds when they are compiled.
 [[nodiscard]] tensor::DeviceKernels* norm_act_kernels(const at::Tensor& input, const BatchNormCall& call,
                                                       const NormAct& what);
 
-/// What is added, before and after.
+/// The tensors that are added before and after the batch norm.
 struct NormActAdded {
   at::Tensor residual = {};    ///< before ReLU: dense as the input and of its type, or undefined; then without pooling
   at::Tensor input_bias = {};  ///< the bias of the convolution before, which the input lacks, or undefined. Shapes: [C]
 };
 
-/// Training with the statistics of the batch, as fused_norm_act(). The bias of the input changes no result but the
-/// running mean, and its gradient is zero. Stream: the current one. Blocks: no.
+/// Trains with the statistics of the batch, as fused_norm_act(). The bias of the input changes only the running mean,
+/// and its gradient is zero. Stream: the current one. Blocks: no.
 [[nodiscard]] at::Tensor device_norm_act(tensor::DeviceKernels& kernels, const at::Tensor& input,
                                          const BatchNormCall& call, const NormAct& what, const NormActAdded& added);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of norm_act_kernel.h over a batch: images in parallel, their sums combined in double and in order, so that
-// no result depends on the number of threads.
+// The passes of norm_act_kernel.h over a batch: images run in parallel, and their sums are combined in double and in
+// order, so no result depends on the number of threads.
 #include "nn/norm/fused_norm_act.h"
 
 #include <ATen/ops/empty.h>
@@ -34,7 +34,7 @@ NormActShape shape_of(const at::Tensor& input, bool pool) {
   return {.height = input.size(2), .width = input.size(3), .channels = input.size(1), .pool = pool};
 }
 
-/// Image `index` of a channels-last batch whose images have `numel` elements.
+/// Returns image `index` of a channels-last batch whose images have `numel` elements.
 const char* image_at(const at::Tensor& batch, std::int64_t index, std::int64_t numel) {
   return static_cast<const char*>(batch.data_ptr()) + index * numel * static_cast<std::int64_t>(batch.element_size());
 }
@@ -71,7 +71,7 @@ Sums sum_images(const at::Tensor& batch, F one_image) {
   return sums;
 }
 
-/// By channel, float32: y = a x + b; mean and 1 / standard deviation.
+/// Rows by channel, float32: y = a x + b; mean and 1 / standard deviation.
 enum Row { kA, kB, kMean, kInverse, kRowCount };
 
 struct Moments {
@@ -79,8 +79,8 @@ struct Moments {
   std::vector<double> var;  ///< biased
 };
 
-/// Sums of x - shift. One pass gives mean and variance, but the variance is a difference of sums, and the further the
-/// shift is from the mean, the fewer digits it keeps.
+/// Sums x - shift. One pass gives mean and variance, but the variance is a difference of sums: the further the shift is
+/// from the mean, the fewer digits it keeps.
 Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) {
   const NormActShape shape = shape_of(input, false);
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
@@ -92,12 +92,12 @@ Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) 
     const double shifted = sums.first[c] / count;
     const double var = sums.second[c] / count - shifted * shifted;
     found.mean.push_back(static_cast<double>(shift[c]) + shifted);
-    found.var.push_back(var < 0 ? 0.0 : var);  // what is no number stays none
+    found.var.push_back(var < 0 ? 0.0 : var);  // NaN stays NaN
   }
   return found;
 }
 
-/// Where the mean is no further than 8 standard deviations from the shift, float32 sums give the variance to 1e-4.
+/// If the mean is no further than 8 standard deviations from the shift, float32 sums give the variance to 1e-4.
 bool is_near(const std::vector<float>& shift, const Moments& found) {
   constexpr double kFarthest = 8;
   for (std::size_t c = 0; c < shift.size(); ++c) {
@@ -107,8 +107,8 @@ bool is_near(const std::vector<float>& shift, const Moments& found) {
   return true;
 }
 
-/// The batch's first pixel is a shift that costs nothing. Where it is an outlier in some channel, a second pass takes
-/// the means that the first one has found.
+/// The batch's first pixel is a shift that costs nothing. If it is an outlier in some channel, a second pass uses the
+/// means of the first one.
 Moments moments(const at::Tensor& input) {
   const at::Tensor pixel = input.select(0, 0).select(1, 0).select(1, 0).to(at::kFloat).contiguous();
   std::vector<float> shift(pixel.data_ptr<float>(), pixel.data_ptr<float>() + pixel.numel());
@@ -119,30 +119,30 @@ Moments moments(const at::Tensor& input) {
   return moments_about(input, shift);
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale leaves out) keeps the running ones:
-/// they would stay spoilt for ever.
-void update_running(const BatchNormCall& call, const Moments& of, double count, double momentum) {
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps the running ones, which
+/// would otherwise stay spoilt for ever.
+void update_running(const BatchNormCall& call, const Moments& moments, double count, double momentum) {
   if (!call.running_mean.defined()) return;
   auto* mean = call.running_mean.data_ptr<float>();
   auto* var = call.running_var.data_ptr<float>();
-  for (std::size_t c = 0; c < of.mean.size(); ++c) {
-    if (!std::isfinite(of.mean[c]) || !std::isfinite(of.var[c])) continue;
-    const double unbiased = of.var[c] * count / (count - 1);
-    mean[c] = static_cast<float>(momentum * of.mean[c] + (1 - momentum) * static_cast<double>(mean[c]));
+  for (std::size_t c = 0; c < moments.mean.size(); ++c) {
+    if (!std::isfinite(moments.mean[c]) || !std::isfinite(moments.var[c])) continue;
+    const double unbiased = moments.var[c] * count / (count - 1);
+    mean[c] = static_cast<float>(momentum * moments.mean[c] + (1 - momentum) * static_cast<double>(mean[c]));
     var[c] = static_cast<float>(momentum * unbiased + (1 - momentum) * static_cast<double>(var[c]));
   }
 }
 
 /// Shapes: [kRowCount, C].
-at::Tensor by_channel(const BatchNormCall& call, const Moments& of) {
-  const auto channels = static_cast<std::int64_t>(of.mean.size());
+at::Tensor by_channel(const BatchNormCall& call, const Moments& moments) {
+  const auto channels = static_cast<std::int64_t>(moments.mean.size());
   at::Tensor rows = at::empty({kRowCount, channels}, at::kFloat);
   auto* row = rows.data_ptr<float>();
   const auto* weight = call.weight.data_ptr<float>();
   const auto* bias = call.bias.data_ptr<float>();
   for (std::int64_t c = 0; c < channels; ++c) {
-    const double mean = of.mean[static_cast<std::size_t>(c)];
-    const double inverse = 1 / std::sqrt(of.var[static_cast<std::size_t>(c)] + call.options.eps());
+    const double mean = moments.mean[static_cast<std::size_t>(c)];
+    const double inverse = 1 / std::sqrt(moments.var[static_cast<std::size_t>(c)] + call.options.eps());
     const double a = static_cast<double>(weight[c]) * inverse;
     row[kA * channels + c] = static_cast<float>(a);
     row[kB * channels + c] = static_cast<float>(static_cast<double>(bias[c]) - mean * a);
@@ -152,7 +152,7 @@ at::Tensor by_channel(const BatchNormCall& call, const Moments& of) {
   return rows;
 }
 
-/// A bit for each element.
+/// Draws a bit for each element.
 at::Tensor dropout_bits(std::int64_t numel, double dropout) {
   const DropoutBits made = make_dropout_bits(numel);
   auto* to = made.bits.data_ptr<std::uint8_t>();
@@ -171,7 +171,7 @@ NormActForward pass_of(const at::Tensor& input, const at::Tensor& rows, const at
                       .scale = static_cast<float>(1 / (1 - what.dropout))}};
 }
 
-/// Image `index` as the kernels get it. `residual` may be undefined.
+/// Returns image `index` for the kernels. `residual` may be undefined.
 NormActImage image_in(const at::Tensor& input, const at::Tensor& residual, std::int64_t index, std::int64_t numel) {
   return {.x = image_at(input, index, numel),
           .index = index,
@@ -188,7 +188,7 @@ at::Tensor run_forward(const at::Tensor& input, const at::Tensor& residual, cons
   return out;
 }
 
-/// The gradients of input, weight and bias.
+/// The gradients of input, weight, bias and residual.
 struct Gradients {
   at::Tensor input;
   at::Tensor weight;
@@ -196,7 +196,7 @@ struct Gradients {
   at::Tensor residual;
 };
 
-/// What forward kept.
+/// The tensors that forward kept.
 struct Kept {
   at::Tensor input;
   at::Tensor rows;
@@ -211,15 +211,15 @@ Gradients run_backward(const at::Tensor& grad, const Kept& kept, const NormActFo
   const auto in = [&, &input = input, &residual = residual](std::int64_t i) {
     return image_in(input, residual, i, pass.shape.in_image());
   };
-  const auto of = [&](std::int64_t i) { return image_at(grad, i, pass.shape.out_image()); };
+  const auto grad_of = [&](std::int64_t i) { return image_at(grad, i, pass.shape.out_image()); };
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
-    norm_act_backward_sums(pass, in(i), of(i), row + kMean * channels, out);
+    norm_act_backward_sums(pass, in(i), grad_of(i), row + kMean * channels, out);
   });
   Gradients found{.input = at::empty_like(input),
                   .weight = at::empty({channels}, at::kFloat),
                   .bias = at::empty({channels}, at::kFloat),
                   .residual = residual.defined() ? at::empty_like(input) : at::Tensor()};
-  std::vector<float> by(static_cast<std::size_t>(3 * channels));  // da, dp, dq
+  std::vector<float> factors(static_cast<std::size_t>(3 * channels));  // da, dp, dq
   const auto count = static_cast<double>(input.numel() / channels);
   for (std::int64_t c = 0; c < channels; ++c) {
     const auto at = static_cast<std::size_t>(c);
@@ -229,24 +229,25 @@ Gradients run_backward(const at::Tensor& grad, const Kept& kept, const NormActFo
     const double a = static_cast<double>(row[kA * channels + c]);
     const double inverse = static_cast<double>(row[kInverse * channels + c]);
     const double dp = -a * inverse * inverse * times_x / count;
-    by[at] = static_cast<float>(a * scale);
-    by[at + static_cast<std::size_t>(channels)] = static_cast<float>(dp);
-    by[at + static_cast<std::size_t>(2 * channels)] =
+    factors[at] = static_cast<float>(a * scale);
+    factors[at + static_cast<std::size_t>(channels)] = static_cast<float>(dp);
+    factors[at + static_cast<std::size_t>(2 * channels)] =
         static_cast<float>(-a * plain / count - dp * static_cast<double>(row[kMean * channels + c]));
     found.weight.data_ptr<float>()[c] = static_cast<float>(times_x * inverse);
     found.bias.data_ptr<float>()[c] = static_cast<float>(plain);
   }
-  const NormActGradient gradient{.da = by.data(), .dp = by.data() + channels, .dq = by.data() + 2 * channels};
+  const NormActGradient gradient{
+      .da = factors.data(), .dp = factors.data() + channels, .dq = factors.data() + 2 * channels};
   for_images(input, [&](std::int64_t i) {
     const std::int64_t numel = pass.shape.in_image();
-    norm_act_backward(pass, in(i), of(i), gradient,
+    norm_act_backward(pass, in(i), grad_of(i), gradient,
                       {.x = image_to(found.input, i, numel),
                        .residual = found.residual.defined() ? image_to(found.residual, i, numel) : nullptr});
   });
   return found;
 }
 
-/// What forward gets beside the tensors that autograd follows.
+/// The arguments of forward beside the tensors that autograd follows.
 struct NormActArguments {
   const BatchNormCall& call;
   double momentum;
@@ -260,9 +261,9 @@ class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
                             const c10::optional<at::Tensor>& residual, const NormActArguments* arguments) {
     const at::Tensor& input = followed[0];
     const BatchNormCall& call = arguments->call;
-    const Moments of = moments(input);
-    update_running(call, of, static_cast<double>(input.numel() / input.size(1)), arguments->momentum);
-    const at::Tensor rows = by_channel(call, of);
+    const Moments batch_moments = moments(input);
+    update_running(call, batch_moments, static_cast<double>(input.numel() / input.size(1)), arguments->momentum);
+    const at::Tensor rows = by_channel(call, batch_moments);
     const NormAct& what = arguments->what;
     const at::Tensor bits = what.dropout > 0 ? dropout_bits(input.numel(), what.dropout) : at::Tensor();
     const at::Tensor added = residual ? *residual : at::Tensor();

@@ -14,15 +14,16 @@ struct NormAct {
   bool pool = false;
 };
 
-/// Whether fused_norm_act() takes this input. Shapes: input [N, C, H, W].
+/// True if fused_norm_act() accepts this input. Shapes: input [N, C, H, W].
 [[nodiscard]] bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const NormAct& what);
 
-/// Training with the statistics of the batch. `momentum`: the batch's weight in the running statistics. `residual`:
-/// added before ReLU, dense as the input and of its type, or undefined; with it there is neither dropout nor pooling.
+/// Trains with the statistics of the batch. `momentum`: the batch's weight in the running statistics. `residual`: added
+/// before ReLU, dense as the input and of its type, or undefined; it allows neither dropout nor pooling.
 [[nodiscard]] at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum,
                                         const NormAct& what, const at::Tensor& residual = {});
 
-/// Counts the batch; the weight of its statistics in the running ones. No momentum: a plain mean over all batches.
+/// Counts the batch, and returns the weight of its statistics in the running ones. No momentum: a mean over all
+/// batches.
 double count_batch(const BatchNormCall& call);
 
 }  // namespace lockstep::nn::detail

@@ -25,7 +25,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLayerNormElements = 1 << 15;  // elements of a block of rows in forward
-constexpr std::int64_t kLayerNormRows = 64;           // rows of a block in backward, whose columns are summed
+constexpr std::int64_t kLayerNormRows = 64;           // rows of a block in backward; their columns are summed
                                                       // separately
 
 struct Layer {
@@ -47,7 +47,7 @@ LayerNormPass kernel_of(const Layer& layer) {
           .inverse = moments + layer.input.numel() / width};
 }
 
-/// The gradients of input, weight and bias.
+/// Computes the gradients of input, weight and bias.
 variable_list gradients(const Layer& layer, const at::Tensor& grad) {
   const LayerNormPass kernel = kernel_of(layer);
   const std::int64_t rows = layer.input.numel() / kernel.width;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm over dense rows: each row is read from memory once and is in the cache for the rest. Free of libtorch.
+// Layer norm over dense rows: each row is read from memory once, and from the cache afterwards. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::nn {
 
-/// What forward and backward work on: x is [rows, width].
+/// The arrays of forward and backward: x is [rows, width].
 struct LayerNormPass {
   ElementType type;
   std::int64_t width = 0;
@@ -19,15 +19,15 @@ struct LayerNormPass {
   float* inverse = nullptr;       ///< [rows]: 1 / standard deviation
 };
 
-/// Rows [begin, end) of x into `out`, their means and inverses into `of`.
+/// Rows [begin, end) of x.
 struct LayerNormRows {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
-void layer_norm_forward(const LayerNormPass& of, LayerNormRows rows, double eps, void* out);
+void layer_norm_forward(const LayerNormPass& pass, LayerNormRows rows, double eps, void* out);
 
-/// The gradient of these rows of x, and the sums over them of grad x^ (for the weight) and of grad (for the bias),
-/// where x^ = (x - mean) inverse: two rows of padded(width).
-void layer_norm_backward(const LayerNormPass& of, LayerNormRows rows, const void* grad, void* grad_in, float* sums);
+/// Computes the gradient of these rows of x, and the sums over them of grad x^ (for the weight) and of grad (for the
+/// bias), with x^ = (x - mean) inverse: two rows of padded(width).
+void layer_norm_backward(const LayerNormPass& pass, LayerNormRows rows, const void* grad, void* grad_in, float* sums);
 
 }  // namespace lockstep::nn

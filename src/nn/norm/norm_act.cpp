@@ -18,7 +18,7 @@ at::Tensor BatchNormReLU2dImpl::forward(const at::Tensor& input) { return after(
 
 at::Tensor BatchNormReLU2dImpl::forward_with_residual(const at::Tensor& input, const at::Tensor& residual) {
   if (then_.dropout > 0 || then_.pool) {
-    throw UsageError("a residual is added where neither dropout nor pooling follows the batch norm");
+    throw UsageError("a residual can be added only if neither dropout nor pooling follows the batch norm");
   }
   return after(input, residual);
 }
@@ -95,12 +95,12 @@ void BatchNormReLU2dImpl::pretty_print(std::ostream& stream) const {
   stream << " + ReLU" << (then_.pool ? " + MaxPool2d(2)" : "");
 }
 
-void BatchNormReLU2dImpl::share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs) {
-  parameters_[name] = theirs;
-  mine = theirs;
+void BatchNormReLU2dImpl::share_parameter(const char* name, at::Tensor& target, const at::Tensor& source) {
+  parameters_[name] = source;
+  target = source;
 }
 
 // The dictionary of buffers is not open to us: the tensor stays another object and gets the other's memory.
-void BatchNormReLU2dImpl::share_buffer(at::Tensor& mine, const at::Tensor& theirs) { mine.set_data(theirs); }
+void BatchNormReLU2dImpl::share_buffer(at::Tensor& target, const at::Tensor& source) { target.set_data(source); }
 
 }  // namespace lockstep::nn

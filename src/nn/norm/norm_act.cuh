@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of norm_act_kernel.h on a GPU, over channels-last memory. CUDA C++ without any header: the build keeps this
-// text, and tensor/device_kernels.h compiles it for the GPU that is there. A test compiles it for the processor.
+// The passes of norm_act_kernel.h on a GPU, over channels-last memory. CUDA C++ without any header: the build keeps
+// this text, and tensor/device_kernels.h compiles it for the GPU at hand. A test compiles it for the processor.
 //
 // Moments are combined as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances" (1979): no shift has to be near the mean. The order of all sums follows from the shape alone, so a GPU gives
+// variances" (1979): no shift has to be near the mean. The order of all sums depends on the shape alone, so a GPU gives
 // the same bits each time.
 
 namespace lockstep::nn {
 
-/// What all kernels get. Images are dense [images, height, width, channels]; pointers that a kernel does not use are null.
+/// The arguments of all kernels. Images are dense [images, height, width, channels]; unused pointers are null.
 struct NormActDevice {
   const void* x;
   const void* residual;   ///< added before ReLU, or null
@@ -21,7 +21,7 @@ struct NormActDevice {
   float* by;              ///< [3, channels]: dx = by[0] g + by[1] x + by[2]
   const float* weight;
   const float* bias;
-  const float* input_bias;  ///< what x lacks: the bias of the convolution before, or null
+  const float* input_bias;  ///< the bias of the convolution before, which x lacks, or null
   float* running_mean;      ///< or null
   float* running_var;
   float* dweight;
@@ -33,7 +33,7 @@ struct NormActDevice {
   unsigned height;
   unsigned width;
   unsigned channels;      ///< a multiple of 8
-  unsigned blocks;        ///< how many share the pixels of a sum
+  unsigned blocks;        ///< blocks that share the pixels of a sum
 };
 
 #if defined(LOCKSTEP_KERNELS)
@@ -62,7 +62,7 @@ LOCKSTEP_DEVICE Words load_words(const void* from) {
 LOCKSTEP_DEVICE void store_words(void* to, const Words& words) { __builtin_memcpy(to, &words, sizeof words); }
 #endif
 
-/// bfloat16, rounded to the nearest, ties to even.
+/// Rounds to bfloat16: to the nearest, ties to even.
 LOCKSTEP_DEVICE unsigned bits_of(float value) {
   if (value != value) return 0x7FC0u;
   const unsigned bits = __float_as_uint(value);
@@ -108,12 +108,12 @@ LOCKSTEP_DEVICE void store(const float (&from)[kVector], float* to) {
   }
 }
 
-/// A thread's place in a block that sums over pixels: 8 channels side by side, and every how many-th pixel.
+/// A thread's place in a block that sums over pixels: 8 channels side by side, and every `rows`-th pixel of all blocks.
 struct Place {
   unsigned here;     // threads of one pixel
   unsigned rows;     // pixels at a time
   unsigned row;
-  unsigned channel;  // the first
+  unsigned channel;  // the first of the thread
   bool active;
 };
 
@@ -127,12 +127,12 @@ LOCKSTEP_DEVICE Place place_of(const NormActDevice& with) {
   return {here, rows, row, (first + threadIdx.x % here) * kVector, row < rows};
 }
 
-/// How many of `pixels` row `row` of block `block` sums: row, row + stride, ...
+/// Returns the number of `pixels` that a row sums: begin, begin + stride, ...
 LOCKSTEP_DEVICE unsigned pixels_of(unsigned pixels, unsigned begin, unsigned stride) {
   return begin < pixels ? (pixels - begin - 1) / stride + 1 : 0;
 }
 
-/// The same of all rows of a block together.
+/// Returns the number for all rows of a block together.
 LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsigned rows, unsigned blocks) {
   const unsigned stride = blocks * rows;
   const unsigned left = pixels % stride;
@@ -141,7 +141,7 @@ LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsign
   return pixels / stride * rows + (more < rows ? more : rows);
 }
 
-/// The greatest power of two below `rows`, 0 for one row: the first step of a sum as a tree.
+/// Returns the greatest power of two below `rows`, 0 for one row: the first step of a sum as a tree.
 LOCKSTEP_DEVICE unsigned half_of(unsigned rows) {
   unsigned half = 1;
   while (half * 2 < rows) half *= 2;
@@ -158,7 +158,7 @@ LOCKSTEP_DEVICE void combine(T n, T& mean, T& squares, T more, T its_mean, T its
   squares += its_squares + distance * distance * (n * (more / all));
 }
 
-/// Mean and sum of squared distances from it, by channel, of each block's pixels.
+/// Computes the mean and the sum of squared distances from it, by channel, of each block's pixels.
 template <class T>
 LOCKSTEP_DEVICE void moments(const NormActDevice& with) {
   __shared__ float shared_mean[kVector][kThreads];
@@ -221,8 +221,8 @@ LOCKSTEP_DEVICE void moments(const NormActDevice& with) {
 
 LOCKSTEP_DEVICE bool is_finite(double value) { return value - value == 0; }
 
-/// Rows of the layer from its moments, and the running statistics. A channel that is not finite keeps the running ones:
-/// they would stay spoilt for ever.
+/// Sets the rows of the layer from its moments, and the running statistics. A channel that is not finite keeps the
+/// running ones, which would otherwise stay spoilt for ever.
 LOCKSTEP_DEVICE void set_rows(const NormActDevice& with, unsigned c, double mean, double squares) {
   const double count = static_cast<double>(with.images) * with.height * with.width;
   const double var = squares < 0 ? 0 : squares / count;
@@ -239,7 +239,7 @@ LOCKSTEP_DEVICE void set_rows(const NormActDevice& with, unsigned c, double mean
   with.running_var[c] = static_cast<float>(with.momentum * (var * count / (count - 1)) + keep * with.running_var[c]);
 }
 
-/// The blocks' moments, combined in double.
+/// Combines the blocks' moments in double.
 LOCKSTEP_DEVICE void finish_moments(const NormActDevice& with) {
   __shared__ double shared[3][kSlices][kFinishChannels];
   const unsigned slot = threadIdx.x % kFinishChannels;
@@ -254,8 +254,8 @@ LOCKSTEP_DEVICE void finish_moments(const NormActDevice& with) {
   double squares = 0;
   for (unsigned block = slice; channel < with.channels && block < with.blocks; block += kSlices) {
     const double its = pixels_of_block(pixels, block, rows, with.blocks);
-    const float* of = with.partial + static_cast<unsigned long long>(block) * 2 * with.channels + channel;
-    combine<double>(n, mean, squares, its, of[0], of[with.channels]);
+    const float* block_moments = with.partial + static_cast<unsigned long long>(block) * 2 * with.channels + channel;
+    combine<double>(n, mean, squares, its, block_moments[0], block_moments[with.channels]);
     n += its;
   }
   shared[0][slice][slot] = n;
@@ -270,13 +270,13 @@ LOCKSTEP_DEVICE void finish_moments(const NormActDevice& with) {
   set_rows(with, channel, mean, squares);
 }
 
-/// A window of the output, or one pixel of it where nothing is pooled. Pixel i of it is right of (i = 1), below (2), or
-/// both (3).
+/// A window of the output, or one pixel of it without pooling. Pixel i is right of the first (1), below (2), or both
+/// (3).
 struct Window {
   unsigned long long first;  // pixel of x
   unsigned wide;             // its columns in x: 1 at an odd right edge
   unsigned high;
-  unsigned long long out;    // its pixel of the output; only a whole one has one
+  unsigned long long out;    // its pixel of the output; only a whole window has one
 };
 
 /// Windows are numbered by the input, so that those of an odd last row or column have a number as well.
@@ -298,7 +298,7 @@ LOCKSTEP_DEVICE bool is_whole(const Window& window) {
   return !kPool || (window.wide == 2 && window.high == 2);
 }
 
-/// Whether pixel `i` of the window is in x.
+/// True if pixel `i` of the window is in x.
 LOCKSTEP_DEVICE bool has(const Window& window, unsigned i) { return (i & 1) < window.wide && (i >> 1) < window.high; }
 
 LOCKSTEP_DEVICE unsigned long long place(const NormActDevice& with, const Window& window, unsigned i) {
@@ -316,7 +316,7 @@ constexpr unsigned kPixels = kPool ? 4 : 1;
 
 LOCKSTEP_DEVICE void load_row(const float* row, unsigned channel, float (&to)[kVector]) { load(row + channel, to); }
 
-/// With pooling there is no residual.
+/// Pooling allows no residual.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void load_residual(const NormActDevice& with, const Window& window, unsigned channel, float (&to)[kVector]) {
   if (!kPool && with.residual != nullptr) {
@@ -324,7 +324,7 @@ LOCKSTEP_DEVICE void load_residual(const NormActDevice& with, const Window& wind
   }
 }
 
-/// max(0, a x + b + residual), and the largest of a window.
+/// Computes max(0, a x + b + residual), and the largest of a window.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void forward(const NormActDevice& with) {
   const unsigned lanes = with.channels / kVector;
@@ -347,18 +347,18 @@ LOCKSTEP_DEVICE void forward(const NormActDevice& with) {
 #pragma unroll
     for (unsigned c = 0; c < kVector; ++c) {
       const float y = a[c] * value[c] + b[c] + added[c];
-      // What is no number passes, as it passes libtorch's ReLU.
+      // NaN passes, as it passes libtorch's ReLU.
       if (y > largest[c] || y != y) largest[c] = y;
     }
   }
   store(largest, static_cast<T*>(with.out) + window.out * with.channels + channel);
 }
 
-/// By channel: g where it reaches each pixel of a window, its first largest above 0.
+/// By channel: g, and the pixel of a window that it reaches, the first largest above 0.
 struct Reached {
   unsigned pixel[kVector];  // of the window; 4: none
   float g[kVector];
-  float x[kVector];         // that pixel's
+  float x[kVector];         // that pixel's x
 };
 
 template <class T, bool kPool>
@@ -399,7 +399,7 @@ LOCKSTEP_DEVICE void load_window(const NormActDevice& with, const Window& window
   }
 }
 
-/// Sums of g and of g (x - mean), by channel, of each block's windows.
+/// Sums g and g (x - mean), by channel, over each block's windows.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void backward_sums(const NormActDevice& with) {
   __shared__ float shared[2 * kVector][kThreads];
@@ -446,7 +446,7 @@ LOCKSTEP_DEVICE void backward_sums(const NormActDevice& with) {
   }
 }
 
-/// The gradients of weight and bias, and what the input's gradient is made of.
+/// Computes the gradients of weight and bias, and the factors of the input's gradient.
 LOCKSTEP_DEVICE void finish_backward(const NormActDevice& with) {
   __shared__ double shared[2][kSlices][kFinishChannels];
   const unsigned slot = threadIdx.x % kFinishChannels;
@@ -455,9 +455,9 @@ LOCKSTEP_DEVICE void finish_backward(const NormActDevice& with) {
   double plain = 0;
   double times_x = 0;
   for (unsigned block = slice; c < with.channels && block < with.blocks; block += kSlices) {
-    const float* of = with.partial + static_cast<unsigned long long>(block) * 2 * with.channels + c;
-    plain += of[0];
-    times_x += of[with.channels];
+    const float* block_sums = with.partial + static_cast<unsigned long long>(block) * 2 * with.channels + c;
+    plain += block_sums[0];
+    times_x += block_sums[with.channels];
   }
   shared[0][slice][slot] = plain;
   shared[1][slice][slot] = times_x;
@@ -476,10 +476,10 @@ LOCKSTEP_DEVICE void finish_backward(const NormActDevice& with) {
   with.by[2 * with.channels + c] = static_cast<float>(-a * plain / count - dp * with.rows[2 * with.channels + c]);
   with.dweight[c] = static_cast<float>(times_x * inverse);
   with.dbias[c] = static_cast<float>(plain);
-  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the mean takes it away again
+  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the batch norm's mean removes the bias
 }
 
-/// The gradient of the input, and of the residual where there is one.
+/// Computes the gradient of the input, and of the residual if there is one.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void backward(const NormActDevice& with) {
   const unsigned lanes = with.channels / kVector;

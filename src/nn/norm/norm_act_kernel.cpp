@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/norm/norm_act_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ using V = hn::Vec<Tag>;
 template <class Tag>
 using M = hn::Mask<Tag>;
 
-// A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
+// A tile of pixels whose channels are summed in registers: its memory stays in the first-level cache.
 constexpr std::int64_t kTile = 32;
 
-/// What comes between batch norm and ReLU.
+/// The operation between batch norm and ReLU.
 enum class Then { kNothing, kDropout, kResidual };
 
-/// y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
+/// Computes y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
 template <Then kThen, class Tag, class T>
 struct Element {
   Tag d;
@@ -51,8 +51,8 @@ struct Tile {
   float* sums;
 };
 
-/// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group's memory
-/// is read in its order, where one vector after the other would read each tile in steps of a pixel, several times.
+/// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group reads
+/// memory in order; vectors one by one would read each tile several times, a pixel per step.
 template <class F>
 HWY_INLINE void for_channel_groups(std::int64_t channels, F f) {
   const hn::CappedTag<float, 16> d;
@@ -99,12 +99,12 @@ void statistics(const T* x, const NormActShape& shape, const float* shift, float
   }
 }
 
-/// One image in one element type: where its memory is.
+/// The memory of one image in one element type.
 template <class T>
 struct Image {
   const T* x;
   const std::uint8_t* bits;  ///< dropout bits of this image
-  const T* residual;         ///< what is added to this image
+  const T* residual;         ///< added to this image, or null
   NormActShape shape;
   NormActChannels by;
   float scale;
@@ -160,13 +160,13 @@ void forward_pool(const Image<T>& image, T* out) {
   }
 }
 
-/// The four elements of a window: x, and whether the gradient is theirs.
+/// The four elements of a window: x, and a mask of those that receive the gradient.
 template <class Tag>
 struct Window {
-  HWY_INLINE Window() {}  // NOLINT(*-use-equals-default): GCC compiles one of its own without NEON's instructions
+  HWY_INLINE Window() {}  // NOLINT(*-use-equals-default): GCC compiles its own one without NEON's instructions
 
   V<Tag> x[4];
-  M<Tag> mine[4];  ///< at most one of them, and none where the largest is not above 0
+  M<Tag> mine[4];  ///< at most one of them; none if the largest is not above 0
 };
 
 template <Then kThen, class Tag, class T>
@@ -189,7 +189,7 @@ HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, 
   return window;
 }
 
-/// `kCount` vectors of channels over a tile of pixels.
+/// Sums `kCount` vectors of channels over a tile of pixels.
 template <std::int64_t kCount, Then kThen, class Tag, class T>
 HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile) {
   const std::int64_t channels = image.shape.channels;
@@ -240,9 +240,9 @@ void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* s
         const auto window = window_at<kThen>(d, image, 2 * oy * image.row() + 2 * ox * channels + c, a, b);
         const auto g = load(d, grad + (oy * width + ox) * channels + c);
         for (int i = 0; i < 4; ++i) {
-          const auto mine = hn::IfThenElseZero(window.mine[i], g);
-          plain = hn::Add(plain, mine);
-          times_x = hn::MulAdd(mine, hn::Sub(window.x[i], middle), times_x);
+          const auto own_gradient = hn::IfThenElseZero(window.mine[i], g);
+          plain = hn::Add(plain, own_gradient);
+          times_x = hn::MulAdd(own_gradient, hn::Sub(window.x[i], middle), times_x);
         }
       }
       add_to(plain, d, sums + c);
@@ -252,7 +252,7 @@ void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* s
 }
 
 template <Then kThen, class T>
-void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& by, T* out, T* to_residual) {
+void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& factors, T* out, T* to_residual) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t pixels = image.shape.height * image.shape.width;
   for (std::int64_t p = 0; p < pixels; ++p) {
@@ -262,26 +262,28 @@ void backward_plain(const Image<T>& image, const T* grad, const NormActGradient&
       const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
       const auto g = hn::IfThenElseZero(open, load(d, grad + at));
       if constexpr (kThen == Then::kResidual) store(g, d, to_residual + at);
-      const auto straight = hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c));
-      store(hn::MulAdd(hn::LoadU(d, by.da + c), g, straight), d, out + at);
+      const auto straight =
+          hn::MulAdd(hn::LoadU(d, factors.dp + c), load(d, image.x + at), hn::LoadU(d, factors.dq + c));
+      store(hn::MulAdd(hn::LoadU(d, factors.da + c), g, straight), d, out + at);
     });
   }
 }
 
-/// An element that no window has: only the statistics reach it.
+/// Computes the gradient of elements outside all windows: only the statistics affect it.
 template <class T>
-void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t end, const NormActGradient& by, T* out) {
+void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t end, const NormActGradient& factors,
+                      T* out) {
   const std::int64_t channels = image.shape.channels;
   for (std::int64_t pixel = begin; pixel < end; pixel += channels) {
     for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
       const std::int64_t at = pixel + c;
-      store(hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c)), d, out + at);
+      store(hn::MulAdd(hn::LoadU(d, factors.dp + c), load(d, image.x + at), hn::LoadU(d, factors.dq + c)), d, out + at);
     });
   }
 }
 
 template <Then kThen, class T>
-void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& factors, T* out) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t row = image.row();
   const std::int64_t width = image.shape.out_width();
@@ -291,24 +293,24 @@ void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& 
         const std::int64_t at = 2 * oy * row + 2 * ox * channels + c;
         const std::int64_t places[4] = {at, at + channels, at + row, at + row + channels};
         const auto window = window_at<kThen>(d, image, at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c));
-        const auto g = hn::Mul(hn::LoadU(d, by.da + c), load(d, grad + (oy * width + ox) * channels + c));
-        const auto p = hn::LoadU(d, by.dp + c);
-        const auto q = hn::LoadU(d, by.dq + c);
+        const auto g = hn::Mul(hn::LoadU(d, factors.da + c), load(d, grad + (oy * width + ox) * channels + c));
+        const auto p = hn::LoadU(d, factors.dp + c);
+        const auto q = hn::LoadU(d, factors.dq + c);
         for (int i = 0; i < 4; ++i) {
           store(hn::Add(hn::MulAdd(p, window.x[i], q), hn::IfThenElseZero(window.mine[i], g)), d, out + places[i]);
         }
       });
     }
     for (std::int64_t y = 2 * oy; y < 2 * oy + 2; ++y) {
-      backward_outside(image, y * row + 2 * width * channels, (y + 1) * row, by, out);
+      backward_outside(image, y * row + 2 * width * channels, (y + 1) * row, factors, out);
     }
   }
-  backward_outside(image, 2 * image.shape.out_height() * row, image.shape.height * row, by, out);
+  backward_outside(image, 2 * image.shape.out_height() * row, image.shape.height * row, factors, out);
 }
 
 template <class T>
-void run_forward(const NormActForward& pass, const NormActImage& of, void* out) {
-  const Image<T> image = image_of<T>(pass, of);
+void run_forward(const NormActForward& pass, const NormActImage& source, void* out) {
+  const Image<T> image = image_of<T>(pass, source);
   auto* to = static_cast<T*>(out);
   if (pass.shape.pool) {
     image.bits == nullptr ? forward_pool<Then::kNothing>(image, to) : forward_pool<Then::kDropout>(image, to);
@@ -322,31 +324,31 @@ void run_forward(const NormActForward& pass, const NormActImage& of, void* out) 
 template <class T>
 void run_sums(const NormActForward& pass, const Image<T>& image, const void* grad, const float* mean, float* sums) {
   std::fill(sums, sums + 2 * pass.shape.channels, 0.0F);
-  const auto* of = static_cast<const T*>(grad);
+  const auto* gradient = static_cast<const T*>(grad);
   if (pass.shape.pool) {
-    image.bits == nullptr ? sums_pool<Then::kNothing>(image, of, mean, sums)
-                          : sums_pool<Then::kDropout>(image, of, mean, sums);
+    image.bits == nullptr ? sums_pool<Then::kNothing>(image, gradient, mean, sums)
+                          : sums_pool<Then::kDropout>(image, gradient, mean, sums);
   } else if (image.residual != nullptr) {
-    sums_plain<Then::kResidual>(image, of, mean, sums);
+    sums_plain<Then::kResidual>(image, gradient, mean, sums);
   } else {
-    image.bits == nullptr ? sums_plain<Then::kNothing>(image, of, mean, sums)
-                          : sums_plain<Then::kDropout>(image, of, mean, sums);
+    image.bits == nullptr ? sums_plain<Then::kNothing>(image, gradient, mean, sums)
+                          : sums_plain<Then::kDropout>(image, gradient, mean, sums);
   }
 }
 
 template <class T>
-void run_backward(const NormActForward& pass, const Image<T>& image, const void* grad, const NormActGradient& by,
+void run_backward(const NormActForward& pass, const Image<T>& image, const void* grad, const NormActGradient& factors,
                   const NormActInto& into) {
-  const auto* of = static_cast<const T*>(grad);
+  const auto* gradient = static_cast<const T*>(grad);
   auto* to = static_cast<T*>(into.x);
   if (pass.shape.pool) {
-    image.bits == nullptr ? backward_pool<Then::kNothing>(image, of, by, to)
-                          : backward_pool<Then::kDropout>(image, of, by, to);
+    image.bits == nullptr ? backward_pool<Then::kNothing>(image, gradient, factors, to)
+                          : backward_pool<Then::kDropout>(image, gradient, factors, to);
   } else if (image.residual != nullptr) {
-    backward_plain<Then::kResidual>(image, of, by, to, static_cast<T*>(into.residual));
+    backward_plain<Then::kResidual>(image, gradient, factors, to, static_cast<T*>(into.residual));
   } else {
-    image.bits == nullptr ? backward_plain<Then::kNothing>(image, of, by, to, to)
-                          : backward_plain<Then::kDropout>(image, of, by, to, to);
+    image.bits == nullptr ? backward_plain<Then::kNothing>(image, gradient, factors, to, to)
+                          : backward_plain<Then::kDropout>(image, gradient, factors, to, to);
   }
 }
 
@@ -365,10 +367,10 @@ void sums_of(const NormActForward& pass, const NormActImage& image, const void* 
   run_sums(pass, image_of<std::uint16_t>(pass, image), grad, mean, sums);
 }
 
-void backward_of(const NormActForward& pass, const NormActImage& image, const void* grad, const NormActGradient& by,
-                 const NormActInto& into) {
-  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, by, into);
-  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, by, into);
+void backward_of(const NormActForward& pass, const NormActImage& image, const void* grad,
+                 const NormActGradient& factors, const NormActInto& into) {
+  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, factors, into);
+  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, factors, into);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -398,8 +400,8 @@ void norm_act_backward_sums(const NormActForward& pass, const NormActImage& imag
 }
 
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
-                       const NormActGradient& by, const NormActInto& into) {
-  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, by, into);
+                       const NormActGradient& factors, const NormActInto& into) {
+  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, factors, into);
 }
 
 }  // namespace lockstep::nn

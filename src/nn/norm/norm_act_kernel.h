@@ -3,18 +3,18 @@
 //
 // With x the input, y = a x + b by channel, k the kept elements of dropout times its scale, z = max(0, k y), and p the
 // largest z of each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is
-// kept: backward computes z anew from x. It reads x and the gradient twice (sums, then the input's gradient).
+// kept: backward computes z again from x. It reads x and the gradient twice (sums, then the input's gradient).
 //
 // A residual may be added to y before ReLU: backward reads it again, and its gradient is g.
 //
-// Sums are made in a fixed order: within an image in float32, over images by the caller in double.
+// Sums have a fixed order: within an image in float32, over images by the caller in double.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::nn {
 
-/// What all passes work on. Images are dense [height, width, channels].
+/// The shape that all passes share. Images are dense [height, width, channels].
 struct NormActShape {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -27,19 +27,19 @@ struct NormActShape {
   [[nodiscard]] std::int64_t out_image() const { return out_height() * out_width() * channels; }
 };
 
-/// By channel, float32.
+/// The factors by channel, float32.
 struct NormActChannels {
   const float* a = nullptr;
   const float* b = nullptr;
 };
 
-/// Dropout: a bit for each input element in memory order, set where it is kept. No bits: no dropout.
+/// Dropout: a bit for each input element in memory order, set for those that are kept. No bits: no dropout.
 struct NormActDropout {
   const std::uint8_t* kept = nullptr;  ///< with at least 4 readable bytes after the last one
   float scale = 1;
 };
 
-/// One image of the batch: its input, and its place, by which it finds its dropout bits.
+/// One image of the batch: its input, and its index, which selects its dropout bits.
 struct NormActImage {
   const void* x = nullptr;
   std::int64_t index = 0;
@@ -49,11 +49,11 @@ struct NormActImage {
 /// Element types: float32, or bfloat16 as its 16 bits.
 enum class NormActType { kFloat, kBFloat16 };
 
-/// Sums over one image of (x - shift) and of its square, by channel.
+/// Sums (x - shift) and its square over one image, by channel.
 void norm_act_statistics(NormActType type, const void* image, const NormActShape& shape, const float* shift,
                          float* sums_2C);
 
-/// One image's z or p into `out`.
+/// Writes one image's z or p to `out`.
 struct NormActForward {
   NormActType type;
   NormActShape shape;
@@ -62,23 +62,23 @@ struct NormActForward {
 };
 void norm_act_forward(const NormActForward& pass, const NormActImage& image, void* out);
 
-/// With g the gradient where it reaches y (its window's first largest, kept and above 0; not yet scaled by dropout):
-/// sums over one image of g and of g (x - mean), by channel.
+/// With g the gradient that reaches y (its window's first largest, kept and above 0; not yet scaled by dropout), sums g
+/// and g (x - mean) over one image, by channel.
 void norm_act_backward_sums(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean,
                             float* sums_2C);
 
-/// One image's dx = da g + dp x + dq, by channel.
+/// The factors of one image's dx = da g + dp x + dq, by channel.
 struct NormActGradient {
   const float* da = nullptr;
   const float* dp = nullptr;
   const float* dq = nullptr;
 };
-/// Where one image's gradients go.
+/// The memory for one image's gradients.
 struct NormActInto {
   void* x = nullptr;
-  void* residual = nullptr;  ///< g; where there is one
+  void* residual = nullptr;  ///< g, or null without a residual
 };
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
-                       const NormActGradient& by, const NormActInto& into);
+                       const NormActGradient& factors, const NormActInto& into);
 
 }  // namespace lockstep::nn

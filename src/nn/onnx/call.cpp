@@ -33,7 +33,7 @@ std::vector<std::int64_t> sizes_of(const Value* value) {
   return *sizes;
 }
 
-/// Numbers have the type that Python gives them, in operators that promote.
+/// Returns a value's type. Numbers have the type of Python's numbers, in operators that promote.
 at::ScalarType type_of(const Value* value) {
   if (const auto constant = onnx_constant(value)) {
     if (constant->isTensor()) return constant->toTensor().scalar_type();
@@ -45,7 +45,7 @@ at::ScalarType type_of(const Value* value) {
   return type == nullptr || !type->scalarType() ? at::kLong : *type->scalarType();
 }
 
-/// A number, or a tensor without dimensions: it does not widen the type of one that has some.
+/// True for a number, or a tensor without dimensions: it does not widen the type of a tensor that has some.
 bool is_number(const Value* value) { return tensor_type(value) == nullptr || sizes_of(value).empty(); }
 
 }  // namespace
@@ -76,7 +76,7 @@ const std::string& OnnxValues::store(const Value* value, const at::Tensor& tenso
     known->second = model_.store(tensor, has_name ? name->second : "");
     if (has_name) {
       last_name_ = name->second;
-      names_.erase(name);  // a name counts once
+      names_.erase(name);  // a name is used once
     }
   }
   return tensors_[value] = known->second;
@@ -178,14 +178,14 @@ std::string OnnxConstants::text(std::size_t i) const {
   return constant->toStringRef();
 }
 
-std::int64_t OnnxConstants::dim(std::size_t i, std::size_t of) const {
+std::int64_t OnnxConstants::dim(std::size_t i, std::size_t argument) const {
   const std::int64_t given = integer(i);
-  return given < 0 ? given + rank(of) : given;
+  return given < 0 ? given + rank(argument) : given;
 }
 
-std::vector<std::int64_t> OnnxConstants::dims(std::size_t i, std::size_t of) const {
+std::vector<std::int64_t> OnnxConstants::dims(std::size_t i, std::size_t argument) const {
   std::vector<std::int64_t> all = integers(i);
-  for (std::int64_t& each : all) each += each < 0 ? rank(of) : 0;
+  for (std::int64_t& each : all) each += each < 0 ? rank(argument) : 0;
   return all;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator of a graph, as a row of the table of operators sees it: its arguments as names of ONNX's values, or as
-// the constants that they are.
+// An operator of a graph for a row of the table of operators: its arguments are names of ONNX's values, or constants.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,20 +16,20 @@
 
 namespace lockstep::nn {
 
-/// The names that the graph's values have in the model.
+/// The names of the graph's values in the model.
 class OnnxValues {
  public:
-  /// `names`: of tensors that the network has under a name; others get numbers.
+  /// `names`: the names of the network's own tensors; others get numbers.
   OnnxValues(OnnxModel& model, std::map<const void*, std::string> names) : model_(model), names_(std::move(names)) {}
 
   void set(const torch::jit::Value* value, std::string name) { tensors_[value] = std::move(name); }
   void set_list(const torch::jit::Value* value, std::vector<std::string> names) { lists_[value] = std::move(names); }
 
-  /// A tensor, or a whole number that follows the batch: a list of one.
+  /// Returns the name of a tensor, or of a whole number that follows the batch: a list of one.
   [[nodiscard]] const std::string& tensor(const torch::jit::Value* value);
   [[nodiscard]] std::vector<std::string> list(const torch::jit::Value* value);
   [[nodiscard]] OnnxModel& model() { return model_; }
-  /// The last tensor with a name in the network that was stored: where the graph is by now.
+  /// Returns the last stored tensor that has a name in the network, to show the place in the graph.
   [[nodiscard]] const std::string& last_name() const { return last_name_; }
 
  private:
@@ -54,13 +53,13 @@ class OnnxTensors {
   [[nodiscard]] bool none(std::size_t i) const;
   [[nodiscard]] std::string in(std::size_t i) const { return values_.tensor(node_.input(i)); }
   [[nodiscard]] std::vector<std::string> list(std::size_t i) const { return values_.list(node_.input(i)); }
-  /// How many values a list has; 0 for what is none.
+  /// Returns the number of values in a list; 0 for None.
   [[nodiscard]] std::size_t list_size(std::size_t i) const;
-  /// Argument `i`, a tensor or a number, as a tensor of `type`.
+  /// Returns argument `i`, a tensor or a number, as a tensor of `type`.
   [[nodiscard]] std::string as(std::size_t i, at::ScalarType type) const;
-  /// The types of a list's tensors; Undefined where one is left out.
+  /// Returns the types of a list's tensors; Undefined for one that is omitted.
   [[nodiscard]] std::vector<at::ScalarType> kinds(std::size_t i) const;
-  /// As traced, with a small batch.
+  /// Returns the sizes as traced, with a small batch.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::size_t i) const;
   [[nodiscard]] std::int64_t rank(std::size_t i) const { return static_cast<std::int64_t>(sizes(i).size()); }
   [[nodiscard]] at::ScalarType type(std::size_t i) const;
@@ -68,7 +67,7 @@ class OnnxTensors {
 
   [[nodiscard]] std::string constant(double value, at::ScalarType type) const;
   [[nodiscard]] std::string cast(const std::string& name, at::ScalarType type) const;
-  /// Says what cannot be written, and where. Throws: UsageError.
+  /// Says what cannot be written, and its place in the network. Throws: UsageError.
   [[noreturn]] void refuse(const std::string& why) const;
 
  protected:
@@ -76,7 +75,7 @@ class OnnxTensors {
   OnnxValues& values_;
 };
 
-/// An operator's arguments as the constants that they are. Throws: UsageError where they follow the batch.
+/// An operator's arguments as constants. Throws: UsageError if they follow the batch.
 class OnnxConstants : public OnnxTensors {
  public:
   using OnnxTensors::OnnxTensors;
@@ -87,14 +86,14 @@ class OnnxConstants : public OnnxTensors {
   [[nodiscard]] double number(std::size_t i) const;
   [[nodiscard]] bool flag(std::size_t i) const;
   [[nodiscard]] std::string text(std::size_t i) const;
-  /// The operator that computes argument `i`.
+  /// Returns the operator that computes argument `i`.
   [[nodiscard]] std::string source(std::size_t i) const { return node_.input(i)->node()->kind().toUnqualString(); }
-  /// A dimension of argument `of`, from 0.
-  [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t of = 0) const;
-  [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t of = 0) const;
-  /// A whole number or a list of them that may follow the batch, as a tensor that is a list.
+  /// Returns a dimension of `argument`, counted from 0.
+  [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t argument = 0) const;
+  [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t argument = 0) const;
+  /// Returns a whole number, or a list of them, that may follow the batch, as a tensor that is a list.
   [[nodiscard]] std::string shape(std::size_t i) const { return shape(i, -1, -1); }
-  /// Replaces a number of the list: -1 of an expansion.
+  /// Also replaces a number of the list: -1 of an expansion.
   [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
 };
 
@@ -105,13 +104,13 @@ class OnnxCall : public OnnxConstants {
 
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
-  /// A tensor of floats in the memory order that argument `i` was traced with.
+  /// Returns a tensor of floats in the memory order that argument `i` was traced with.
   [[nodiscard]] at::Tensor empty_like(std::size_t i) const;
   [[nodiscard]] std::size_t results() const { return node_.outputs().size(); }
   [[nodiscard]] bool used(std::size_t i) const { return node_.output(i)->hasUses(); }
   void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }
   void give_list(std::vector<std::string> names) { values_.set_list(node_.output(), std::move(names)); }
-  /// The sizes of a list's tensors along a dimension, as they are unpacked.
+  /// Returns the sizes of a list's tensors along a dimension, as they are unpacked.
   [[nodiscard]] std::vector<std::int64_t> unpacked_sizes(std::int64_t dim) const;
 
   std::string add(const std::string& op, const std::vector<std::string>& inputs,
@@ -124,7 +123,7 @@ class OnnxCall : public OnnxConstants {
   }
   std::string integers_of(const std::vector<std::int64_t>& numbers) { return values_.model().store_integers(numbers); }
   std::string stored(const at::Tensor& tensor) { return values_.model().store(tensor); }
-  /// `count` equal elements of the result's type.
+  /// Stores `count` equal elements of the result's type.
   std::string filled(std::int64_t count, double value) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that compute each element by itself.
+// Operators that compute each element separately.
 #include <cmath>
 #include <string_view>
 
@@ -8,12 +8,12 @@
 namespace lockstep::nn::onnx {
 namespace {
 
-/// Both arguments in the type of the result.
+/// Returns both arguments in the type of the result.
 std::pair<std::string, std::string> operands(OnnxCall& call) {
   return {call.as(0, call.result_type()), call.as(1, call.result_type())};
 }
 
-/// Argument 1 times the factor that argument `i` is, where it is there and not 1.
+/// Multiplies `name` by argument `i`, a factor, unless that is missing or 1.
 std::string scaled(OnnxCall& call, const std::string& name, std::size_t i) {
   if (call.none(i) || call.number(i) == 1) return name;
   return call.add("Mul", {name, call.constant(call.number(i), call.result_type())});
@@ -29,7 +29,7 @@ std::string number(OnnxCall& call, double value) { return call.constant(value, c
 
 void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
 
-/// What is asked of each element: its type is not the result's.
+/// Writes an operator that asks something of each element: its type is not the result's.
 void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
 
 void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }
@@ -132,7 +132,7 @@ void softplus(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Div", {call.add("Softplus", {scaled}), number(call, beta)}));
 }
 
-/// hardshrink(x, lambda), softshrink alike: what is nearer to 0 becomes 0, and `soft` moves the rest there.
+/// hardshrink(x, lambda), and softshrink: values within lambda of 0 become 0, and `soft` moves the others towards 0.
 void shrink(OnnxCall& call, const char* op) {
   const double lambda = call.number(1);
   call.give(call.add("Shrink", {call.in(0)}, {{"lambd", lambda}, {"bias", *op == 0 ? 0 : lambda}}));
@@ -144,7 +144,7 @@ void rrelu(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("LeakyRelu", {call.in(0)}, {{"alpha", (call.number(1) + call.number(2)) / 2}}));
 }
 
-/// dropout(x, p, train) and its kin.
+/// dropout(x, p, train) and its variants.
 void dropout(OnnxCall& call, const char* /*op*/) {
   if (call.flag(2) && call.number(1) != 0) call.refuse("it drops values as in training");
   call.give(call.in(0));
@@ -186,7 +186,7 @@ void lerp(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Add", {call.in(0), call.add("Mul", {call.as(2, call.result_type()), apart})}));
 }
 
-/// bitwise_and and its kin, of true and false.
+/// bitwise_and and its variants, of true and false.
 void bitwise(OnnxCall& call, const char* op) {
   if (call.result_type() != at::kBool) call.refuse("its arguments are whole numbers");
   std::string_view(op) == "Not" ? negate_logical(call, op) : logical(call, op);

@@ -34,13 +34,13 @@ void round_to_half(torch::nn::Module& model) {
   }
 }
 
-/// Nodes that have no counterpart, or are read where their results are used.
+/// True for nodes without a counterpart: the nodes that use their results read them.
 bool is_silent(const Node& node) {
   return node.kind() == prim::Constant || node.kind() == prim::ListConstruct || node.kind() == prim::device ||
          node.kind() == prim::TupleConstruct;
 }
 
-/// Numbers that become tensors, or the other way around: a list of one is both.
+/// True for numbers that become tensors, or the other way around: a list of one is both.
 bool is_number(const Node& node) {
   const std::string name = node.kind().toUnqualString();
   return name == "NumToTensor" || name == "Int" || name == "ScalarImplicit" || name == "IntImplicit";
@@ -90,7 +90,7 @@ OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function, cons
   for (std::size_t i = 0; i < found.size(); ++i)
     onnx.add_named("Identity", values.tensor(found[i]), function.outputs.at(i));
 
-  // only now: an operator that draws numbers is to be named
+  // only now, so that an operator that draws numbers gets an error with its name
   torch::jit::Module module = script_module(model, graph->copy());
   require_same_results(module, function);
 

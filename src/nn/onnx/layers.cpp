@@ -26,7 +26,7 @@ std::vector<std::int64_t> last_axes(const OnnxCall& call, std::size_t count) {
   return axes;
 }
 
-/// The dimensions that argument `i` lists; all where it is left out or empty.
+/// Returns the dimensions that argument `i` lists; all if it is omitted or empty.
 std::vector<std::int64_t> reduced(const OnnxCall& call, std::size_t i) {
   if (!call.none(i) && !call.dims(i).empty()) return call.dims(i);
   return last_axes(call, static_cast<std::size_t>(call.rank(0)));
@@ -101,8 +101,8 @@ void addmm(OnnxCall& call, const char* /*op*/) {
 
 void matmul(OnnxCall& call, const char* /*op*/) { call.give(call.add("MatMul", {call.in(0), call.in(1)})); }
 
-/// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); the last two came
-/// later.
+/// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); the last two are
+/// newer.
 void attention(OnnxCall& call, const char* /*op*/) {
   if (call.number(4) != 0) call.refuse("its dropout draws numbers");
   if (!call.none(7) && call.flag(7)) call.refuse("its keys have fewer heads than its queries: repeat them before");
@@ -132,7 +132,7 @@ void softmax(OnnxCall& call, const char* op) {
   call.give(call.add(op, {call.as(0, call.result_type())}, {{"axis", call.dim(1)}}));
 }
 
-/// mean(x, dims, keepdim, ...), or mean(x, dtype); prod, amax and amin are alike.
+/// mean(x, dims, keepdim, ...), or mean(x, dtype); likewise prod, amax and amin.
 void reduce(OnnxCall& call, const char* op) {
   const bool has_dims = call.count() > 2;
   const std::vector<std::int64_t> axes = has_dims ? reduced(call, 1) : reduced(call, call.count());
@@ -149,7 +149,7 @@ void reduce_sum(OnnxCall& call, const char* op) {
 
 namespace {
 
-/// The norm of an order over some axes.
+/// Returns the norm of an order over some axes.
 std::string norm_of(OnnxCall& call, const std::string& x, double order, const OnnxAttributes& over) {
   if (order == 1) return call.add("ReduceL1", {x}, over);
   if (order == 2) return call.add("ReduceL2", {x}, over);
@@ -159,12 +159,12 @@ std::string norm_of(OnnxCall& call, const std::string& x, double order, const On
   const auto power = [&](const std::string& name, double exponent) {
     return call.add("Pow", {name, call.constant(exponent, call.result_type())});
   };
-  return power(call.add("ReduceL1", {power(size, order)}, over), 1 / order);  // of what is positive: a sum
+  return power(call.add("ReduceL1", {power(size, order)}, over), 1 / order);  // L1 of positive numbers is their sum
 }
 
 }  // namespace
 
-/// norm(x, p, dims, keepdim), linalg_vector_norm alike.
+/// norm(x, p, dims, keepdim); likewise linalg_vector_norm.
 void norm(OnnxCall& call, const char* /*op*/) {
   call.give(norm_of(call, call.in(0), call.none(1) ? 2 : call.number(1),
                     {{"axes", reduced(call, 2)}, {"keepdims", kept(call, 3)}}));
@@ -225,7 +225,7 @@ void embedding_bag(OnnxCall& call, const char* /*op*/) {
   call.give(call.add(mode == 1 ? "ReduceMean" : "ReduceMax", {words}, {{"axes", axes}, none_kept}));
 }
 
-/// var(x, unbiased), var(x, dims, unbiased, keepdim), or with a correction for `unbiased`; `op`: Sqrt for std.
+/// var(x, unbiased), var(x, dims, unbiased, keepdim), or with a correction instead of `unbiased`; `op`: Sqrt for std.
 void variance(OnnxCall& call, const char* op) {
   const bool has_dims = call.count() > 2;
   const std::size_t at = has_dims ? 2 : 1;
@@ -244,7 +244,7 @@ void variance(OnnxCall& call, const char* op) {
   call.give(*op == 0 ? result : call.add(op, {result}));
 }
 
-/// any(x), any(x, dim, keepdim); all() alike.
+/// any(x), any(x, dim, keepdim); likewise all().
 void truth(OnnxCall& call, const char* op) {
   const bool has_dims = call.count() > 1;
   const std::string number = call.cast(call.as(0, at::kBool), at::kFloat);
@@ -252,7 +252,7 @@ void truth(OnnxCall& call, const char* op) {
   call.give(call.cast(call.add(op, {number}, {{"axes", axes}, {"keepdims", has_dims ? kept(call, 2) : 0}}), at::kBool));
 }
 
-/// max(x), max(x, other), max(x, dim, keepdim): the values and where they are.
+/// max(x), max(x, other), max(x, dim, keepdim): the values and their positions.
 void extremum(OnnxCall& call, const char* op) {
   const bool is_max = std::string_view(op) == "max";
   const std::string name = is_max ? "ReduceMax" : "ReduceMin";
@@ -279,7 +279,7 @@ void top_k(OnnxCall& call, const char* /*op*/) {
   call.give(found[1], 1);
 }
 
-/// sort(x, dim, descending), argsort alike; their second form says before `dim` whether it is stable, which TopK is.
+/// sort(x, dim, descending), and argsort; their second form has `stable` before `dim`, and TopK is stable.
 void sort(OnnxCall& call, const char* op) {
   const std::size_t at = call.count() - 2;
   const std::int64_t axis = call.dim(at);

@@ -56,8 +56,8 @@ enum AttributeKind : std::int32_t {
   kTextsKind = 8
 };
 
-constexpr std::int64_t kIrVersion = 8;  // of opsets 15 to 18
-constexpr std::size_t kSmall = 1024;    // bytes of a tensor that stays in the model
+constexpr std::int64_t kIrVersion = 8;  // for opsets 15 to 18
+constexpr std::size_t kSmall = 1024;    // the most bytes of a tensor that stays in the model
 
 void add_pair(Writer& writer, protozero::pbf_tag_type field, const std::string& key, const std::string& value) {
   Writer pair(writer, field);

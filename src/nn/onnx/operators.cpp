@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of operators: libtorch's name, the function that writes it, and ONNX's name where the function serves
-// several.
+// The table of operators: libtorch's name, the function that writes it, and ONNX's name if the function serves several.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -17,7 +16,7 @@ struct Entry {
 };
 
 constexpr std::array kTable = {
-    // each element by itself
+    // each element separately
     Entry{"abs", unary, "Abs"}, Entry{"acos", unary, "Acos"}, Entry{"asin", unary, "Asin"},
     Entry{"atan", unary, "Atan"}, Entry{"ceil", unary, "Ceil"}, Entry{"cos", unary, "Cos"},
     Entry{"cosh", unary, "Cosh"}, Entry{"erf", unary, "Erf"}, Entry{"exp", unary, "Exp"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers. libtorch has all layers and directions in one operator, ONNX has one for each layer.
+// Recurrent layers. libtorch has all layers and directions in one operator, ONNX has one operator for each layer.
 #include <string_view>
 
 #include "nn/onnx/rows.h"
@@ -7,7 +7,7 @@
 namespace lockstep::nn::onnx {
 namespace {
 
-/// Where the arguments begin: op(x, state, weights, has_biases, layers, dropout, train, bidirectional, batch_first).
+/// The layout of the arguments: op(x, state, weights, has_biases, layers, dropout, train, bidirectional, batch_first).
 struct Layout {
   bool has_biases = false;
   std::int64_t layers = 0;
@@ -15,7 +15,7 @@ struct Layout {
   std::int64_t hidden = 0;
   bool batch_first = false;
 
-  [[nodiscard]] std::size_t weights() const { return has_biases ? 4 : 2; }  ///< of a layer in one direction
+  [[nodiscard]] std::size_t weights() const { return has_biases ? 4 : 2; }  ///< tensors of a layer in one direction
 };
 
 Layout layout_of(const OnnxCall& call) {
@@ -31,7 +31,7 @@ Layout layout_of(const OnnxCall& call) {
   return layout;
 }
 
-/// The parts of a weight or bias, one for each gate, in ONNX's order.
+/// Returns the parts of a weight or bias, one for each gate, in ONNX's order.
 std::string in_order(OnnxCall& call, const std::string& name, const std::vector<std::size_t>& order) {
   if (order.size() == 1) return name;
   const auto parts = call.add_all("Split", {name}, {{"axis", std::int64_t{0}}}, order.size());
@@ -40,17 +40,17 @@ std::string in_order(OnnxCall& call, const std::string& name, const std::vector<
   return call.add("Concat", sorted, {{"axis", std::int64_t{0}}});
 }
 
-/// One tensor of those of both directions: [directions, ...].
+/// Stacks the tensors of both directions: [directions, ...].
 std::string stacked(OnnxCall& call, const std::vector<std::string>& names) {
   std::vector<std::string> parts;
   for (const std::string& each : names) parts.push_back(call.add("Unsqueeze", {each, call.integers_of({0})}));
   return parts.size() == 1 ? parts.front() : call.add("Concat", parts, {{"axis", std::int64_t{0}}});
 }
 
-/// ONNX's operator and what it wants.
+/// ONNX's operator and its attributes.
 struct Kind {
   const char* op;
-  std::vector<std::size_t> order;  ///< of the gates
+  std::vector<std::size_t> order;  ///< order of the gates
   OnnxAttributes attributes = {};
 };
 
@@ -60,7 +60,7 @@ Kind kind_of(std::string_view op, std::size_t directions) {
   return {"RNN", {0}, {{"activations", std::vector<std::string>(directions, std::string(op))}}};
 }
 
-/// The weights of a layer as ONNX wants them: of the input, of the state, and the biases of both.
+/// Returns the weights of a layer in ONNX's form: of the input, of the state, and the biases of both.
 std::vector<std::string> weights_of(OnnxCall& call, const Layout& layout, std::int64_t layer, const Kind& kind) {
   const std::vector<std::string> all = call.list(2);
   std::vector<std::vector<std::string>> parts(layout.weights());
@@ -74,7 +74,7 @@ std::vector<std::string> weights_of(OnnxCall& call, const Layout& layout, std::i
   return made;
 }
 
-/// Rows of a state that are a layer's.
+/// Returns a layer's rows of a state.
 std::string state_of(OnnxCall& call, const std::string& name, const Layout& layout, std::int64_t layer) {
   if (layout.layers == 1) return name;
   const std::int64_t begin = layer * layout.directions;
@@ -99,7 +99,7 @@ void recurrent(OnnxCall& call, const char* op) {
   if (directions == 2) kind.attributes.emplace_back("direction", std::string("bidirectional"));
 
   std::string x = layout.batch_first ? transposed(call, call.in(0), {1, 0, 2}) : call.in(0);
-  std::vector<std::vector<std::string>> after(before.size());  // the state behind each layer
+  std::vector<std::vector<std::string>> after(before.size());  // the state after each layer
   for (std::int64_t layer = 0; layer < layout.layers; ++layer) {
     std::vector<std::string> inputs = {x};
     for (const std::string& each : weights_of(call, layout, layer, kind)) inputs.push_back(each);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How operators of libtorch are computed by operators of ONNX: functions for the rows of the table in operators.cpp.
+// Writes operators of libtorch as operators of ONNX: functions for the rows of the table in operators.cpp.
 #pragma once
 
 #include "nn/onnx/call.h"
 
 namespace lockstep::nn::onnx {
 
-/// Adds the nodes that compute what the operator computes, and gives its results. `op`: ONNX's operator, for functions
-/// that serve several.
+/// Adds the nodes that compute the operator, and sets its results. `op`: ONNX's operator, if the function serves
+/// several.
 using Row = void(OnnxCall& call, const char* op);
 
 // elementwise.cpp
@@ -35,7 +35,7 @@ Row convolution, convolution_by_name, max_pool, average_pool, adaptive_average_p
 // recurrent.cpp
 Row recurrent;
 
-/// Runs the row of an operator. Throws: UsageError where there is none.
+/// Runs the row of an operator. Throws: UsageError if there is none.
 void run_row(OnnxCall& call);
 
 /// Returns the operators that have a row, in order.

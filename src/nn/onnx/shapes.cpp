@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements, and that make tensors of a shape.
+// Operators that move elements, or make tensors of a shape.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 
@@ -37,10 +37,10 @@ std::string one_of(OnnxCall& call, const std::string& name, std::int64_t axis, c
   return call.add("Gather", {name, index}, {{"axis", axis}});
 }
 
-/// A tensor of a shape, all of whose elements are the same.
+/// Makes a tensor of a shape with equal elements.
 void fill(OnnxCall& call, const std::string& shape, double value) {
   const at::ScalarType type = call.result_type();
-  const bool is_bool = type == at::kBool;  // some runtimes make no tensors of bool
+  const bool is_bool = type == at::kBool;  // some runtimes cannot make tensors of bool
   const at::Tensor element = at::full({1}, value, is_bool ? at::kLong : type);
   const std::string made = call.add("ConstantOfShape", {shape}, {{"value", element}});
   call.give(is_bool ? call.cast(made, type) : made);
@@ -183,7 +183,7 @@ void unbind(OnnxCall& call, const char* /*op*/) {
   call.give_list(parts);
 }
 
-/// A size, as a list of one.
+/// Gives a size, as a list of one.
 void size(OnnxCall& call, const char* /*op*/) {
   call.give(one_of(call, shape_of(call, 0), 0, call.integers_of({call.dim(1)})));
 }
@@ -209,7 +209,8 @@ void index(OnnxCall& call, const char* /*op*/) {
 
 namespace {
 
-/// `given`: before and behind each dimension, from the last one on. Returns what ONNX wants: all befores, all behinds.
+/// Returns the pads in ONNX's order: before all dimensions, then behind all. `given`: before and behind each dimension,
+/// from the last one on.
 std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   const auto rank = static_cast<std::size_t>(call.rank(0));
   std::vector<std::int64_t> pads(2 * rank, 0);
@@ -220,7 +221,7 @@ std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   return call.integers_of(pads);
 }
 
-/// The end before the begin, and the begin behind the end.
+/// Puts a copy of the end before the begin, and of the begin behind the end.
 void give_circle(OnnxCall& call) {
   const std::vector<std::int64_t> pads = call.integers(1);
   std::string name = call.in(0);
@@ -295,18 +296,18 @@ void flip(OnnxCall& call, const char* /*op*/) {
                                call.integers_of(last)}));
 }
 
-/// tril(x, diagonal), triu alike.
+/// tril(x, diagonal); likewise triu.
 void triangle(OnnxCall& call, const char* op) {
   call.give(call.add("Trilu", {call.in(0), call.constant(static_cast<double>(call.integer(1)), at::kLong)},
                      {{"upper", *op == 'u' ? 1 : std::int64_t{0}}}));
 }
 
-/// scatter(x, dim, places, values), where the values may be one number.
+/// scatter(x, dim, places, values); the values may be one number.
 void scatter(OnnxCall& call, const char* /*op*/) {
   std::string values = call.as(3, call.result_type());
   if (call.rank(3) == 0) {
     values = call.add("Expand", {values, shape_of(call, 2)});
-  } else if (call.sizes(3) != call.sizes(2)) {  // what has no place is left out
+  } else if (call.sizes(3) != call.sizes(2)) {  // values without a place are omitted
     const std::vector<std::int64_t> begin(static_cast<std::size_t>(call.rank(2)), 0);
     values = call.add("Slice", {values, call.integers_of(begin), shape_of(call, 2)});
   }
@@ -352,7 +353,7 @@ void filled_as(OnnxCall& call, const char* op) {
   fill(call, shape_of(call, 0), std::string_view(op) == "value" ? call.number(1) : value_of_name(call.name()));
 }
 
-/// arange(end, ...), arange(begin, end, ...), arange(begin, end, step, ...): four arguments behind them say how.
+/// arange(end, ...), arange(begin, end, ...), arange(begin, end, step, ...): four more arguments follow, such as dtype.
 void arange(OnnxCall& call, const char* /*op*/) {
   const std::size_t numbers = call.count() - 4;
   const at::ScalarType type = call.result_type();

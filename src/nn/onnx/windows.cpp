@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that look at windows of a picture: convolutions, poolings, other sizes.
+// Operators on windows of a picture: convolutions, poolings, other sizes.
 #include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/_upsample_nearest_exact3d.h>
@@ -37,7 +37,7 @@ Sizes all_of(Sizes numbers, std::size_t dims) {
 
 std::size_t spatial(const OnnxCall& call) { return static_cast<std::size_t>(call.rank(0)) - 2; }
 
-/// The sizes behind batch and channels.
+/// Returns the sizes after batch and channels.
 Sizes behind_channels(const Sizes& sizes) { return {sizes.begin() + 2, sizes.end()}; }
 
 std::int64_t product(const Sizes& sizes) {
@@ -46,12 +46,12 @@ std::int64_t product(const Sizes& sizes) {
   return all;
 }
 
-/// How a pooling moves its window.
+/// The windows of a pooling.
 struct Pool {
   Sizes in, out, kernel, stride, pads, dilation;
 
   [[nodiscard]] std::size_t dims() const { return in.size(); }
-  /// How far the last window reaches beyond the end. ONNX's ceil_mode is not what libtorch's is in every runtime.
+  /// Returns how far the last window extends beyond the end. ONNX's ceil_mode differs from libtorch's in some runtimes.
   [[nodiscard]] std::int64_t beyond(std::size_t i) const {
     return (out[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - in[i] - pads[i];
   }
@@ -61,7 +61,7 @@ struct Pool {
     }
     return false;
   }
-  /// Before each dimension, then behind each.
+  /// Returns the pads before each dimension, then those behind each.
   [[nodiscard]] Sizes all_pads() const {
     Sizes all = pads;
     for (std::size_t i = 0; i < dims(); ++i) all.push_back(std::max<std::int64_t>(beyond(i), 0));
@@ -69,7 +69,7 @@ struct Pool {
   }
 };
 
-/// Pads of the last dimensions as those of all: none at batch and channels.
+/// Adds pads of 0 for batch and channels to those of the last dimensions.
 Sizes with_channels(Sizes pads) {
   pads.insert(pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2), 2, 0);
   pads.insert(pads.begin(), 2, 0);
@@ -87,7 +87,7 @@ Pool pool_of(const OnnxCall& call, bool has_dilation) {
   return pool;
 }
 
-/// One number for each window: by what a sum over the window is divided.
+/// Returns the divisor of each window's sum.
 at::Tensor divisors(const Pool& pool, bool counts_pads) {
   at::Tensor all = at::ones({1, 1}, at::kFloat);
   for (std::size_t i = 0; i < pool.dims(); ++i) {
@@ -103,12 +103,12 @@ at::Tensor divisors(const Pool& pool, bool counts_pads) {
   return all;
 }
 
-/// Window `k` of an adaptive pooling: from, to.
+/// Returns window `k` of an adaptive pooling: from, to.
 std::pair<std::int64_t, std::int64_t> adaptive_window(std::int64_t k, std::int64_t in, std::int64_t out) {
   return {k * in / out, ((k + 1) * in + out - 1) / out};
 }
 
-/// The windows of an adaptive pooling where they are all of one size; none otherwise.
+/// Returns the windows of an adaptive pooling if they all have one size; else none.
 Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   Sizes windows;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -119,7 +119,7 @@ Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   return windows;
 }
 
-/// The mean of each window as a product with a matrix of [in, out].
+/// Returns the matrix of [in, out] that computes the mean of each window as a product.
 at::Tensor means(std::int64_t in, std::int64_t out) {
   at::Tensor matrix = at::zeros({in, out}, at::kFloat);
   for (std::int64_t k = 0; k < out; ++k) {
@@ -129,12 +129,12 @@ at::Tensor means(std::int64_t in, std::int64_t out) {
   return matrix;
 }
 
-/// Positions that count in the whole tensor, as positions in their channel.
+/// Turns positions in the whole tensor into positions in their channel.
 std::string in_channel(OnnxCall& call, const std::string& positions) {
   return call.add("Mod", {positions, call.integers_of({product(behind_channels(call.sizes(0)))})});
 }
 
-/// A kernel that copies each element of a window to a channel of its own: [channels * window, 1, window].
+/// Returns a kernel that copies each element of a window to its own channel: [channels * window, 1, window].
 at::Tensor copies(std::int64_t channels, const Sizes& window, at::ScalarType type) {
   const std::int64_t count = product(window);
   Sizes shape = {channels * count, 1};
@@ -144,7 +144,7 @@ at::Tensor copies(std::int64_t channels, const Sizes& window, at::ScalarType typ
   return kernel.view(shape);
 }
 
-/// A factor whose product with `in` is at least `out`, in 32 bits.
+/// Returns a factor whose product with `in` is at least `out`, in 32 bits.
 double factor_to(std::int64_t in, std::int64_t out, double factor) {
   auto given = static_cast<float>(factor);
   while (std::floor(given * static_cast<float>(in)) < static_cast<float>(out))
@@ -152,13 +152,12 @@ double factor_to(std::int64_t in, std::int64_t out, double factor) {
   return given;
 }
 
-/// The factor that libtorch computes positions by: in linear modes it copies where the size stays.
+/// Returns the factor by which libtorch computes positions: in linear modes it copies if the size stays.
 double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, double given) {
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
 
-/// The argument `factors_at` and those behind it are a factor for each dimension. If they are given, positions are
-/// computed by them.
+/// The arguments from `factors_at` on are a factor for each dimension. If they are given, they determine the positions.
 void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attributes, std::size_t factors_at) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
@@ -210,14 +209,14 @@ void convolution_by_name(OnnxCall& call, const char* /*op*/) {
                       {"group", call.integer(6)}}));
 }
 
-/// max_poolNd(x, kernel, stride, padding, dilation, ceil_mode); ..._with_indices has the positions as second result.
+/// max_poolNd(x, kernel, stride, padding, dilation, ceil_mode); ..._with_indices returns the positions as well.
 void max_pool(OnnxCall& call, const char* /*op*/) {
   const Pool pool = pool_of(call, true);
   const std::size_t results = call.results();
   std::string x = call.in(0);
   Sizes pads = pool.all_pads();
-  if (pool.reaches_far()) {  // ONNX pads by less than a window
-    if (results > 1) call.refuse("its last window lies beyond the end, and positions are asked for");
+  if (pool.reaches_far()) {  // ONNX's pads are less than a window
+    if (results > 1) call.refuse("its last window is beyond the end, and its positions are used");
     const std::string least = call.constant(-std::numeric_limits<double>::infinity(), call.result_type());
     x = call.add("Pad", {x, call.integers_of(with_channels(pads)), least});
     pads.assign(pads.size(), 0);
@@ -247,7 +246,7 @@ void average_pool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Mul", {mean, call.stored(factors)}));
 }
 
-/// Windows of one size where the input is a multiple of the output; else a product with a matrix for each dimension.
+/// Uses windows of one size if the input is a multiple of the output; else a product with a matrix for each dimension.
 void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
   const Sizes out = all_of(call.integers(1), spatial(call));
   if (const Sizes windows = equal_windows(call, out); !windows.empty())
@@ -264,7 +263,7 @@ void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("MatMul", {name, call.stored(means(in.back(), out.back()))}));
 }
 
-/// Where windows differ: the greatest of each, one dimension after the other.
+/// If the windows differ, takes the greatest of each, one dimension after the other.
 void adaptive_max_pool(OnnxCall& call, const char* /*op*/) {
   const Sizes out = all_of(call.integers(1), spatial(call));
   if (const Sizes windows = equal_windows(call, out); !windows.empty()) {
@@ -335,19 +334,19 @@ void fold(OnnxCall& call, const char* /*op*/) {
                       {"group", channels}}));
 }
 
-/// upsample_linear1d(x, size, align_corners, factors ...); bilinear2d, trilinear3d and bicubic2d alike.
+/// upsample_linear1d(x, size, align_corners, factors ...); likewise bilinear2d, trilinear3d and bicubic2d.
 void upsample_linear(OnnxCall& call, const char* op) {
   OnnxAttributes attributes = {
       {"mode", std::string(op)},
       {"coordinate_transformation_mode", std::string(call.flag(2) ? "align_corners" : "half_pixel")}};
   if (std::string_view(op) == "cubic") attributes.emplace_back("cubic_coeff_a", -0.75);
-  if (call.flag(2)) return resize(call, op, attributes, call.count());  // corners leave nothing to a factor
+  if (call.flag(2)) return resize(call, op, attributes, call.count());  // aligned corners determine the factor
   resize(call, op, attributes, 3);
 }
 
 namespace {
 
-/// Numbers the elements along an axis. Repeated ones (stride 0) lie in memory once.
+/// Numbers the elements along an axis. Repeated ones (stride 0) are in memory once.
 void number_along(const at::Tensor& tensor, std::int64_t axis) {
   at::Tensor stored = tensor;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -360,22 +359,23 @@ void number_along(const at::Tensor& tensor, std::int64_t axis) {
 
 using Factors = std::vector<c10::optional<double>>;
 
-at::Tensor resized(const at::Tensor& x, const Sizes& out, const Factors& by, bool is_exact) {
+at::Tensor resized(const at::Tensor& x, const Sizes& out, const Factors& factors, bool is_exact) {
   if (out.size() == 1)
-    return is_exact ? at::_upsample_nearest_exact1d(x, out, by[0]) : at::upsample_nearest1d(x, out, by[0]);
+    return is_exact ? at::_upsample_nearest_exact1d(x, out, factors[0]) : at::upsample_nearest1d(x, out, factors[0]);
   if (out.size() == 2) {
-    return is_exact ? at::_upsample_nearest_exact2d(x, out, by[0], by[1])
-                    : at::upsample_nearest2d(x, out, by[0], by[1]);
+    return is_exact ? at::_upsample_nearest_exact2d(x, out, factors[0], factors[1])
+                    : at::upsample_nearest2d(x, out, factors[0], factors[1]);
   }
-  return is_exact ? at::_upsample_nearest_exact3d(x, out, by[0], by[1], by[2])
-                  : at::upsample_nearest3d(x, out, by[0], by[1], by[2]);
+  return is_exact ? at::_upsample_nearest_exact3d(x, out, factors[0], factors[1], factors[2])
+                  : at::upsample_nearest3d(x, out, factors[0], factors[1], factors[2]);
 }
 
-/// Which element each of the new ones along an axis is, by the rounding of libtorch's own operator. It depends on the
-/// memory order of its argument.
-at::Tensor nearest(const at::Tensor& numbers, std::int64_t axis, const Sizes& out, const Factors& by, bool is_exact) {
+/// Returns the index of the source of each new element along an axis, by the rounding of libtorch's own operator, which
+/// depends on the memory order of its argument.
+at::Tensor nearest(const at::Tensor& numbers, std::int64_t axis, const Sizes& out, const Factors& factors,
+                   bool is_exact) {
   number_along(numbers, axis);
-  at::Tensor found = resized(numbers, out, by, is_exact);
+  at::Tensor found = resized(numbers, out, factors, is_exact);
   for (std::int64_t d = found.dim() - 1; d >= 0; --d) {
     if (d != axis) found = found.select(d, 0);
   }
@@ -389,19 +389,19 @@ bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
 
 }  // namespace
 
-/// upsample_nearestNd(x, size, factors ...), _upsample_nearest_exactNd alike. Runtimes round as they like, unless each
-/// element comes several times.
+/// upsample_nearestNd(x, size, factors ...); likewise _upsample_nearest_exactNd. Runtimes may round differently, unless
+/// each element is repeated equally often.
 void upsample_nearest(OnnxCall& call, const char* op) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
-  Factors by;
+  Factors factors;
   for (std::size_t i = 0; i < in.size(); ++i)
-    by.push_back(call.none(i + 2) ? c10::nullopt : c10::optional<double>(call.number(i + 2)));
+    factors.push_back(call.none(i + 2) ? c10::nullopt : c10::optional<double>(call.number(i + 2)));
   const at::Tensor numbers = call.empty_like(0);
   std::vector<at::Tensor> chosen;
   bool is_plain = true;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    chosen.push_back(nearest(numbers, static_cast<std::int64_t>(i) + 2, out, by, *op != 0));
+    chosen.push_back(nearest(numbers, static_cast<std::int64_t>(i) + 2, out, factors, *op != 0));
     is_plain = is_plain && is_each_several_times(chosen.back(), in[i]);
   }
   if (is_plain) {

@@ -30,7 +30,7 @@ Bilinear resizing(at::IntArrayRef from, at::IntArrayRef to, Way way) {
   return {.rows = places(2), .columns = places(3), .width = from[3], .channels = from[1]};
 }
 
-/// Image `index` of a dense batch.
+/// Returns image `index` of a dense batch.
 char* image_of(const at::Tensor& batch, std::int64_t index) {
   const auto bytes = static_cast<std::int64_t>(batch.nbytes());
   return static_cast<char*>(batch.data_ptr()) + index * (bytes / batch.size(0));
@@ -43,11 +43,11 @@ class BilinearFunction : public torch::autograd::Function<BilinearFunction> {
     const std::vector<std::int64_t> sizes = {images.size(0), images.size(1), (*size)[0], (*size)[1]};
     context->saved_data["sizes"] = images.sizes().vec();
     context->saved_data["way"] = static_cast<std::int64_t>(way);
-    const Bilinear by = resizing(images.sizes(), sizes, way);
+    const Bilinear plan = resizing(images.sizes(), sizes, way);
     at::Tensor out = at::empty(sizes, images.options().memory_format(kLast));
     tensor::parallel_for(0, images.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        bilinear_forward(detail::element_type(images), by, image_of(images, i), image_of(out, i));
+        bilinear_forward(detail::element_type(images), plan, image_of(images, i), image_of(out, i));
       }
     });
     return out;
@@ -58,13 +58,13 @@ class BilinearFunction : public torch::autograd::Function<BilinearFunction> {
     RECORD_FUNCTION("lockstep::resize_backward", std::vector<c10::IValue>({grads[0]}));
     const at::Tensor grad = grads[0].contiguous(kLast);
     const std::vector<std::int64_t> sizes = context->saved_data["sizes"].toIntVector();
-    const Bilinear by = resizing(sizes, grad.sizes(), static_cast<Way>(context->saved_data["way"].toInt()));
+    const Bilinear plan = resizing(sizes, grad.sizes(), static_cast<Way>(context->saved_data["way"].toInt()));
     at::Tensor found = at::empty(sizes, grad.options().memory_format(kLast));
     const std::int64_t numel = found.numel() / sizes[0];
     tensor::parallel_for(0, sizes[0], 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         std::vector<float> sums(static_cast<std::size_t>(numel));
-        bilinear_backward(detail::element_type(grad), by, image_of(grad, i), sums.data());
+        bilinear_backward(detail::element_type(grad), plan, image_of(grad, i), sums.data());
         write_sums(detail::element_type(found), sums.data(), numel, image_of(found, i));
       }
     });

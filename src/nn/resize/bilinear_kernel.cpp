@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/resize/bilinear_kernel.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -22,45 +22,45 @@ struct Corners {
   float shares[4];
 };
 
-inline Corners corners_of(const Bilinear& by, const Between& row, const Between& column) {
-  const std::int64_t upper = row.first * by.width;
-  const std::int64_t lower = row.second * by.width;
-  return {.places = {(upper + column.first) * by.channels, (upper + column.second) * by.channels,
-                     (lower + column.first) * by.channels, (lower + column.second) * by.channels},
+inline Corners corners_of(const Bilinear& plan, const Between& row, const Between& column) {
+  const std::int64_t upper = row.first * plan.width;
+  const std::int64_t lower = row.second * plan.width;
+  return {.places = {(upper + column.first) * plan.channels, (upper + column.second) * plan.channels,
+                     (lower + column.first) * plan.channels, (lower + column.second) * plan.channels},
           .shares = {(1 - row.share) * (1 - column.share), (1 - row.share) * column.share,
                      row.share * (1 - column.share), row.share * column.share}};
 }
 
 template <class T>
-void forward_image(const Bilinear& by, const T* from, T* to) {
-  for (const Between& row : by.rows) {
-    for (const Between& column : by.columns) {
-      const Corners four = corners_of(by, row, column);
-      for_channels(by.channels, [&](auto d, std::int64_t c) HWY_ATTR {
+void forward_image(const Bilinear& plan, const T* from, T* to) {
+  for (const Between& row : plan.rows) {
+    for (const Between& column : plan.columns) {
+      const Corners four = corners_of(plan, row, column);
+      for_channels(plan.channels, [&](auto d, std::int64_t c) HWY_ATTR {
         auto sum = hn::Mul(hn::Set(d, four.shares[0]), load(d, from + four.places[0] + c));
         for (int i = 1; i < 4; ++i) {
           sum = hn::MulAdd(hn::Set(d, four.shares[i]), load(d, from + four.places[i] + c), sum);
         }
         store(sum, d, to + c);
       });
-      to += by.channels;
+      to += plan.channels;
     }
   }
 }
 
 template <class T>
-void backward_image(const Bilinear& by, const T* grad, float* sums) {
-  for (const Between& row : by.rows) {
-    for (const Between& column : by.columns) {
-      const Corners four = corners_of(by, row, column);
-      for_channels(by.channels, [&](auto d, std::int64_t c) HWY_ATTR {
+void backward_image(const Bilinear& plan, const T* grad, float* sums) {
+  for (const Between& row : plan.rows) {
+    for (const Between& column : plan.columns) {
+      const Corners four = corners_of(plan, row, column);
+      for_channels(plan.channels, [&](auto d, std::int64_t c) HWY_ATTR {
         const auto g = load(d, grad + c);
         for (int i = 0; i < 4; ++i) {
           float* at = sums + four.places[i] + c;
           hn::StoreU(hn::MulAdd(hn::Set(d, four.shares[i]), g, hn::LoadU(d, at)), d, at);
         }
       });
-      grad += by.channels;
+      grad += plan.channels;
     }
   }
 }
@@ -70,14 +70,14 @@ void write_all(const float* sums, std::int64_t count, T* to) {
   for_channels(count, [&](auto d, std::int64_t i) HWY_ATTR { store(hn::LoadU(d, sums + i), d, to + i); });
 }
 
-void bilinear_forward_of(ElementType type, const Bilinear& by, const void* from, void* to) {
-  if (type == ElementType::kFloat) return forward_image(by, static_cast<const float*>(from), static_cast<float*>(to));
-  forward_image(by, static_cast<const std::uint16_t*>(from), static_cast<std::uint16_t*>(to));
+void bilinear_forward_of(ElementType type, const Bilinear& plan, const void* from, void* to) {
+  if (type == ElementType::kFloat) return forward_image(plan, static_cast<const float*>(from), static_cast<float*>(to));
+  forward_image(plan, static_cast<const std::uint16_t*>(from), static_cast<std::uint16_t*>(to));
 }
 
-void bilinear_backward_of(ElementType type, const Bilinear& by, const void* grad, float* sums) {
-  if (type == ElementType::kFloat) return backward_image(by, static_cast<const float*>(grad), sums);
-  backward_image(by, static_cast<const std::uint16_t*>(grad), sums);
+void bilinear_backward_of(ElementType type, const Bilinear& plan, const void* grad, float* sums) {
+  if (type == ElementType::kFloat) return backward_image(plan, static_cast<const float*>(grad), sums);
+  backward_image(plan, static_cast<const std::uint16_t*>(grad), sums);
 }
 
 void write_sums_of(ElementType type, const float* sums, std::int64_t count, void* to) {
@@ -96,12 +96,12 @@ HWY_EXPORT(bilinear_forward_of);
 HWY_EXPORT(bilinear_backward_of);
 HWY_EXPORT(write_sums_of);
 
-void bilinear_forward(ElementType type, const Bilinear& by, const void* from, void* to) {
-  HWY_DYNAMIC_DISPATCH(bilinear_forward_of)(type, by, from, to);
+void bilinear_forward(ElementType type, const Bilinear& plan, const void* from, void* to) {
+  HWY_DYNAMIC_DISPATCH(bilinear_forward_of)(type, plan, from, to);
 }
 
-void bilinear_backward(ElementType type, const Bilinear& by, const void* grad, float* sums) {
-  HWY_DYNAMIC_DISPATCH(bilinear_backward_of)(type, by, grad, sums);
+void bilinear_backward(ElementType type, const Bilinear& plan, const void* grad, float* sums) {
+  HWY_DYNAMIC_DISPATCH(bilinear_backward_of)(type, plan, grad, sums);
 }
 
 void write_sums(ElementType type, const float* sums, std::int64_t count, void* to) {

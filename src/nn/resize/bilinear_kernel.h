@@ -9,29 +9,29 @@
 
 namespace lockstep::nn {
 
-/// Which two pixels of a direction a result lies between.
+/// The two pixels along an axis between which a result lies.
 struct Between {
   std::int64_t first = 0;
   std::int64_t second = 0;
-  float share = 0;  ///< of the second
+  float share = 0;  ///< of the second pixel
 };
 
-/// For each of `to` results of a direction that has `from` pixels.
+/// Returns the pixels for each of `to` results along an axis of `from` pixels.
 [[nodiscard]] std::vector<Between> places_between(std::int64_t from, std::int64_t to, bool align_corners);
-/// The same with the nearest pixel alone.
+/// Returns the nearest pixel alone for each result.
 [[nodiscard]] std::vector<Between> nearest_places(std::int64_t from, std::int64_t to);
 
 struct Bilinear {
   std::vector<Between> rows;
   std::vector<Between> columns;
-  std::int64_t width = 0;     ///< of the image that is read
+  std::int64_t width = 0;     ///< width of the source image
   std::int64_t channels = 0;  ///< a multiple of 8
 };
 
-/// `from` [height, width, channels] to `to` [rows, columns, channels], both of the type.
-void bilinear_forward(ElementType type, const Bilinear& by, const void* from, void* to);
+/// Resizes `from` [height, width, channels] to `to` [rows, columns, channels], both of the type.
+void bilinear_forward(ElementType type, const Bilinear& plan, const void* from, void* to);
 /// Adds the gradient of the results to `sums` [height, width, channels], in the order of the results.
-void bilinear_backward(ElementType type, const Bilinear& by, const void* grad, float* sums);
+void bilinear_backward(ElementType type, const Bilinear& plan, const void* grad, float* sums);
 /// Writes `count` sums, a multiple of 8, in the type.
 void write_sums(ElementType type, const float* sums, std::int64_t count, void* to);
 

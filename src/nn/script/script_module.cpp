@@ -20,7 +20,7 @@ using torch::jit::Node;
 using torch::jit::Value;
 namespace prim = torch::jit::prim;
 
-/// What makes two tensors the same one: a buffer may be registered as one object and used as another with its memory.
+/// The identity of a tensor: a buffer may be registered as one object and used as another with its memory.
 using Identity = std::tuple<const void*, std::vector<std::int64_t>, std::vector<std::int64_t>, at::ScalarType>;
 
 Identity identity_of(const at::Tensor& tensor) {
@@ -28,7 +28,7 @@ Identity identity_of(const at::Tensor& tensor) {
 }
 
 struct Attribute {
-  std::string name;  ///< with those of the modules around it: "backbone.stem.weight"
+  std::string name;  ///< with the names of the modules around it: "backbone.stem.weight"
   bool is_buffer = true;
 };
 
@@ -39,7 +39,7 @@ std::map<Identity, Attribute> attributes_of(const torch::nn::Module& model) {
   return all;
 }
 
-/// A module of TorchScript that is being put together.
+/// A TorchScript module under construction.
 class Part {
  public:
   explicit Part(std::shared_ptr<torch::jit::CompilationUnit> unit)
@@ -56,7 +56,7 @@ class Part {
     child->add(name.substr(dot + 1), std::move(tensor), is_buffer);
   }
 
-  /// Once all tensors are there.
+  /// Returns the module, once it has all tensors.
   torch::jit::Module finish() {
     for (const auto& [name, child] : children_) module_.register_module(name, child->finish());
     return module_;
@@ -68,7 +68,7 @@ class Part {
   std::map<std::string, std::unique_ptr<Part>> children_;
 };
 
-/// Constants of the graph that are tensors with dimensions.
+/// Returns the constants of the graph that are tensors with dimensions.
 std::vector<std::pair<Node*, at::Tensor>> tensors_of(Graph& graph) {
   std::vector<std::pair<Node*, at::Tensor>> found;
   for (Node* node : graph.nodes()) {
@@ -79,7 +79,7 @@ std::vector<std::pair<Node*, at::Tensor>> tensors_of(Graph& graph) {
   return found;
 }
 
-/// self.a.b.c, once for each name.
+/// Reads self.a.b.c, once for each name.
 class Reader {
  public:
   Reader(Graph& graph, Value* self) : graph_(graph) { known_.emplace("", self); }
@@ -112,14 +112,15 @@ torch::jit::Module script_module(const torch::nn::Module& model, const std::shar
     if (is_new) found->second.name = fmt::format("constant_{}", own++);
     const Attribute& attribute = found->second;
     names.emplace_back(node, attribute.name);
-    // A copy has memory of its own and nothing else in it.
+    // A copy has its own memory, without anything else in it.
     if (added.emplace(attribute.name, true).second) root.add(attribute.name, tensor.clone(), attribute.is_buffer);
   }
   torch::jit::Module module = root.finish();
   Value* self = graph->insertInput(0, "self");
   self->setType(module.type());
   {
-    const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());  // which may be one of the nodes that go
+    const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());  // it may be one of the nodes that are
+                                                                          // destroyed
     Reader reader(*graph, self);
     for (const auto& [node, name] : names) node->output()->replaceAllUsesWith(reader.read(name));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph and the tensors that it uses, as a module of TorchScript.
+// Makes a TorchScript module of a graph and the tensors that it uses.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,9 +13,8 @@ class Module;
 
 namespace lockstep::nn {
 
-/// Takes the tensors out of `graph`, whose constants they are, and makes them attributes of a module with the method
-/// forward(): those of `model` under their names, others as buffers constant_0 and so on. Numbers in tensors without
-/// dimensions stay in the graph.
+/// Moves the constant tensors of `graph` to attributes of a module with the method forward(): those of `model` keep
+/// their names, others become buffers constant_0 and so on. Numbers in tensors without dimensions stay in the graph.
 [[nodiscard]] torch::jit::Module script_module(const torch::nn::Module& model,
                                                const std::shared_ptr<torch::jit::Graph>& graph);
 

@@ -20,13 +20,13 @@
 namespace lockstep::nn {
 namespace {
 
-/// Sizes of the batch for which the archive has to give what the function gives; neither is one that was traced.
+/// Sizes of the batch for which the archive has to agree with the function; neither was traced.
 constexpr std::int64_t kTried[] = {1, 5};
-/// The operators are the same: more than rounding is a fault.
+/// The operators are the same: any difference beyond rounding is a fault.
 constexpr double kTolerance = 1e-5;
 
-/// A libtorch with LLVM compiles what it has recorded at the second call, which takes minutes for a network of
-/// thousands of operators. To compare results its interpreter does.
+/// At the second call a libtorch with LLVM compiles the recorded graph, which takes minutes for a network of thousands
+/// of operators. The interpreter is enough to compare results.
 class NoFuser {
  public:
   NoFuser() { torch::jit::setTensorExprFuserEnabled(false); }
@@ -78,7 +78,7 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-/// {"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"} of each, in brackets.
+/// Returns {"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"} of each, in brackets.
 std::string described(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors) {
   std::vector<std::string> all;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -96,7 +96,7 @@ Tracing::Tracing(torch::nn::Module& model)
     // libtorch writes the numbers of the code by streams, which obey the locale of the process: "0,5", "1.024".
     : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
   if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
-  // A tracer takes no tensors that need a gradient.
+  // A tracer accepts no tensors that need a gradient.
   for (const at::Tensor& parameter : model.parameters()) {
     if (!parameter.requires_grad()) continue;
     frozen_.push_back(parameter);
@@ -128,7 +128,7 @@ void require_same_results(torch::jit::Module& module, const NetworkFunction& fun
 std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                            const std::map<std::string, std::string>& texts) {
   const Tracing tracing(model);
-  // Tables that the network makes once and keeps are there from now on, and are recorded as what they are.
+  // A network makes some tables once and keeps them: make them now, so that they are recorded as constants.
   const std::vector<at::Tensor> arguments = function.example(1);
   torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
   files["network.json"] = describe(function, arguments, function.run(arguments));

@@ -53,7 +53,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
 
 [[noreturn]] void throw_depends(const std::string& what) {
   throw UsageError(fmt::format("the network computes something else for other arguments: {}", what),
-                   "what a traced function does may not follow values, and the batch's size only in sizes of tensors");
+                   "a traced function may not depend on values, and on the batch's size only by sizes of tensors");
 }
 
 /// Numbers of a graph that follow the size of the batch.
@@ -61,7 +61,7 @@ class BatchSizes {
  public:
   explicit BatchSizes(Graph& graph) : graph_(graph) {}
 
-  /// a * size + b, computed where the graph begins.
+  /// Inserts a * size + b at the start of the graph.
   Value* number(std::int64_t small, std::int64_t large) {
     const std::int64_t factor = (large - small) / (kLargeBatch - kSmallBatch);
     const std::int64_t rest = small - factor * kSmallBatch;
@@ -81,7 +81,7 @@ class BatchSizes {
   }
 
   Graph& graph_;
-  Node* behind_ = *graph_.nodes().begin();  ///< before it the sizes are inserted
+  Node* behind_ = *graph_.nodes().begin();  ///< sizes are inserted before it
   Value* size_ = nullptr;
   std::map<std::pair<std::int64_t, std::int64_t>, Value*> known_;
 };
@@ -94,10 +94,10 @@ bool same_constant(const c10::IValue& small, const c10::IValue& large) {
   return small == large;
 }
 
-/// Looks at a node of the first graph and its twin.
+/// Compares a node of the first graph with its twin, and generalises its number.
 void generalise(Node& node, Node& twin, BatchSizes& sizes) {
   if (node.kind() != twin.kind() || node.inputs().size() != twin.inputs().size()) {
-    throw_depends(fmt::format("{} where there is {}", node.kind().toQualString(), twin.kind().toQualString()));
+    throw_depends(fmt::format("{} instead of {}", node.kind().toQualString(), twin.kind().toQualString()));
   }
   if (node.kind() != prim::Constant) return;
   const auto small = torch::jit::toIValue(node.output());
@@ -112,7 +112,7 @@ void generalise(Node& node, Node& twin, BatchSizes& sizes) {
   }
 }
 
-/// The device of the first argument instead of the one that it was traced on.
+/// Uses the device of the first argument instead of the traced one.
 void follow_device(Graph& graph) {
   std::vector<Node*> devices;
   for (Node* node : graph.nodes()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph of a function that takes batches of any size, from two runs with different ones.
+// Traces a function, with batches of two sizes, to a graph that takes batches of any size.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,12 +11,12 @@
 
 namespace lockstep::nn {
 
-/// libtorch's tracer sees operators, and sizes only as numbers: what was computed from the batch's size in C++ is a
-/// constant of the graph. So the function is traced with two sizes. Whole numbers that differ between both graphs are
-/// taken as a * size + b, which fits both runs, and computed from the first argument's size instead.
-/// Devices become that of the first argument.
-/// `out_of_place`: operators that change their arguments are recorded as their twins that do not (relu_() as relu()).
-/// Throws: UsageError where the graphs differ otherwise.
+/// libtorch's tracer sees operators, and sizes only as numbers: a value that C++ computed from the batch's size is a
+/// constant of the graph. So the function is traced with two sizes. Whole numbers that differ between the graphs are
+/// taken as a * size + b, which fits both runs, and computed from the first argument's size instead. Devices become
+/// that of the first argument. `out_of_place`: operators that change their arguments are recorded as their twins that
+/// do not (relu_() as relu()).
+/// Throws: UsageError if the graphs differ in any other way.
 [[nodiscard]] std::shared_ptr<torch::jit::Graph> traced_graph(const NetworkFunction& function,
                                                               bool out_of_place = false);
 

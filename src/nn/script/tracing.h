@@ -36,7 +36,7 @@ class Tracing {
 [[nodiscard]] std::string describe(const NetworkFunction& function, const std::vector<at::Tensor>& arguments,
                                    const std::vector<at::Tensor>& results);
 
-/// Compares a module with the function, for other batches than those that were traced. Throws: UsageError.
+/// Compares a module with the function, for batches of other sizes than those traced. Throws: UsageError.
 void require_same_results(torch::jit::Module& module, const NetworkFunction& function);
 
 }  // namespace lockstep::nn

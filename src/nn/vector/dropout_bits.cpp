@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/vector/dropout_bits.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -28,15 +28,15 @@ struct Product {
 };
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE Product multiply(D32 d, V32 x, std::uint32_t by) {
-  const std::uint64_t product = std::uint64_t{hn::GetLane(x)} * by;
+HWY_INLINE Product multiply(D32 d, V32 x, std::uint32_t multiplier) {
+  const std::uint64_t product = std::uint64_t{hn::GetLane(x)} * multiplier;
   return {.low = hn::Set(d, static_cast<std::uint32_t>(product)),
           .high = hn::Set(d, static_cast<std::uint32_t>(product >> 32))};
 }
 #else
-HWY_INLINE Product multiply(D32 d, V32 x, std::uint32_t by) {
+HWY_INLINE Product multiply(D32 d, V32 x, std::uint32_t multiplier) {
   const hn::RepartitionToWide<D32> d64;
-  const auto factor = hn::Set(d, by);
+  const auto factor = hn::Set(d, multiplier);
   const auto even = hn::MulEven(x, factor);
   const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, x))), factor);
   const auto lower = hn::Set(d64, 0xFFFFFFFFULL);
@@ -45,7 +45,7 @@ HWY_INLINE Product multiply(D32 d, V32 x, std::uint32_t by) {
 }
 #endif
 
-/// Lane i has the four words of counter `counter` + i.
+/// Returns the four words of counter `counter` + i in lane i.
 HWY_INLINE Words philox(D32 d, std::uint64_t counter, std::uint64_t seed) {
   Words w{hn::Iota(d, static_cast<std::uint32_t>(counter)), hn::Set(d, static_cast<std::uint32_t>(counter >> 32)),
           hn::Zero(d), hn::Zero(d)};
@@ -62,7 +62,7 @@ HWY_INLINE Words philox(D32 d, std::uint64_t counter, std::uint64_t seed) {
   return w;
 }
 
-/// Half of the elements: every bit of the stream is one element's.
+/// Keeps half of the elements: every bit of the stream belongs to one element.
 void fill_half(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::uint64_t seed) {
   const D32 d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -75,7 +75,7 @@ void fill_half(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::ui
   }
 }
 
-/// A bit of each half word that is below the threshold, at `place` and the next.
+/// Sets a bit for each half word that is below the threshold, at `place` and the next.
 HWY_INLINE V32 two_bits(D32 d, V32 word, V32 threshold, int place) {
   const auto low = hn::And(word, hn::Set(d, 0xFFFFU));
   const auto high = hn::ShiftRight<16>(word);
@@ -84,7 +84,7 @@ HWY_INLINE V32 two_bits(D32 d, V32 word, V32 threshold, int place) {
   return hn::Or(hn::IfThenElseZero(hn::Lt(low, threshold), one), hn::IfThenElseZero(hn::Lt(high, threshold), two));
 }
 
-/// Any share: 16 bits of the stream for each element, so 8 elements for a counter.
+/// Keeps any share: 16 bits of the stream for each element, so 8 elements for a counter.
 void fill_share(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::uint64_t seed, std::uint32_t threshold) {
   const D32 d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

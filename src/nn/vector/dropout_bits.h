@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements dropout keeps, as bits: a pure function of seed and index, computed by a counter-based generator, so
-// that neither threads nor order matter. Free of libtorch.
+// The elements that dropout keeps, as bits: a pure function of seed and index, computed by a counter-based generator,
+// so that neither threads nor order matter. Free of libtorch.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::nn {
 
-/// Bytes that fill_dropout_bits() writes for `count` elements: whole blocks, and room for a read of 4 bytes at the
-/// last.
+/// Returns the bytes that fill_dropout_bits() writes for `count` elements: whole blocks, and 4 to read from the last
+/// byte.
 [[nodiscard]] std::int64_t dropout_bytes(std::int64_t count);
 
-/// The bits of elements [128 * begin_block, 128 * end_block), into `bits`, which is that of element 0. A bit is set
+/// Writes the bits of elements [128 * begin_block, 128 * end_block) to `bits`, which starts at element 0. A bit is set
 /// with probability `keep`, in steps of 1 / 65536 (one half: exactly). Source: Salmon et al., Parallel Random Numbers:
 /// As Easy as 1, 2, 3, 2011 (Philox4x32-10).
 void fill_dropout_bits(std::uint8_t* bits, std::int64_t begin_block, std::int64_t end_block, std::uint64_t seed,

@@ -5,10 +5,10 @@
 
 namespace lockstep::nn {
 
-/// What memory holds that kernels get as void*: float32, or bfloat16 as its 16 bits.
+/// The type of the elements that kernels get as void*: float32, or bfloat16 as its 16 bits.
 enum class ElementType { kFloat, kBFloat16 };
 
-/// Columns of an array of sums that whole vectors are added to.
+/// Returns the columns of an array of sums to which whole vectors are added.
 [[nodiscard]] constexpr std::int64_t padded(std::int64_t columns) { return (columns + 15) / 16 * 16; }
 
 }  // namespace lockstep::nn

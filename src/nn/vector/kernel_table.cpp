@@ -3,13 +3,13 @@
 
 namespace lockstep::nn {
 
-// Below this, both sides are the microseconds that any node of autograd takes.
+// Below this, both take the microseconds of any node of autograd.
 bool dropout_is_faster(std::int64_t elements) { return elements >= 64; }
 
-// A bit an element instead of the output saves memory traffic in backward, which matters where there is any.
+// One bit an element instead of the output saves memory traffic in backward, if there is any.
 bool relu_is_faster(std::int64_t elements) { return elements >= 1 << 18; }
 
-// Without dropout only a pass over the bias is saved, and a row of less than a vector costs more than that.
+// Without dropout it saves only a pass over the bias, and a row of less than a vector costs more than that.
 bool linear_relu_is_faster(const LinearShape& shape) {
   return shape.dropout || shape.channels >= 16 || shape.rows < 256;
 }

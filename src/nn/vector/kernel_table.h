@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From which size on a kernel of this folder is faster than libtorch's, forward and backward together, as measured
-// (docs/design/fused_layers.md). A table by shape and not a timing at run time, so that a run's bits depend on nothing
-// but its settings. Free of libtorch.
+// The sizes from which on a kernel of this folder is faster than libtorch's, forward and backward together, as measured
+// (docs/design/fused_layers.md). A table by shape, not a timing at run time, so that a run's bits depend only on its
+// settings. Free of libtorch.
 //
 // BatchNormReLU2d and MultiLabelSoftMarginLoss have no entry: they were faster at every size.
 #pragma once
@@ -15,7 +15,7 @@ namespace lockstep::nn {
 
 struct LinearShape {
   std::int64_t rows = 0;
-  std::int64_t channels = 0;  ///< channels of the output
+  std::int64_t channels = 0;  ///< output channels
   bool dropout = false;
 };
 [[nodiscard]] bool linear_relu_is_faster(const LinearShape& shape);

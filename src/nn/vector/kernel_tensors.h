@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between libtorch's tensors and the kernels of this folder: what they take, in which blocks, summed in which order.
+// Connects libtorch's tensors to the kernels of this folder: their types, their blocks, and the order of their sums.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,23 +15,23 @@
 
 namespace lockstep::nn::detail {
 
-/// Float32 or bfloat16 on a processor, with elements.
+/// True for float32 or bfloat16 on a processor, with elements.
 [[nodiscard]] bool has_kernel_type(const at::Tensor& tensor);
-/// Without gaps, contiguous or channels-last.
+/// True for a tensor without gaps, contiguous or channels-last.
 [[nodiscard]] bool is_dense(const at::Tensor& tensor);
 [[nodiscard]] bool is_float_vector(const at::Tensor& tensor);
 [[nodiscard]] ElementType element_type(const at::Tensor& tensor);
 
-/// The type in which libtorch computes a product of `input` and float32 weights, autocast or not; none where it would
-/// not, or in one that is not ours.
+/// Returns the type in which libtorch computes a product of `input` and float32 weights, autocast or not; none if it
+/// would not, or if our kernels lack the type.
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
 
-/// Whether libtorch has no good products of `type` on this processor: bfloat16 on x86-64 without AVX-512, where one
-/// takes thirty times as long as in float32, and on aarch64, where it may throw. Our layers then multiply the rounded
-/// values in float32, and round.
+/// True if libtorch has no good products of `type` on this processor: bfloat16 on x86-64 without AVX-512 (thirty times
+/// slower than float32) and on aarch64 (they may throw). Our layers then multiply the rounded values in float32, and
+/// round the result.
 [[nodiscard]] bool multiplies_slowly(at::ScalarType type);
 
-/// Autocast off for the CPU until it goes out of scope.
+/// Turns autocast off for the CPU until it goes out of scope.
 class [[nodiscard]] FullPrecision {
  public:
   FullPrecision() : before_(tensor::autocast_state(at::kCPU)) {
@@ -47,19 +47,19 @@ class [[nodiscard]] FullPrecision {
   tensor::AutocastState before_;
 };
 
-/// Throws: UsageError where `layer` is asked for a second derivative. For the first line of a backward.
+/// Throws: UsageError if `layer` is asked for a second derivative. Call it first in a backward.
 void refuse_second_derivative(const char* layer);
 
-/// A bit for each of `numel` elements, not yet filled, and the seed that fills them: from libtorch's generator, as all
-/// random numbers of a step.
+/// A bit for each of `numel` elements, not yet filled, and the seed that fills them, from libtorch's generator, like
+/// all random numbers of a step.
 struct DropoutBits {
   at::Tensor bits;
   std::uint64_t seed;
 };
 [[nodiscard]] DropoutBits make_dropout_bits(std::int64_t numel);
 
-/// Calls f(begin, end, block) for every block of `count` elements, in parallel. Blocks do not depend on the number of
-/// threads, so neither does what is summed by block.
+/// Calls f(begin, end, block) for every block of `count` elements, in parallel. Blocks, and so the sums of blocks, do
+/// not depend on the number of threads.
 template <class F>
 void for_blocks(std::int64_t count, std::int64_t block, F f) {
   tensor::parallel_for(0, (count + block - 1) / block, 1, [&](std::int64_t first, std::int64_t last) {
@@ -67,14 +67,14 @@ void for_blocks(std::int64_t count, std::int64_t block, F f) {
   });
 }
 
-/// Blocks' sums by column: one row of `width` for each block, added up in double and in order.
+/// Blocks' sums by column: one row of `width` for each block, added in double and in order.
 class BlockSums {
  public:
   BlockSums(std::int64_t blocks, std::int64_t width)
       : width_(static_cast<std::size_t>(width)), sums_(static_cast<std::size_t>(blocks * width)) {}
 
   [[nodiscard]] float* of(std::int64_t block) { return sums_.data() + static_cast<std::size_t>(block) * width_; }
-  /// Float32, [width].
+  /// Returns the total, float32 [width].
   [[nodiscard]] at::Tensor total() const;
 
  private:

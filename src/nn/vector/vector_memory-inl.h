@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of float from and to memory that holds float32 or bfloat16 (as its 16 bits). Part of the kernels' files,
-// which are compiled once for each instruction set: no include guard of the usual kind.
+// Vectors of float from and to memory of float32 or bfloat16 (as its 16 bits). Part of the kernels' files, which are
+// compiled once for each instruction set: hence the unusual include guard.
 #if defined(LOCKSTEP_NN_VECTOR_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_VECTOR_MEMORY_INL
 #undef LOCKSTEP_NN_VECTOR_MEMORY_INL
@@ -21,7 +21,7 @@ template <class Tag>
 HWY_INLINE hn::Vec<Tag> load(Tag d, const float* at) {
   return hn::LoadU(d, at);
 }
-/// bfloat16 to float.
+/// Widens bfloat16 to float.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> widen([[maybe_unused]] Tag d, hn::Vec<hn::Rebind<std::uint16_t, Tag>> bits) {
   const hn::RebindToUnsigned<Tag> d32;
@@ -32,7 +32,7 @@ HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint16_t* at) {
   return widen(d, hn::LoadU(hn::Rebind<std::uint16_t, Tag>(), at));
 }
 
-/// Rounds to nearest, ties to even; what is no number stays none.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 template <class Tag>
 HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, Tag>> narrow([[maybe_unused]] Tag d, hn::Vec<Tag> v) {
   const hn::Rebind<std::uint16_t, Tag> d16;
@@ -41,8 +41,7 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, Tag>> narrow([[maybe_unused]] Tag d
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
   const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
-  // As signed, which every instruction set narrows: the upper half is empty, and saturation to unsigned keeps the
-  // lower.
+  // As signed, which every instruction set narrows: the upper half is empty, and unsigned saturation keeps the lower.
   return hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole));
 }
 

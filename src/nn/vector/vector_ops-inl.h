@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels' element-wise passes share. Part of their files, which are compiled once for each instruction set:
-// no include guard of the usual kind.
+// The element-wise operations shared by the kernels. Part of their files, which are compiled once for each instruction
+// set: hence the unusual include guard.
 #if defined(LOCKSTEP_NN_VECTOR_OPS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_VECTOR_OPS_INL
 #undef LOCKSTEP_NN_VECTOR_OPS_INL
@@ -22,18 +22,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::CappedTag<float, 16>;
 
-/// Which of the elements from `index` on dropout keeps. A vector has at most 16 lanes, so its bits are within 32.
+/// Returns a mask of the elements from `index` on that dropout keeps. A vector has 16 lanes at most, so 32 bits do.
 template <class Tag>
 HWY_INLINE hn::Mask<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
   std::uint32_t word;
   std::memcpy(&word, bits + index / 8, sizeof(word));
   const hn::RebindToUnsigned<Tag> d32;
   const auto lane = hn::Shl(hn::Set(d32, 1), hn::Iota(d32, 0));
-  const auto mine = hn::And(hn::Set(d32, word >> (index % 8)), lane);
-  return hn::RebindMask(d, hn::Ne(mine, hn::Zero(d32)));
+  const auto lane_bits = hn::And(hn::Set(d32, word >> (index % 8)), lane);
+  return hn::RebindMask(d, hn::Ne(lane_bits, hn::Zero(d32)));
 }
 
-/// ReLU that lets through what is no number: a loss that is none must not become a zero on the way.
+/// ReLU that passes NaN: a NaN loss must not become a zero on the way.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> relu(Tag d, hn::Vec<Tag> y) {
   return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), y);
@@ -60,7 +60,7 @@ struct Whole {
   }
 };
 
-/// Memory of the first `count` lanes of a vector: nothing after them is read or written. Zeros are read for the rest.
+/// Memory of the first `count` lanes of a vector: nothing after them is read or written. The other lanes read as zeros.
 struct Part {
   std::size_t count;
 
@@ -101,7 +101,7 @@ struct Part {
   }
 };
 
-/// Calls f(d, index, memory) for every vector of `count` elements from `begin` on; the last may be a part of one.
+/// Calls f(d, index, memory) for every vector of elements from `begin` to `end`; the last may be partial.
 template <class F>
 HWY_INLINE void for_span(std::int64_t begin, std::int64_t end, F f) {
   const Floats d;

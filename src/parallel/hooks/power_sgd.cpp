@@ -52,17 +52,17 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-/// The sum of magnitudes is finite only where every element is, and then so is any product with a column of length 1.
+/// The sum of magnitudes is finite only if every element is, and then so is any product with a column of length 1.
 /// Returns: a truth value on their device.
 at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
 
-/// Keeps `fresh` where `keeps` is true. A device is not asked whether it is: it keeps `otherwise` there, what was kept
-/// before or, of nothing, what is as good.
+/// Keeps `fresh` if `keeps` is true, which the caller has checked on the CPU. The host does not read a GPU's `keeps`:
+/// if that is false, the earlier value remains, or `otherwise` if there is none.
 void keep(at::Tensor& kept, const at::Tensor& fresh, const at::Tensor& keeps, const at::Tensor& otherwise) {
   kept = keeps.is_cpu() ? fresh : at::where(keeps, fresh, kept.defined() ? kept : otherwise);
 }
 
-/// Divides a column by its length plus `epsilon`, where that is not 0. On a device the host does not wait for it.
+/// Divides a column by its length plus `epsilon`, if that is not 0. On a GPU the host does not wait for it.
 void to_unit_length(const at::Tensor& column, double epsilon) {
   if (column.is_cpu()) {
     const double norm = column.norm().item<double>() + epsilon;
@@ -95,7 +95,7 @@ struct PowerSgd::Step {
   ReplicaSum plain_sum = {};
   ReplicaSum p_sum = {};
   ReplicaSum q_sum = {};
-  at::Tensor keeps = {};  ///< whether its state is kept: not where a gradient was not finite
+  at::Tensor keeps = {};  ///< true if its state is kept: all gradients were finite
 
   [[nodiscard]] int locals() const { return bucket->block().size(); }
   [[nodiscard]] const tensor::FlatSlot& slot(std::size_t parameter) const { return bucket->parameters()[parameter]; }
@@ -103,7 +103,7 @@ struct PowerSgd::Step {
 
 namespace {
 
-/// Makes one flat tensor for each local replica from what `make` returns for each part.
+/// Makes one flat tensor for each local replica from the results of `make` for each part.
 template <class Make>
 std::vector<at::Tensor> flatten(int locals, std::size_t parts, const Make& make) {
   std::vector<at::Tensor> values;
@@ -173,7 +173,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
   return stage;
 }
 
-/// Returns the matrices, with the loss of the last step added.
+/// Makes the matrices, with the compression error of the last step added, and the first Q of each.
 void PowerSgd::prepare(Step& step) {
   for (int local = 0; local < step.locals(); ++local) {
     auto& matrices = step.matrices_NM.emplace_back();
@@ -243,8 +243,8 @@ HookStage PowerSgd::start_q(const std::shared_ptr<Step>& step) {
           }};
 }
 
-/// The sums are the same on every rank, so all decide alike. A gradient that is not finite makes its P and with it its
-/// Q such.
+/// The sums are the same on every rank, so all decide alike. A gradient that is not finite makes its P not finite, and
+/// thereby its Q.
 void PowerSgd::finish(Step& step) {
   const at::Tensor mean = step.q_sum.sum.div_(step.bucket->divisor());
   step.keeps = is_finite(mean);
@@ -262,7 +262,7 @@ void PowerSgd::finish(Step& step) {
   }
 }
 
-/// For the `i`-th compressed parameter: its Q, and what its approximation has lost of each replica's gradient.
+/// Keeps the Q of the `i`-th compressed parameter, and the error of its approximation for each replica's gradient.
 void PowerSgd::keep_state(const Step& step, std::size_t i, const at::Tensor& q, const at::Tensor& approximation) {
   const std::string& name = step.slot(step.compressed[i]).name;
   for (int local = 0; options_.use_error_feedback && local < step.locals(); ++local) {
@@ -289,7 +289,7 @@ std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_
   return {replica, std::string(end + 1, rest.data() + rest.size())};
 }
 
-/// Warns of an entry that a version before this one has kept after an overflow.
+/// Warns of an entry that an earlier version has kept after an overflow.
 bool is_usable(const std::string& name, const at::Tensor& value) {
   if (is_finite(value).item<bool>()) return true;
   log::warn("PowerSgd: the state's entry '{}' is not finite: it is left out, and begins anew", name);

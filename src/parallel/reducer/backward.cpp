@@ -36,7 +36,7 @@ void throw_two_gradients(const FaultyBackward& fault, std::size_t index) {
   const std::string& name = fault.parameters.name(index);
   if (fault.replica.counts[index] > 1) {
     fail(fault, fmt::format("parameter '{}' got two gradients in one backward", name),
-         "several recomputed (checkpointed) segments use it: set DdpOptions::static_graph, where all steps are alike");
+         "several recomputed (checkpointed) segments use it: set DdpOptions::static_graph if all steps are alike");
   }
   fail(fault, fmt::format("parameter '{}' got a gradient, but no output of forward depends on it", name),
        "use it inside of forward only; for recomputed (checkpointed) segments set DdpOptions::static_graph instead of "
@@ -48,7 +48,7 @@ void throw_changed_graph(const FaultyBackward& fault, std::size_t index) {
        fmt::format("DdpOptions::static_graph is set, but the graph has changed: parameter '{}' got {} gradients in "
                    "this backward and {} in the first step's",
                    fault.parameters.name(index), fault.replica.counts[index], fault.replica.expected[index]),
-       "leave static_graph off where steps differ; find_unused_parameters is for branches");
+       "leave static_graph off if steps differ; find_unused_parameters is for branches");
 }
 
 void throw_unused(const FaultyBackward& fault, const std::vector<std::size_t>& missing) {
@@ -60,8 +60,8 @@ void throw_unused(const FaultyBackward& fault, const std::vector<std::size_t>& m
   fail(fault,
        fmt::format("{} of {} parameters got no gradient in backward: {}{}", missing.size(), fault.parameters.size(),
                    text::join(names), missing.size() > kShown ? ", ..." : ""),
-       "the loss does not depend on them: set DdpOptions::find_unused_parameters where that differs from step to step, "
-       "static_graph where it does not, or requires_grad to false before wrapping");
+       "the loss does not depend on them: set DdpOptions::find_unused_parameters if that differs from step to step, "
+       "static_graph if it does not, or requires_grad to false before wrapping");
 }
 
 int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status) {

@@ -18,8 +18,8 @@
 
 namespace lockstep::parallel {
 
-// Backwards that do not fit their options, in words. Each ends the group: other ranks may have all that they wait for
-// from each other, but not what they wait for from this one.
+// Reports of backwards that do not fit their options. Each ends the group: the other ranks may be complete among
+// themselves, but they wait for this one.
 
 /// The place where a backward failed.
 struct FaultyBackward {
@@ -53,9 +53,9 @@ struct BackwardParts {
 };
 
 /// States of a replica's backward: idle -> (an output of a forward is reached, or a first gradient) running -> (end())
-/// idle. Outputs are reached in the outermost backward, so that recomputed segments, which run a backward of their own
-/// inside it, are part of it. A backward that ended with an error leaves it running, which the next forward notices.
-/// Not thread-safe: the Reducer calls it under its mutex.
+/// idle. Outputs are reached in the outermost backward; recomputed segments, which run their own backward inside it,
+/// are part of it. A backward that ended with an error leaves it running, which the next forward notices. Not
+/// thread-safe: the Reducer calls it under its mutex.
 class Backward {
  public:
   /// `queue_end` makes the engine call end() when the outermost backward is over.
@@ -67,14 +67,14 @@ class Backward {
   /// Makes `local` active: its accumulated gradients replace those of the replica before.
   void enter(int local);
 
-  /// Checks that the replica may run a forward. Throws: UsageError where a synced backward was left halfway, so that
+  /// Checks that the replica may run a forward. Throws: UsageError if a synced backward was left halfway, so that
   /// the ranks are out of step.
   void before_forward();
-  /// Notes the end of a forward with gradients. `complete`: its result holds no unknown tensors.
+  /// Records the end of a forward with gradients. `complete`: its result holds no unknown tensors.
   [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
 
   void output_reached(ForwardPass& forward);
-  /// `defined` is false where only a part of the graph without gradients leads to the parameter.
+  /// `defined` is false if only a part of the graph without gradients leads to the parameter.
   void gradient_ready(std::size_t index, bool defined);
   void end();
 

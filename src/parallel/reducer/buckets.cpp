@@ -19,7 +19,7 @@ namespace {
 
 bool is_narrow(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
-/// Returns how many rows the partial sums of `steps` need at most.
+/// Returns the most rows that the partial sums of `steps` need.
 std::int64_t most_rows(const std::vector<FoldStep>& steps) {
   std::size_t most = 1;
   for (const FoldStep& step : steps) most = std::max(most, step.first + step.spans.size() - 1);
@@ -80,7 +80,7 @@ void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, const R
   bucket.published = layout.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
 }
 
-/// Returns what adds up the squares of the bucket's result, which is its first row.
+/// Returns the function that adds up the squares of the bucket's result, which is its first row.
 std::function<void()> counting(const Bucket& bucket, const std::shared_ptr<NormSums>& sums) {
   const at::Tensor result = bucket.published.dim() > 1 ? bucket.published[0] : bucket.published;
   return [sums, result, places = bucket.places] { sums->add(result, *places); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory in which gradients live, and the count of what a bucket still waits for. No autograd here.
+// The memory of the gradients, and the count of those that a bucket still waits for. No autograd here.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace lockstep::parallel {
 
-/// Says whose gradients a rank brings, and how they are combined.
+/// The replicas whose gradients a rank brings, and how they are combined.
 struct ReplicaLayout {
   int replicas = 0;   ///< replicas of the run; 0: the world size, one per rank
   ReplicaSpan block;  ///< replicas of this rank
@@ -58,9 +58,9 @@ struct FoldStep {
 /// One flat buffer and the parameters whose gradients lie in it; or one parameter with sparse gradients and no buffer.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
-  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 where the parameters are narrower
+  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 if the parameters are narrower
   at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
-  at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
+  at::Tensor narrow = {};     ///< the result in the parameters' own type, if the buffer has another
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
   std::shared_ptr<const std::vector<NormMember>> places = {};  ///< places of the members' gradients in the result
@@ -80,7 +80,7 @@ class Buckets {
           ProcessGroup& group);
 
   [[nodiscard]] const std::vector<Bucket>& all() const { return buckets_; }
-  /// Returns the parameter's gradient after wait(); undefined where it is sparse.
+  /// Returns the parameter's gradient after wait(); undefined if it is sparse.
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
   /// Returns the mean of a parameter with sparse gradients.
   [[nodiscard]] SparseMean& sparse(std::size_t parameter) { return *buckets_[bucket_of_[parameter]].sparse; }
@@ -93,9 +93,10 @@ class Buckets {
   /// Sets the object that adds up the squares of the reductions' results; null: none. It does not work with a hook or
   /// sparse gradients.
   void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
-  /// Forgets what arrived, since a new backward begins. `divisor` is that of the sums; 0: the number of replicas.
+  /// Forgets the gradients so far, since a new backward begins. `divisor` is that of the sums; 0: the number of
+  /// replicas.
   void restart(int divisor = 0);
-  /// Notes that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
+  /// Records that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
   /// bucket that is full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// Returns how many buckets are being reduced or already reduced.

@@ -37,13 +37,13 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
 
-/// Returns true where the parameter's grad() is already the bucket's memory.
+/// Returns true if the parameter's grad() is already the bucket's memory.
 bool is_in_bucket(const at::Tensor& value, const at::Tensor& view) {
   return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
 }
 
-/// Returns whether reductions leave what grad_norm() would read: not with sparse gradients, hooks, GPUs and narrow
-/// types.
+/// Returns true if reductions leave the squares that grad_norm() would read: not with sparse gradients, hooks, GPUs and
+/// narrow types.
 bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout) {
   const auto is_counted = [](const auto& item) {
     const at::ScalarType dtype = item.second.scalar_type();
@@ -93,7 +93,7 @@ void Gradients::restart(int divisor) {
 }
 
 void Gradients::keep(std::size_t index) {
-  // With rows, each replica accumulates where autograd puts the gradient.
+  // With rows, each replica accumulates in the gradient that autograd has made.
   const bool in_bucket = has_buckets() && !layout_.has_rows() && !parameters_.sparse[index];
   if (in_bucket && options_.gradient_as_bucket_view) bring(index, 0);
 }
@@ -124,7 +124,7 @@ void Gradients::contribute_unused(std::size_t index, int local) {
   arrived(index);
 }
 
-/// Copies grad() into the bucket; from then on grad() is the bucket's view, where the options ask for it.
+/// Copies grad() into the bucket; from then on grad() is the bucket's view, if the options ask for it.
 void Gradients::bring(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
   if (parameters_.sparse[index]) {

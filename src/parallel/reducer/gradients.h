@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each parameter's gradient is: brings it from grad() into its bucket, and the result back. When that happens is
-// the Reducer's business.
+// The place of each parameter's gradient: moves it from grad() into its bucket, and the result back. The Reducer
+// decides when.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -19,7 +19,7 @@ class Gradients {
  public:
   Gradients(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
 
-  /// Returns false for one replica on one rank without a hook: gradients stay where autograd puts them.
+  /// Returns false for one replica on one rank without a hook: gradients stay in autograd's memory.
   [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows() || layout_.hook; }
   [[nodiscard]] const TrainedParameters& parameters() const { return parameters_; }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
@@ -34,7 +34,7 @@ class Gradients {
   /// Does the same for a parameter that this backward did not reach: it counts as the gradient accumulated before, else
   /// as zero.
   void contribute_unused(std::size_t index, int local);
-  /// Waits for all reductions and leaves the results in grad(). `used`, if not empty, says by parameter whether any
+  /// Waits for all reductions and leaves the results in grad(). `used`, if not empty, holds for each parameter if any
   /// replica of the run has reached it; other parameters keep their grad().
   void deliver(const std::vector<bool>& used);
   /// See Buckets::shard().
@@ -51,7 +51,7 @@ class Gradients {
   struct Unused {
     std::size_t index;
     at::Tensor grad;   ///< the grad() that it had
-    at::Tensor value;  ///< a copy of it, where its memory is the bucket's
+    at::Tensor value;  ///< a copy of it, if its memory is the bucket's
   };
 
   void bring(std::size_t index, int local);
@@ -63,7 +63,7 @@ class Gradients {
   DdpOptions options_;
   ReplicaLayout layout_;
   Buckets buckets_;
-  std::shared_ptr<NormSums> norm_sums_;  ///< set where reductions sum the norm
+  std::shared_ptr<NormSums> norm_sums_;  ///< set if reductions sum the norm
   bool counts_ = false;                  ///< for the step under way, or the last one
   std::vector<bool> kept_;               ///< by parameter: grad() is not the last step's result
   std::vector<Unused> unused_;           ///< the unused parameters of the backward under way

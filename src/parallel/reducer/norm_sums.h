@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm without a pass of its own: blocks of a bucket are summed where and when its reduction ends.
+// The gradient norm without a separate pass: the end of a bucket's reduction sums its blocks.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -33,7 +33,7 @@ class NormSums {
   void restart();
   /// Sums this rank's blocks of a reduced bucket: float32 or float64, flat, on the CPU.
   void add(const at::Tensor& bucket, const std::vector<NormMember>& members);
-  /// Gives every rank all sums. One rank knows the sum of a block and the others have zeros, so adding changes no bit.
+  /// Sends all sums to every rank. One rank has the sum of a block and the others have zeros, so adding changes no bit.
   /// Collective: yes.  Blocks: yes.
   void combine(ProcessGroup& group);
   /// The blocks of one parameter in grad_norm().

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DistributedDataParallel has behind it: gradients that are reduced while backward still computes others.
+// The core of DistributedDataParallel: gradients are reduced while backward still computes others.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -22,11 +22,11 @@
 
 namespace lockstep::parallel {
 
-/// Calls a function whenever a parameter's gradient has been accumulated, on the engine's thread that did it; the
-/// destructor takes the hooks away.
+/// Calls a function whenever a parameter's gradient has been accumulated, on that thread of the engine; the destructor
+/// removes the hooks.
 class AutogradHooks {
  public:
-  /// `defined` is false where only a part of the graph without gradients leads to the parameter.
+  /// `defined` is false if only a part of the graph without gradients leads to the parameter.
   using Ready = std::function<void(std::size_t index, bool defined)>;
 
   AutogradHooks() = default;
@@ -46,7 +46,7 @@ class AutogradHooks {
 };
 
 /// Reduces gradients while backward runs. Autograd's hooks hold it weakly; it takes the lock and calls the Backward
-/// (which gradients have come) and the StepReduction (their reduction).
+/// (the gradients that have come) and the StepReduction (their reduction).
 ///
 /// States of a replica's backward: idle -> running (an output of a forward or a first gradient was reached) -> idle
 /// (the engine's final callback); see Backward. A hook, the final callback and the parts of a forward hold `mutex_`,
@@ -58,7 +58,7 @@ class AutogradHooks {
 /// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call them between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Throws: UsageError where there are fewer replicas than ranks.
+  /// Throws: UsageError if there are fewer replicas than ranks.
   Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -93,12 +93,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// See DistributedDataParallel::grad_norm().
   [[nodiscard]] double grad_norm();
 
-  /// Checks that a forward may run. Throws: UsageError where a synced backward was left halfway, so that the ranks are
+  /// Checks that a forward may run. Throws: UsageError if a synced backward was left halfway, so that the ranks are
   /// out of step.
   void before_forward();
-  /// Notes the end of a forward with gradients. `outputs` are its tensors; `complete` means that its result has no
+  /// Records the end of a forward with gradients. `outputs` are its tensors; `complete` means that its result has no
   /// others.
-  /// Throws: UsageError where unused parameters are to be found and `complete` is false.
+  /// Throws: UsageError if unused parameters are to be found and `complete` is false.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
  private:

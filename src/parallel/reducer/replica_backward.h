@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward of one replica: which of its gradients have come, and which will not.
+// The backward of one replica: the gradients that have come, and those that will not.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -41,7 +41,7 @@ struct ReplicaBackward {
   [[nodiscard]] bool is_recording(const DdpOptions& options) const {
     return options.static_graph && synced && expected.empty();
   }
-  /// Returns the parameters by their last arrival, when gradients are complete in later steps.
+  /// Returns the parameters in the order in which their gradients are complete, by their last arrival.
   [[nodiscard]] std::vector<std::size_t> recorded_order() const;
   /// Returns the parameters that have not contributed.
   [[nodiscard]] std::vector<std::size_t> missing() const;

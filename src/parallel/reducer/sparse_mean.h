@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean of a sparse gradient (of an embedding) over all replicas: rows travel with their indices, and are added in
-// tree order, so that bits depend neither on ranks nor on who has which row.
+// tree order, so that bits depend neither on ranks nor on the owners of rows.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -39,7 +39,7 @@ class SparseMean {
   [[nodiscard]] HookStage start(ProcessGroup& group);
   /// Returns the mean after the stage: sparse and coalesced, the same on every rank.
   [[nodiscard]] const at::Tensor& result() const { return result_; }
-  /// Sets the divisor, where ranks have run out of data; otherwise it is the number of replicas.
+  /// Sets the divisor, if ranks have run out of data; otherwise it is the number of replicas.
   void set_divisor(int divisor) { divisor_ = divisor; }
 
  private:

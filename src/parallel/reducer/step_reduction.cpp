@@ -19,28 +19,28 @@
 namespace lockstep::parallel {
 namespace {
 
-// Whether the ranks of a job train on different samples: found out once, in the first step.
+// A check, once, in the first step, that the ranks of a job train on different samples.
 
 bool all_equal(const std::vector<at::Tensor>& digests) {
   return std::all_of(digests.begin(), digests.end(), [&](const at::Tensor& each) {
-    const auto* mine = each.data_ptr<std::int64_t>();
+    const auto* own = each.data_ptr<std::int64_t>();
     const auto* first = digests.front().data_ptr<std::int64_t>();
-    return mine[1] == 1 && mine[0] == first[0];
+    return own[1] == 1 && own[0] == first[0];
   });
 }
 
-/// Warns on rank 0 where every rank's first batch has the same indices, with the likely cause. Batches that no
-/// DataLoader made are not known. Collective: yes.
+/// Warns on rank 0 if every rank's first batch has the same indices, with the likely cause. Batches that no DataLoader
+/// made are not known. Collective: yes.
 void warn_of_equal_batches(ProcessGroup& group) {
   const auto batch = tensor::take_first_batch();
   if (group.world_size() == 1) return;
-  const at::Tensor mine = at::zeros({2}, at::kLong);
+  const at::Tensor own = at::zeros({2}, at::kLong);
   if (batch) {
-    mine.data_ptr<std::int64_t>()[0] = static_cast<std::int64_t>(batch->digest);
-    mine.data_ptr<std::int64_t>()[1] = 1;
+    own.data_ptr<std::int64_t>()[0] = static_cast<std::int64_t>(batch->digest);
+    own.data_ptr<std::int64_t>()[1] = 1;
   }
   std::vector<at::Tensor> digests;
-  group.all_gather(mine, digests).wait();
+  group.all_gather(own, digests).wait();
   if (group.rank() != 0 || !batch || !all_equal(digests)) return;
   const char* cause = batch->shards == 1
                           ? "the DataLoader does not know the job: DataLoader{dataset, job, options}"
@@ -96,7 +96,7 @@ void StepReduction::shard(bool on) {
   }
   gradients_.shard(on);
   sharded_ = on;
-  keeps_plan_ = keeps_plan_ || on;  // parts of other buckets would be other parts
+  keeps_plan_ = keeps_plan_ || on;  // the parts of other buckets would differ
 }
 
 double StepReduction::norm() const {
@@ -106,7 +106,7 @@ double StepReduction::norm() const {
   return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
 }
 
-/// Returns by parameter whether any replica of the run has used it; empty where this rank need not know.
+/// Returns for each parameter if any replica of the run has used it; empty if this rank need not know.
 std::vector<bool> StepReduction::used_anywhere() {
   if (!options_.find_unused_parameters && !options_.static_graph) return {};
   if (options_.static_graph && settled_) return used_in_static_;  // on every rank alike

@@ -25,9 +25,9 @@ class StepReduction {
   void begin(int divisor);
   /// Takes the gradient of the block's `local`-th replica, which is complete in grad().
   void contribute(std::size_t index, int local);
-  /// Notes that this backward gives the parameter nothing.
+  /// Records that this backward has no gradient for the parameter.
   void contribute_unused(std::size_t index, int local);
-  /// Notes that some replica of this rank got a gradient for it.
+  /// Records that some replica of this rank got a gradient for it.
   void note_used(std::size_t index) { used_[index] = true; }
   /// Waits for the reductions and leaves their results in grad(). Collective: yes.
   void end();

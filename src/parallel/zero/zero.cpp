@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer of one rank's part, and the gathering of what it changed.
+// The optimizer of one rank's part, and the gathering of its results.
 #include "lockstep/parallel/zero.h"
 
 #include <ATen/core/grad_mode.h>
@@ -95,8 +95,8 @@ class ZeroRedundancyOptimizer::Impl {
   std::optional<StateDict> whole_;  ///< the consolidated state, on rank 0
 };
 
-/// Returns the reducer's buckets as indices of this optimizer's parameters, so that its parts are what the reducer
-/// leaves on this rank.
+/// Returns the reducer's buckets as indices of this optimizer's parameters, so that its parts are those that the
+/// reducer leaves on this rank.
 std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_reducer() const {
   std::vector<std::vector<std::size_t>> groups;
   if (!reducer_) return groups;
@@ -170,8 +170,8 @@ void ZeroRedundancyOptimizer::Impl::consolidate() {
   if (group_->rank() == 0) whole_ = std::move(whole);
 }
 
-/// Rank 0 gathers one kind of entry for all parameters. It does so in host memory, into which each rank copies tensor
-/// by tensor: a GPU that has room for its own part has none for all ranks'.
+/// Gathers one kind of entry for all parameters on rank 0, in host memory, into which each rank copies tensor by
+/// tensor: a GPU that has room for its own part has none for all ranks'.
 void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const NamedTensors& entries,
                                                 StateDict& whole) const {
   std::map<std::size_t, at::Tensor> by_parameter;
@@ -222,7 +222,7 @@ StatePart ZeroRedundancyOptimizer::Impl::state_part() const {
   return own;
 }
 
-/// Throws DataError where a tensor does not have its parameter's shape.
+/// Throws: DataError if a tensor does not have its parameter's shape.
 StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) const {
   StateDict own = state;
   for (auto& [entry, value] : own) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements of which parameter are whose: the flat memory of all parameters, cut into one range for each rank.
+// The elements of each rank: the flat memory of all parameters, cut into one range for each rank.
 #pragma once
 
 #include <cstddef>

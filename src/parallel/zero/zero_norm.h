@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of gradients of which each rank has its part only.
+// The norm of gradients if each rank has only its part of them.
 #pragma once
 
 #include "lockstep/comm/process_group.h"

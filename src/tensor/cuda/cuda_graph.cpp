@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs through libtorch's own class, which gives a recording memory of its own and takes care of random numbers.
+// CUDA graphs through libtorch's own class, which gives a recording its own memory and handles random numbers.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include "tensor/cuda/cuda_graph.h"
@@ -22,8 +22,8 @@
 namespace lockstep::tensor {
 namespace {
 
-/// One pool for all recordings of the process that live at the same time: they are replayed one after the other, on one
-/// stream. The allocator refuses a pool again that no recording uses any more. For the training thread alone.
+/// One memory pool for all recordings that live at the same time: they are replayed one after the other, on one stream.
+/// The allocator refuses a pool that has lost its last recording. For the training thread alone.
 class SharedPool {
  public:
   [[nodiscard]] auto join() {
@@ -42,7 +42,7 @@ SharedPool& shared_pool() {
   return pool;
 }
 
-/// 1.13 does not yet: there all calls of all threads may break a recording.
+/// libtorch 1.13 has no modes: any call of any thread may break a recording there.
 template <class Graph, class Pool>
 concept KnowsModes = requires(Graph& graph, const Pool& pool) {
   graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
@@ -63,14 +63,14 @@ class Recording final : public at::cuda::CUDAGraph {
     begin_in(*this, shared_pool().join());
   }
 
-  /// Ends a recording that failed. Ending it fails as well: libtorch leaves its function before the allocator and the
-  /// generator have left the recording, so that is done here. Returns true if both have.
+  /// Ends a recording that failed. capture_end() fails as well, before the allocator and the generator have left the
+  /// recording, so that is done here. Returns true if both have left.
   bool abandon() noexcept {
     try {
       capture_end();
     } catch (const std::exception&) {
     }
-    (void)cudaGetLastError();  // else the next call that is checked would report it
+    (void)cudaGetLastError();  // else the next checked call would report it
     return give_back(*this);
   }
 
@@ -110,7 +110,7 @@ class Recording final : public at::cuda::CUDAGraph {
   bool joined_ = false;
 };
 
-/// The operators that are running, innermost last. For the thread that trains and autograd's, one at a time.
+/// The running operators, innermost last. Only the training thread and autograd's thread use it, one at a time.
 std::vector<const char*>& running() {
   static std::vector<const char*> names;
   return names;
@@ -125,7 +125,7 @@ void end_operator(const at::RecordFunction& /*function*/, at::ObserverContext* /
   if (!running().empty()) running().pop_back();
 }
 
-/// Warnings of synchronizations. Those of autograd's thread arrive when backward has ended.
+/// Collects warnings of synchronizations. Those of autograd's thread arrive when backward has ended.
 class WaitWarnings final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -138,7 +138,7 @@ class WaitWarnings final : public c10::WarningHandler {
   std::vector<std::string> found_;
 };
 
-/// Waits are warned of while it lives.
+/// Makes libtorch warn of waits while it lives.
 class WarnsOfWaits {
  public:
   explicit WarnsOfWaits(WaitWarnings& warnings)
@@ -169,7 +169,7 @@ class CudaGraph final : public DeviceGraph {
 
   void record(const std::function<void()>& work) override {
     const OnRecordedStream stream;
-    recorded_stream().synchronize();  // and with it what the current stream had
+    recorded_stream().synchronize();  // and the earlier work of the current stream with it
     try {
       graph_.begin();
       work();

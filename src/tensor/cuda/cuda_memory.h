@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libtorch's CUDA allocator counts and keeps.
+// The figures of libtorch's CUDA allocator, and its cache.
 #pragma once
 
 #include "lockstep/tensor/device_memory.h"

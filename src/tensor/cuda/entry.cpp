@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program asks liblockstep-cuda.so for. It needs no name of Lockstep's: whatever loads it may be linked with
-// static libraries or shared ones.
+// The entry point of liblockstep-cuda.so. It refers to no symbol of Lockstep's: the program that loads it may be linked
+// with static libraries or shared ones.
 #include <string_view>
 
 #include "lockstep/base/version.h"

@@ -40,7 +40,7 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
-/// Reports the gradients of `step` to `watch` if it is not null, and to the sinks if the settings ask for this step.
+/// Reports the gradients of `step` to `watch`, if it is not null, and to the sinks, if the settings ask for this step.
 void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch,
                       std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
@@ -48,7 +48,7 @@ void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sin
   sinks.gradients(gradients_of(config, learner, step));
 }
 
-/// Updates the weights for `step`. A loss that is not finite explains its gradients, and is named instead of them.
+/// Updates the weights for `step`. A loss that is not finite explains its gradients, and is reported instead of them.
 bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
   try {
     const bool stepped = learner.update(lr);
@@ -105,11 +105,11 @@ void EpochLoop::train_epoch() {
   fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = state_.epoch, .stage = state_.stages.stage}); });
   epoch_ = {.begin = SystemClock::instance().now()};
   const std::int64_t batches = plan_.sums.batches_per_epoch;
-  // A run that was stopped after an epoch's last batch resumes with the epoch's end.
+  // A run that was stopped after an epoch's last batch resumes at the epoch's end.
   if (state_.batch < batches) learner_.steps().data().start_epoch(state_.epoch, state_.batch);
   while (state_.batch < batches && !finished()) {
     train_step();
-    // The epoch's last step is saved after the evaluation, which may change what is saved.
+    // The epoch's last step is saved after the evaluation, which may change the state.
     if (saves_.is_due(state_) && state_.batch < batches && !finished()) save({.may_skip = true});
     if (profiler_ != nullptr) profiler_->step();
   }
@@ -154,7 +154,7 @@ void EpochLoop::train_step() {
                 .proved = steps.proved()});
 }
 
-/// The step that was just done did not change the weights.
+/// Records that the step that was just done did not change the weights.
 void EpochLoop::note_left_out() {
   learner_.loss().left_out();
   ++state_.skipped;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EpochLoop: the order of things in a run. Steps, evaluations and saves come here one after the other; how each is done
-//            stands in Learner, EvaluationPoints and SavePoints, and what is decided in decisions.h and stages.h.
+// EpochLoop: the order of a run's steps, evaluations and saves. Learner, EvaluationPoints and SavePoints do them;
+// decisions.h and stages.h decide.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct LoopParts {
   std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
-/// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
+/// It belongs to the training thread. Every rank has one, and all make the same decisions at the same step: these
 /// depend only on RunPlan, RunState and the results of collectives.
 class EpochLoop {
  public:
@@ -46,9 +46,9 @@ class EpochLoop {
 
   /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Returns why it leaves before that; kNone: it does not.
+  /// Returns why it leaves before that; kNone if it does not.
   [[nodiscard]] StopReason stopped_by() const;
-  /// Returns what is counted and measured so far.
+  /// Returns the results so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 

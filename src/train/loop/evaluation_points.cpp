@@ -21,7 +21,7 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
           .replicas = static_cast<int>(config.replicas)};
 }
 
-/// The held-out samples' loss where the task measures it, else that of the epoch's training.
+/// The held-out samples' loss if the task measures it, else that of the epoch's training.
 std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> training_loss) {
   const auto measured = std::ranges::find(metrics, "loss", &Metric::name);
   return measured == metrics.end() ? training_loss : std::optional(measured->value);

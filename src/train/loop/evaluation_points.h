@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is evaluated, and what follows: the metrics, the best so far, the target.
+// When a run is evaluated, and the consequences: the metrics, the best so far, the target.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ class EvaluationPoints {
   /// `run` is the state of the run; an earlier part of the run may have reached the target.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
-  /// Returns true where the end of `epoch` is evaluated.
+  /// Returns true if the end of `epoch` is evaluated.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
   /// Evaluates, reports the result, and notes it in `run`. `loss` is the epoch's.
   /// Returns: the names that the step has earned. Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
-  /// Evaluates without a word and without a trace in the run: a process that found the run complete has made no
-  /// evaluation. It does nothing where there was one, or where the run has none. Collective: yes.
+  /// Evaluates without output and without a trace in the run: a process that found the run complete has made no
+  /// evaluation. It does nothing if there was one, or if the run has none. Collective: yes.
   void make_up();
 
   /// Returns the metrics of the last evaluation; empty before the first.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }
   [[nodiscard]] bool reached_target() const { return reached_target_; }
-  /// Returns true while evaluate() has not returned, for the report of an error.
+  /// Returns true from the start of evaluate() to its return, for the report of an error.
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:

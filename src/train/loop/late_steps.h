@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps are told once their loss is known, which is while the next one runs.
+// A step is reported when its loss is known, while the next step runs.
 #pragma once
 
 #include <optional>
@@ -19,13 +19,13 @@ class LateSteps {
   /// `run`'s digest_fold takes in each step that is reported.
   LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests);
 
-  /// Takes the step that was just done, whose loss is being combined, and starts to combine its digests where they are
-  /// in parts. Collective: yes.
+  /// Takes the step that was just done, whose loss is being combined, and starts to combine its digests if they are in
+  /// parts. Collective: yes.
   void expect(StepResult step);
-  /// Reports what the meter knows by now; nothing where there is nothing new.
+  /// Reports the meter's new results, if there are any.
   void report(const std::optional<LossReading>& reading);
-  /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError where the
-  /// step's gradients were not finite.
+  /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError if the step's
+  /// gradients were not finite.
   void flush();
 
   /// Restarts the rate: evaluation and saving do not count as training time.

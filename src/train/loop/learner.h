@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learner: what learns in a run. The replicas' network and optimizer, the moving average of the weights, the loss that
-// is shown. Knows steps; of epochs, saves and what is reported it knows nothing.
+// Learner: the trained parts of a run. The replicas' network and optimizer, the moving average of the weights, and the
+// loss. It knows steps, but no epochs, saves or reports.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@
 
 namespace lockstep::train {
 
-/// The part of a sharded save that this rank writes; the only one where rank 0 writes everything.
+/// The part of a sharded save that this rank writes; the only one if rank 0 writes everything.
 struct SaveShare {
   int rank = 0;
   int world = 1;
@@ -40,22 +40,22 @@ class Learner {
 
   /// Makes network, optimizer, scaler and average with the states of `start`'s checkpoint, or fresh.
   /// `init_from` names the weights that a fresh run begins with; it may be empty.
-  /// Collective: yes. Throws: DataError, UsageError where they do not fit.
+  /// Collective: yes. Throws: DataError, UsageError if they do not fit.
   void build(const Start& start, const FirstWeights& init_from);
 
   /// Runs the optimizer's step, then updates the average. Collective: as WeightUpdate::update().
-  /// Returns: false where every rank left the step out.
+  /// Returns: false if every rank left the step out.
   bool update(double lr);
 
-  /// Evaluates the average where there is one, else the weights. Collective: yes.
+  /// Evaluates the average if there is one, else the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
-  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>; where it has no average, a new one
+  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>; if it has no average, a new one
   /// begins.
   /// Collective: yes. Throws: as load_base().
   void go_back_to(const std::filesystem::path& folder, std::int64_t step);
 
-  /// Returns the states model, optimizer, ema and scaler; of each the part that `share` writes.
+  /// Returns the parts of the states model, optimizer, ema and scaler that `share` writes.
   [[nodiscard]] StateParts state_parts(const SaveShare& share);
 
   /// Returns the names of the parameters that are trained.

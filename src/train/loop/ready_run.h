@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReadyRun: what the set-up hands to the loop.
+// ReadyRun: the result of the set-up, for the loop.
 #pragma once
 
 #include <filesystem>

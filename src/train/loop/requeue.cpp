@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns why scontrol did not take it; "" where it did.
+/// Returns why scontrol refused it; "" if it did not.
 std::string run_scontrol(const std::string& job) {
   constexpr auto kPatience = std::chrono::minutes(10);
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a scheduler to start the job again.
+// Asks a scheduler to start the job again.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace lockstep::train {
 [[nodiscard]] bool asks_for_requeue(StopReason reason);
 
 /// Runs `scontrol requeue JOB`.
-/// Blocks: until scontrol has answered. Returns: true where Slurm accepted it; otherwise a warning says why.
+/// Blocks: until scontrol has answered. Returns: true if Slurm accepted it; otherwise a warning says why.
 [[nodiscard]] bool requeue(const std::string& job);
 
 }  // namespace lockstep::train

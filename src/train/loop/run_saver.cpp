@@ -56,7 +56,7 @@ void RunSaver::start_at(std::int64_t step, const fs::path& path) {
 }
 
 /// Waits until a sharded save is done on every rank. The threads that save ask each other through the store, which
-/// cannot tell that one of them has died; the group can.
+/// cannot detect that one of them has died; the group can.
 /// Collective: yes. Throws: PeerError.
 void RunSaver::wait_for_all(const std::function<bool()>& done) const {
   constexpr std::chrono::milliseconds kPause{5};
@@ -92,7 +92,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
               text::thousands(request.order.meta.step), skipped_);
     return;
   }
-  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it: after the next step all ranks do
+  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it; after the next step all ranks do
   last_step_ = request.order.meta.step;
   if (options_.async && !request.last) {
     if (options_.sharded) finish_here();
@@ -105,7 +105,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   save_together(parts, request);
 }
 
-/// A sharded save that the training waits for runs in a thread too: the group learns of a death, the store does not.
+/// A sharded save that the training waits for runs in a thread too: the group notices a death, the store does not.
 void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();
@@ -120,7 +120,7 @@ void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   written.get();
 }
 
-/// A GPU sum that an abort cut short cannot be told from others.
+/// A GPU sum that an abort cut short looks like any other.
 void RunSaver::require_whole() const {
   check_group(job_.group());
   if (check_ && job_.is_main()) check_();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's checkpoints: which rank writes them, when the others wait, and what a failed group does to them.
+// A run's checkpoints: the rank that writes them, the waits of the others, and the effect of a failed group.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lockstep::train {
 /// A save that the training requests.
 struct RunSave {
   SaveOrder order;
-  bool may_skip = false;  ///< it is due only because some steps have passed
+  bool may_skip = false;  ///< only a number of steps has made it due
   bool last = false;      ///< no step follows: nothing is copied, and save() returns when the data are on the disk
 };
 
@@ -36,13 +36,13 @@ class RunSaver {
   /// Sets a check that rank 0 calls before it writes; an exception of it is thrown on every rank.
   void require_before_writing(std::function<void()> check) { check_ = std::move(check); }
 
-  /// Returns true where this rank writes a part or everything.
+  /// Returns true if this rank writes a part or everything.
   [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
 
   /// Returns the step that was saved last, or is being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// Sets that step to the checkpoint that the run resumes from, where it lies in the run's folder. Every rank calls
-  /// it; `path` is rank 0's.
+  /// Sets that step to the checkpoint that the run resumes from, if it lies in the run's folder. Every rank calls it;
+  /// `path` is rank 0's.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
   /// Allocates memory for copies of states like `parts`. It does not block for long.
@@ -56,8 +56,8 @@ class RunSaver {
   ///         may be damaged: such a checkpoint gets no name.
   void save(const StateParts& parts, const RunSave& request);
 
-  /// Returns true where a background save of this rank has failed. The ranks learn of that at different moments: the
-  /// next save(), or finish(), throws it on every rank. Never blocks.
+  /// Returns true if a background save of this rank has failed. The ranks learn of that at different moments: the next
+  /// save(), or finish(), throws it on every rank. Never blocks.
   [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
   /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();

@@ -34,7 +34,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   const bool sharded = plan_.config.checkpoint.sharded;
   run.loss_sum = learner_.loss().sum();
   run.loss_count = learner_.loss().count();
-  // Which ranks take part in a collective must not depend on what only rank 0 knows.
+  // All ranks must take part in the same collectives, so none may depend on the knowledge of rank 0 alone.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
   if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
   if (first_time) learner_.steps().compare_state(run.step);

@@ -26,7 +26,7 @@ class SavePoints {
   SavePoints(const Job& job, const RunPlan& plan, Learner& learner, RunSaver& saver)
       : job_(job), plan_(plan), learner_(learner), saver_(saver) {}
 
-  /// Returns true where checkpoint.every_steps names the step that was just done.
+  /// Returns true if checkpoint.every_steps names the step that was just done.
   [[nodiscard]] bool is_due(const RunState& run) const;
 
   /// Saves the present run; a step that is already saved only gets the names.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run stands in its plan: what the next step's learning rate is, where it ends, when it is evaluated. Pure
-// functions of what every rank knows, so that all ranks agree.
+// The position of a run: the next step's learning rate, the last step, the next evaluation. Pure functions of facts
+// that every rank has, so that all ranks agree.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace lockstep::train {
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
 [[nodiscard]] double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run);
 
-/// Returns true where the end of `epoch` is evaluated and there is something to evaluate.
+/// Returns true if the end of `epoch` is evaluated and there is something to evaluate.
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 
@@ -32,17 +32,17 @@ namespace lockstep::train {
 /// Requires: eval_every_epochs > 0.
 [[nodiscard]] bool is_regular_evaluation(const TrainConfig& config, std::int64_t epoch);
 
-/// Returns true where `metric` is as good as `value` or better.
+/// Returns true if `metric` is as good as `value` or better.
 [[nodiscard]] bool reaches(const Metric& metric, double value);
 
-/// Returns true where some evaluation has reached the target. It compares the best one, even if the target was another
-/// when that was made.
+/// Returns true if some evaluation has reached the target. It compares the best one, even if that was made for another
+/// target.
 [[nodiscard]] bool has_reached(const TrainConfig::StopAt& target, const std::optional<Metric>& best);
 
-/// Returns true where a checkpoint is due because `epoch` (from 0) has ended.
+/// Returns true if a checkpoint is due because `epoch` (from 0) has ended.
 [[nodiscard]] bool is_due_after(const TrainConfig::Checkpoint& options, std::int64_t epoch);
 
-/// Updates the plateau, where there is one, with an evaluation's metrics.
+/// Updates the plateau, if there is one, with an evaluation's metrics.
 void note_metrics(const ScheduleConfig& config, const std::vector<Metric>& metrics,
                   std::optional<PlateauState>& plateau);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run amounts to before it starts: steps, learning rate, schedule. Pure functions.
+// The size of a run before it starts: steps, learning rate, schedule. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Plan {
   Schedule schedule = Schedule::constant(0);
 };
 
-/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it has
-/// them still.
+/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it
+/// still has them.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 
-/// Throws: UsageError where there are too few samples for a batch.
+/// Throws: UsageError if there are too few samples for a batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunPlan: what a run amounts to, as it is decided before the first step. Nothing in it changes afterwards.
+// RunPlan: the plan of a run, decided before the first step. Nothing in it changes afterwards.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// What a run is decided to be. Fields are the same on every rank unless they say otherwise.
+/// The decisions about a run. Fields are the same on every rank unless they say otherwise.
 struct RunPlan {
   const TrainConfig& config;  ///< replicas, threads and batch_size are decided numbers
   std::string recipe;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run is besides its tensors: where it stands and what it has reached. Saved as the state "run"; nothing in it
-// depends on the time, the host, a path or the world size.
+// The state of a run besides its tensors: its position and its results. Saved as the state "run"; nothing in it depends
+// on the time, the host, a path or the world size.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct RunState {
   StageState stages;
   std::uint64_t digest_fold = 0;  ///< the digests of all steps, folded into one number; 0: there are none. The
                                   ///< checkpoint's manifest has it, not the state: weights do not depend on it
-  /// Replicas with which the run began, by which lr_scaling goes on counting, where there are others now; 0: the same.
+  /// Replicas with which the run began, from which lr_scaling goes on counting, if there are others now; 0: the same.
   std::int64_t begun_replicas = 0;
 };
 
@@ -44,14 +44,14 @@ struct RunState {
 /// Throws: DataError naming the entry that is missing, has the wrong type, or is an impossible count.
 [[nodiscard]] RunState run_state_of(const StateDict& state);
 
-/// Throws: DataError where the position is behind the last batch of its epoch.
+/// Throws: DataError if the position is behind the last batch of its epoch.
 void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
-/// Returns true where `metric` is better than the best so far, or has another name. Any number is better than NaN.
+/// Returns true if `metric` is better than the best so far, or has another name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
-/// Returns true where an evaluation becomes the run's best: its metric is better, or the same and its loss not higher.
-/// Of equal evaluations the later one is the best: a run that has not yet reached anything has learned more by then.
+/// Returns true if an evaluation becomes the run's best: its metric is better, or the same and its loss not higher. Of
+/// equal evaluations the later one is the best: a run without a result so far has learned more by then.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
 /// Returns a hint: "FIRST, or take only its weights: --init-from instead of --resume".
@@ -64,7 +64,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 template <class T>
 [[nodiscard]] T entry(const StateDict& state, const std::string& name);
 
-/// Returns an entry that is a count. Throws: DataError naming it where it is missing, below 0 or absurd.
+/// Returns an entry that is a count. Throws: DataError naming it if it is missing, below 0 or absurd.
 [[nodiscard]] std::int64_t count_entry(const StateDict& state, const std::string& name);
 
 }  // namespace lockstep::train

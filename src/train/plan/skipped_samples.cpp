@@ -32,13 +32,13 @@ const T& value_of(const ConfigMap& map, const std::string& name) {
 
 std::int64_t count_of(const std::string& text) { return whole_number(kKey, text, kCounts); }
 
-/// From which position of an epoch's order on a sample is left out.
+/// The position of an epoch's order from which a sample is left out.
 struct Begin {
   std::int64_t position;
   std::int64_t index;
 };
 
-/// The samples that may come in the place of others; more of them leave as the order goes on.
+/// The samples that may replace others; more of them leave as the order goes on.
 class Substitutes {
  public:
   explicit Substitutes(std::int64_t size) : out_(static_cast<std::size_t>(size)) {}

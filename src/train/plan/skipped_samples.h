@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that a training leaves out from some batch on. Another sample comes in the place of each, so that steps,
-// epochs and the learning rate stay. Pure functions of the settings: the order is the same on any number of ranks.
+// Samples that a training leaves out from some batch on. Another sample replaces each, so that steps, epochs and the
+// learning rate stay. Pure functions of the settings: the order is the same on any number of ranks.
 #pragma once
 
 #include <compare>
@@ -45,22 +45,22 @@ class SkippedSamples {
 
   [[nodiscard]] bool empty() const { return from_.empty(); }
   [[nodiscard]] std::int64_t size() const { return std::ssize(from_); }
-  /// Returns true where the sample is left out now or later.
+  /// Returns true if the sample is left out now or later.
   [[nodiscard]] bool has(std::int64_t index) const { return from_.contains(index); }
-  /// Returns the same for the same samples, however they were added.
+  /// Returns the same maps for the same samples, in whatever order they were added.
   [[nodiscard]] std::vector<ConfigMap> to_maps() const;
 
-  /// Throws: DataError where an index is not in the set, or fewer samples than `least` are left of it.
+  /// Throws: DataError if an index is not in the set, or fewer samples than `least` are left of it.
   void require_enough(std::int64_t set_size, std::int64_t least) const;
-  /// Puts another sample in the place of each that is left out: one that is not, drawn by seed, epoch and index.
+  /// Replaces each sample that is left out by one that is not, drawn by seed, epoch and index.
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:
   std::map<std::int64_t, BatchPlace> from_;  ///< by index
 };
 
-/// The random order of a set, without the samples that are left out. A part of an epoch that the number of replicas
-/// does not divide is padded here, as the loader would do it, but after the samples were left out.
+/// The random order of a set, without the samples that are left out. If the number of replicas does not divide a part
+/// of an epoch, that is padded here, as the loader would do it, but after samples were left out.
 class SkippingSampler final : public Sampler {
  public:
   SkippingSampler(const OrderShape& shape, std::int64_t replicas, SkippedSamples skipped)

@@ -3,7 +3,7 @@
 // decay is searched for. The decisions only, as pure functions; trainer.cpp carries them out.
 //
 // Source: the solver of D-FINE and DEIM (fit()). There the file of the best was read while it was being written, the
-//         new decay took no effect, and nothing of it was in the state.
+//         new decay took no effect, and the state held none of it.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ struct Evaluated {
   bool gains = true;   ///< a best's metric is better than that of the best before; false: its loss decided
 };
 
-/// Notes the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
+/// Records the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
 [[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
                                                        const Evaluated& evaluated);
 
-/// What happens before the first batch of an epoch.
+/// The act before the first batch of an epoch.
 enum class StageMove {
   kNone,
   kRefresh,   ///< the second stage begins
@@ -50,14 +50,14 @@ enum class StageMove {
 };
 [[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
 
-/// Returns `state` after `move` before `epoch`; the caller has loaded the base. `best` is the run's best so far.
+/// Changes `state` by `move` before `epoch`; the caller has loaded the base. `best` is the run's best so far.
 void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
                const std::optional<Metric>& best, StageState& state);
 
 /// Returns the epochs of the run, as far as known: the second stage may end it before `epochs`.
 [[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
 
-/// Returns the entries "stages.*" of the state "run"; none for a run in one stage.
+/// Adds the entries "stages.*" to the state "run"; none for a run in one stage.
 void add_stages(const StageState& stages, StateDict& state);
 /// Throws: DataError naming the entry that is missing or has the wrong type.
 [[nodiscard]] StageState stages_of(const StateDict& state);

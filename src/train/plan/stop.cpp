@@ -21,7 +21,7 @@ std::atomic<std::int64_t> first_stop = 0;
 std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
 
-/// The handlers that were set before for kSignals, where Lockstep replaced them.
+/// The earlier handlers of kSignals, if Lockstep replaced them.
 std::array<struct sigaction, 3> before;
 std::array<bool, 3> taken;
 
@@ -33,7 +33,7 @@ bool is_interrupt(std::int64_t word) { return word % 2 == 1; }
 
 StopSignal unpacked(std::int64_t word) { return {.ms = word / 4, .from_terminal = word / 2 % 2 == 1}; }
 
-/// The run reports nothing until its step is done.
+/// Answers Ctrl-C at once: the run reports nothing until its step is done.
 void answer_terminal() {
   constexpr std::string_view kWords = "\nCtrl-C: the run saves and leaves; once more ends it at once\n";
   if (::isatty(STDERR_FILENO) != 0) (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a run is asked to leave before its end, as one rank sees it. What all ranks agree on comes with the loss
-// (loss_meter.h).
+// Why a run is asked to leave before its end, as one rank sees it. The reason that all ranks agree on comes with the
+// loss (loss_meter.h).
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace lockstep::train {
 
-/// Why a run leaves early. The last one has the highest precedence: a run that was told to end does not ask to be
-/// started again, and one whose disk fails (disk_trouble.h), or whose save in the background has failed, ends with that
+/// Why a run leaves early. The last one has the highest precedence: a run that was asked to end does not ask for a
+/// restart, and one whose disk fails (disk_trouble.h), or whose save in the background has failed, ends with that
 /// error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
 inline constexpr int kStopReasons = 5;  ///< without kNone
@@ -23,15 +23,16 @@ inline constexpr int kStopReasons = 5;  ///< without kNone
 /// A SIGINT or SIGTERM, as its handler sees it.
 struct StopSignal {
   std::int64_t ms = 0;         ///< milliseconds of CLOCK_MONOTONIC
-  bool from_terminal = false;  ///< a user pressed Ctrl-C; no process has sent it
+  bool from_terminal = false;  ///< a user pressed Ctrl-C; it comes from no process
 };
 
-/// Returns true where `now` is a second request and does not only repeat `first`. A launcher forwards, within a second,
-/// what the terminal or a scheduler has already sent to each process; a terminal never repeats a signal by itself.
+/// Returns true if `now` is a second request and does not only repeat `first`. A launcher forwards, within a second,
+/// signals that the terminal or a scheduler has already sent to each process; a terminal never repeats a signal by
+/// itself.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
-/// While it lives, SIGINT, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGINT or SIGTERM ends
-/// it. A handler that the program has set itself is kept.
+/// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM
+/// ends it. A handler that the program has set itself is kept.
 class StopSignals {
  public:
   StopSignals();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank does something for all, and all of them know how it ended.
+// One rank does something for all, and all learn its outcome.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace lockstep::train {
 /// Runs `work` on rank 0.
 ///
 /// Collective: yes, through the job's store. Blocks: until `work` has ended, at most a day, since it may fetch a file.
-/// Throws: on every rank, the error of `work`, so that no rank waits for one that is gone; PeerError where rank 0 died;
+/// Throws: on every rank, the error of `work`, so that no rank waits for one that is gone; PeerError if rank 0 died;
 ///         TimeoutError.
 void do_on_main(const Job& job, const std::function<void()>& work);
 

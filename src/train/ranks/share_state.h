@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank reads, all ranks know: a whole state sent from rank 0.
+// One rank reads for all: sends a whole state from rank 0.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ namespace lockstep::train {
 /// Collective: yes.  Blocks: yes.  Cost: the bytes of its tensors.
 [[nodiscard]] StateDict share_state(const StateDict& state, ProcessGroup& group);
 
-/// Reads one state of `checkpoint`, which rank 0 has, and returns it on every rank; empty where there is no such state.
+/// Reads one state of `checkpoint`, which rank 0 has, and returns it on every rank; empty if there is no such state.
 /// The memory of one state at a time is enough for a whole checkpoint.
 ///
 /// Collective: yes.  Blocks: yes, while rank 0 reads without the limit of a collective.
-/// Throws: on every rank, DataError where the file is torn; IoError.
+/// Throws: on every rank, DataError if the file is torn; IoError.
 [[nodiscard]] StateDict share_state_of(const Job& job, const std::optional<Checkpoint>& checkpoint,
                                        const std::string& name);
 

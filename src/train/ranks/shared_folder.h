@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether all ranks see one folder, found out before hours of training and not at the first checkpoint.
+// Checks that all ranks see one folder, before hours of training and not at the first checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace lockstep::train {
 /// Checks that all ranks see `folder`, rank 0's argument.
 /// Collective: yes. Blocks: yes.
 /// Throws: UsageError on every rank, naming the folder and the ranks and hosts that do not see rank 0's file there;
-///         IoError on every rank where rank 0 cannot write there.
+///         IoError on every rank if rank 0 cannot write there.
 void require_shared_folder(const Job& job, const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

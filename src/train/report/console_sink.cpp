@@ -18,7 +18,7 @@ namespace lockstep::train {
 namespace {
 
 void print(const std::string& text) {
-  if (view::is_quiet()) return;                     // log.jsonl and summary.json have it
+  if (view::is_quiet()) return;                     // log.jsonl and summary.json have the same
   const std::string words = text::printable(text);  // metrics have names that come from files
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
@@ -28,7 +28,7 @@ std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std
 
 std::string speed_text(double bytes_per_s) { return memory_text(static_cast<std::int64_t>(bytes_per_s)) + "/s"; }
 
-/// None where all ranks are on one host.
+/// None if all ranks are on one host.
 std::optional<view::NetworkSum> network_of(const EpochResult& event) {
   return event.step_report ? view::network_of(*event.step_report) : std::nullopt;
 }
@@ -87,7 +87,7 @@ void ConsoleSink::print_header(const EpochResult& event) {
   std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
                                        column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
                                        column("time", 8, 4),  column("memory", 8, 6)};
-  // Between hosts the network is what a step may wait for.
+  // Between hosts a step may wait for the network.
   if (has_network) {
     for (const char* title : {"sent", "received"}) columns.push_back(column(title, 9, 1));
     columns.push_back(column("resent", 6, 2));
@@ -147,7 +147,7 @@ void ConsoleSink::print_findings() {
 void ConsoleSink::print_report(const RunEnd& event) {
   if (!event.step_report) return;
   view::StepReport report = *event.step_report;
-  // What only the last epoch shows has not been said yet.
+  // The findings of the last epoch alone have not been printed yet.
   for (view::Finding& each : view::new_findings(new_, report.findings)) report.findings.push_back(std::move(each));
   print("\n" + view::report_text(report));
 }

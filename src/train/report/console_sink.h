@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person at the terminal sees: banner, bar, table of epochs, summary.
+// The output for a person at the terminal: banner, bar, table of epochs, summary.
 #pragma once
 
 #include <filesystem>
@@ -37,12 +37,12 @@ class ConsoleSink final : public RunSink {
 
   const TrainConfig& config_;
   const TrainerOptions& options_;
-  RunStart run_;  ///< the start, with the end as it is known by now
+  RunStart run_;  ///< the start, with the end as known by now
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;
-  std::vector<view::Finding> said_;  ///< findings of the step reports
-  std::vector<view::Finding> new_;   ///< those that are said once the run goes on; its end says all
+  std::vector<view::Finding> said_;  ///< findings of the step reports that were printed
+  std::vector<view::Finding> new_;   ///< those to print once the run goes on; its end prints all
 };
 
 }  // namespace lockstep::train

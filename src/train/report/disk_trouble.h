@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the run folder's disk has refused. Without a place to save elsewhere it ends the run at once. With one
+// The refusals of the run folder's disk. Without a place to save elsewhere they end the run at once. With one
 // (TrainerOptions::rescue) the run trains on to a step that all ranks agree on, and is saved there.
 #pragma once
 
@@ -27,7 +27,7 @@ class DiskTrouble {
   }
 
   [[nodiscard]] bool any() const { return first_.has_value(); }
-  /// Call it only where any().
+  /// Call it only if any().
   [[nodiscard]] const IoError& first() const { return *first_; }
 
  private:

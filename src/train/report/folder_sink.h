@@ -7,8 +7,8 @@
 
 namespace lockstep::train {
 
-/// Writes log.jsonl, a line for every event that a curve or a table can be made of, on rank 0. Throws: IoError from
-/// each event.
+/// Writes log.jsonl, a line for every event that a curve or a table can use, on rank 0. Throws: IoError from each
+/// event.
 class LogSink final : public RunSink {
  public:
   /// `every_steps` is log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
@@ -31,7 +31,7 @@ class FolderSink final : public RunSink {
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// From now on the folder holds a run; before, a start that failed because of its data may be tried again in it.
+  /// From now on the folder holds a run. Before this, a start that failed because of its data may be repeated in it.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;
@@ -42,7 +42,7 @@ class FolderSink final : public RunSink {
 };
 
 /// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` is null
-/// where there is none. Returns: the files.
+/// if there is none. Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's figures for Prometheus: kept by the training thread, read by the server's.
+// The run's figures for Prometheus: the training thread keeps them, the server's threads read them.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page, in threads of its own. It knows nothing of runs. Serves GET /metrics until it is
+/// A small web server with one page, in its own threads. It knows nothing of runs. Serves GET /metrics until it is
 /// destroyed.
 class MetricsServer {
  public:
-  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError where the address is taken or is
+  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the address is taken or is
   /// none of this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
@@ -33,8 +33,8 @@ class MetricsServer {
 /// Serves the figures while the run goes on, on rank 0. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
-  /// `address` is as the setting metrics_address. Throws: UsageError where it is no address. on_start() throws where
-  /// it cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
+  /// `address` is as the setting metrics_address. Throws: UsageError if it is no address. on_start() throws if it
+  /// cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
   explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
       : address_(parse_address(address)), clock_(clock) {}
 
@@ -52,7 +52,7 @@ class MetricsSink final : public RunSink {
   ServerAddress address_;
   const Clock& clock_;
   TimePoint next_try_ = {};
-  bool said_ = false;  ///< that the port is taken
+  bool said_ = false;  ///< the taken port was reported
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
   std::optional<MetricsServer> server_;  ///< last: its threads read the figures

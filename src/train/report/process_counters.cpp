@@ -83,7 +83,7 @@ ProcessCounters read_counters() {
   rusage own{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   (void)::getrusage(RUSAGE_THREAD, &own);
-  // A container may hide it. What is mapped into memory is counted only where it came from the disk.
+  // A container may hide it. Reads through mapped memory count only if they came from the disk.
   const std::string io = text_of("/proc/self/io");
   return {.cpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * kNsToSeconds,
           .read_bytes = std::max(number_of(io, "rchar:").value_or(0), number_of(io, "read_bytes:").value_or(0)),
@@ -102,7 +102,7 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
     const bool repeats = std::any_of(kRepeats.begin(), kRepeats.end(),
                                      [&](std::string_view prefix) { return each.name.starts_with(prefix); });
     std::istringstream fields(line.substr(colon + 1));
-    constexpr int kSent = 8;  // behind the eight fields of what was received
+    constexpr int kSent = 8;  // behind the eight fields of received traffic
     std::int64_t value = 0;
     for (int i = 0; i <= kSent && fields >> value; ++i) {
       if (i == 0) each.received = value;
@@ -169,7 +169,7 @@ double DelayCounter::since_last(const std::vector<int>& threads) {
   for (const int thread : threads) {
     const auto delay = delay_of(text_of(fmt::format("/proc/self/task/{}/schedstat", thread)));
     if (!delay) continue;
-    std::int64_t& last = last_[thread];  // 0 of a thread that has begun since
+    std::int64_t& last = last_[thread];  // 0 for a thread that has begun since
     sum += std::max<std::int64_t>(*delay - last, 0);
     last = *delay;
   }

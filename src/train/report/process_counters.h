@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel counts of this process and its host, for the step report. Read once an epoch, never in a step.
+// The kernel's counters of this process and its host, for the step report. Read once an epoch, never in a step.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@ struct ProcessCounters {
 };
 [[nodiscard]] ProcessCounters read_counters();
 
-/// What the interfaces of this process's network have carried since the host started.
+/// The traffic on the interfaces of this process's network since the host started.
 struct NetworkCounters {
   std::string network;  ///< the same for processes that share the interfaces
   std::vector<view::Traffic> traffic;
   std::int64_t resent = 0;  ///< TCP segments
 };
 [[nodiscard]] NetworkCounters read_network_counters(const std::string& host);
-/// Returns what passed between two readings; interfaces that carried nothing are left out.
+/// Returns the traffic between two readings; interfaces that carried nothing are left out.
 [[nodiscard]] NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounters& now);
 
-/// How much memory and how many cores there are now. Units: bytes.
+/// The memory and the cores at present. Units: bytes.
 struct ProcessState {
   double cores = 0;              ///< that the process may use
   std::string cpus;              ///< their numbers: "0-3"
   std::int64_t resident = 0;     ///< the largest resident set so far
   std::int64_t shared = 0;       ///< shared memory in the resident set
-  std::int64_t host_memory = 0;  ///< of the host, or what the control group allows; 0: unknown
+  std::int64_t host_memory = 0;  ///< of the host, or the limit of the control group; 0: unknown
   std::int64_t host_free = 0;
 };
 [[nodiscard]] ProcessState read_state();
@@ -53,14 +53,14 @@ class DelayCounter {
   std::map<int, std::int64_t> last_;  ///< nanoseconds, by thread
 };
 
-/// Returns the value of `key` ("rchar:") in the lines of a file of /proc; none where it has none.
+/// Returns the value of `key` ("rchar:") in the lines of a file of /proc; none if it has none.
 [[nodiscard]] std::optional<std::int64_t> number_of(std::string_view text, std::string_view key);
-/// Returns the interfaces in the text of /proc/net/dev. Loopback is left out, and what only repeats the traffic of
-/// another interface: bridges, and the copies that containers and traffic shapers make.
+/// Returns the interfaces in the text of /proc/net/dev, without loopback and those that only repeat the traffic of
+/// another one: bridges, and the copies that containers and traffic shapers make.
 [[nodiscard]] std::vector<view::Traffic> parse_interfaces(std::string_view text);
-/// Returns RetransSegs of the text of /proc/net/snmp; 0 where it is missing.
+/// Returns RetransSegs of the text of /proc/net/snmp; 0 if it is missing.
 [[nodiscard]] std::int64_t parse_resent(std::string_view text);
-/// Returns the nanoseconds that a thread was ready and had no core, from its schedstat; none where there are none.
+/// Returns the nanoseconds that a thread was ready and had no core, from its schedstat; none if that has none.
 [[nodiscard]] std::optional<std::int64_t> delay_of(std::string_view schedstat);
 
 }  // namespace lockstep::train

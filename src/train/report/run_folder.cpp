@@ -52,7 +52,7 @@ UniqueFd open_file(const fs::path& path, int flags) {
 // Appends all of `text`, or leaves the file as it was.
 void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   const off_t before = ::lseek(fd.get(), 0, SEEK_END);
-  // Uses one write(2) where the disk allows it, so that neither a reader nor a kill sees half a line.
+  // Uses one write(2) if the disk allows it, so that neither a reader nor a kill sees half a line.
   while (!text.empty()) {
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -65,7 +65,7 @@ void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   }
 }
 
-// Returns device and inode; none where the path does not exist or cannot be read.
+// Returns device and inode; none if the path does not exist or cannot be read.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::path& folder) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) != 0) return std::nullopt;
@@ -98,7 +98,7 @@ constexpr std::chrono::milliseconds kPatience{3'000};
 constexpr std::uint64_t kMostLockBytes = 4096;
 constexpr std::uint64_t kMostLogBytes = std::uint64_t{4} << 30U;
 
-// Returns " (pid 4711 on host)"; empty where the holder has not written it.
+// Returns " (pid 4711 on host)"; empty if the holder has not written it.
 std::string holder_of(const fs::path& path) {
   const std::string holder = FileSystem::system().read(path, kMostLockBytes);
   return holder.empty() ? "" : fmt::format(" ({})", holder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All who hear of a run, called in one order.
+// All receivers of a run's events, called in one order.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// What the sinks need. Lifetime: it outlives them.
+/// The objects that the sinks use. Lifetime: it outlives them.
 struct SinkOwners {
   const Job& job;
   DiskTrouble& trouble;  ///< keeps disk errors of the own sinks while the run trains

@@ -15,7 +15,7 @@ void SaveCounter::add(std::int64_t saves) {
   try {
     job_.store().add(kSavesKey, saves);
   } catch (const Error&) {
-    // The launcher's heartbeat tells what became of the store.
+    // The launcher's heartbeat reports the loss of the store.
   }
 }
 
@@ -24,7 +24,7 @@ void publish_replicas(const Job& job, std::int64_t replicas) {
   try {
     job.store().set(kReplicasKey, std::to_string(replicas));
   } catch (const Error&) {
-    // The launcher's heartbeat tells what became of the store.
+    // The launcher's heartbeat reports the loss of the store.
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace lockstep::train {
 
-/// Rank 0's. A store that is gone is no error here: the launcher notices it by itself.
+/// For rank 0. A store that is gone is no error here: the launcher notices it by itself.
 class SaveCounter final : public RunSink {
  public:
   explicit SaveCounter(Job job) : job_(std::move(job)) {}
@@ -22,10 +22,10 @@ class SaveCounter final : public RunSink {
   Job job_;
 };
 
-/// Says to the launcher how many ranks have work. A group of a range of nodes takes in no more.
+/// Reports to the launcher how many ranks have work. A group of a range of nodes takes in no more.
 void publish_replicas(const Job& job, std::int64_t replicas);
 
-/// The ranks were started by `lockstep run` or a verb of `lockstep`.
+/// True if the ranks were started by `lockstep run` or a verb of `lockstep`.
 [[nodiscard]] bool has_launcher();
 
 }  // namespace lockstep::train

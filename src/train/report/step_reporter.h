@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepReporter: gathers each rank's figures once an epoch and says what they show.
+// StepReporter: gathers each rank's figures once an epoch and reports its findings.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@ class StepReporter {
   /// Lifetime: all outlive it.
   StepReporter(const Job& job, StepRunner& steps, const TrainConfig& config);
 
-  /// Forgets what came before the first step, which follows `step`.
+  /// Forgets everything before the first step, which follows `step`.
   void start(std::int64_t step);
   /// Returns the report of the steps since the call before, up to `step`; the same on every rank. Collective: yes.
   [[nodiscard]] std::shared_ptr<const view::StepReport> end_epoch(std::int64_t step);
-  /// Returns the report of all steps that end_epoch() has seen; null before there are any.
+  /// Returns the report of all steps that end_epoch() has seen; null before the first.
   [[nodiscard]] std::shared_ptr<const view::StepReport> whole() const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Returns the folder that `tensorboard` means for the run in `run_dir`; none where it is "none".
+/// Returns the folder that `tensorboard` means for the run in `run_dir`; none if it is "none".
 [[nodiscard]] std::optional<std::filesystem::path> tensorboard_folder(const std::string& tensorboard,
                                                                       const std::filesystem::path& run_dir);
 

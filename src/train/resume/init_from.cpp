@@ -27,8 +27,8 @@ namespace {
 
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// The part of the model ("backbone") that the weights are made for: they fill it, and nothing of them is left over.
-/// "" where there is none. Batch norm's counts of batches may be missing.
+/// The part of the model ("backbone") that the weights are made for: they fill it, with none left over. "" if there is
+/// none. Batch norm's counts of batches may be missing.
 std::string part_filled_by(const WeightsMatch& match) {
   if (match.loaded.empty() || !match.unused.empty() || !match.other_shapes.empty()) return "";
   const std::string part = first_part(match.loaded.front());
@@ -43,7 +43,7 @@ std::string part_filled_by(const WeightsMatch& match) {
 std::string if_meant() { return "if they are meant, start from them with " + option_words("init-from-partial"); }
 
 /// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
-/// Those of one whole part of the model are meant.
+/// So they must fit one whole part of the model, or half of it.
 void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
@@ -51,7 +51,7 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
     all += tensor.numel();
     if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
   }
-  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own words for nothing at all
+  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own error if none match
   const std::string part = part_filled_by(match);
   if (!part.empty()) {
     return log::note("{}: fills the model's {} and nothing else, {} of {} elements", weights.origin, part,
@@ -63,8 +63,8 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
                   if_meant());
 }
 
-/// Where the model lacks entries of the file, and the file parameters of the model, a part that the file has trained
-/// has another name there: it would begin at random.
+/// If the model lacks entries of the file, and the file parameters of the model, a part that the file has trained has
+/// another name there: it would begin at random.
 void require_no_other_names(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   const auto random = std::count_if(model.begin(), model.end(), [&](const auto& item) {
     return item.second.requires_grad() && std::binary_search(match.missing.begin(), match.missing.end(), item.first);

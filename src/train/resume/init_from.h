@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run starts from a checkpoint or from the weights of another.
+// Refuses options that name both a checkpoint to resume from and weights to start from.
 #pragma once
 
 #include "lockstep/train/first_weights.h"
@@ -7,7 +7,7 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError where the options name both a checkpoint to resume from and weights to start from. `resume: auto`
+/// Throws: UsageError if the options name both a checkpoint to resume from and weights to start from. `resume: auto`
 ///         is allowed with weights, as it may find no checkpoint.
 void require_one_start(const TrainerOptions& options);
 

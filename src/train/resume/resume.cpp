@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kShown = 16;
 
-/// The numbers of parts nearest to the wanted one would be in no simple order: these are the first ones above 1.
+/// The divisors nearest to the wanted number would be in no simple order: these are the first ones above 1.
 std::vector<std::int64_t> divisors(std::int64_t samples) {
   std::vector<std::int64_t> found;
   for (std::int64_t parts = 1; parts <= samples && found.size() < kShown; ++parts) {
@@ -59,7 +59,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The newest that a run may go on from.
+/// The newest checkpoint that a run may go on from.
 std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
   FileSystem& files = FileSystem::system();
   return require_finite ? find_newest_finite(files, folder) : find_newest_valid(files, folder);
@@ -74,8 +74,8 @@ void require_newest(const Checkpoint& checkpoint, bool require_finite) {
                                option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
-/// Opens the checkpoint that `source` names. In place of a run's newest one that is not finite it takes the newest that
-/// is; a step folder that was named itself is meant.
+/// Opens the checkpoint that `source` means. If a run's newest one is not finite, it takes the newest that is; a step
+/// folder is taken as named.
 Checkpoint open_finite(const std::string& source, bool require_finite) {
   FileSystem& files = FileSystem::system();
   Checkpoint checkpoint = load_checkpoint(source, files);
@@ -138,7 +138,7 @@ std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   if (!settings) return 0;
   const std::int64_t size =
       whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size");
-  constexpr std::int64_t kMost = 10'000'000;  // as the setting's range; sums of it are then no overflow
+  constexpr std::int64_t kMost = 10'000'000;  // as the setting's range, so that sums do not overflow
   if (size >= 0 && size <= kMost) return size;
   throw DataError(fmt::format("the checkpoint's config.yml says batch_size is {}; 1 to {} make sense", size, kMost),
                   or_only_weights("take another checkpoint"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run starts from: nothing, or a checkpoint. Rank 0's part; trainer.cpp shares what it finds.
+// The start of a run: from nothing, or from a checkpoint. Rank 0's part; trainer.cpp shares its result.
 #pragma once
 
 #include <cstdint>
@@ -21,33 +21,33 @@ struct Division {
   [[nodiscard]] std::int64_t samples() const { return replicas * batch_size; }
 };
 
-/// Divides the same batches into `replicas` parts. A step then has the samples that it would have had, so that steps,
-/// epochs, the place in the data and the learning rate keep their meaning; what belongs to a replica is that of the new
-/// one (docs/guide/resume.md).
+/// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the place
+/// in the data and the learning rate keep their meaning; the new replicas have their own part of everything else
+/// (docs/guide/resume.md).
 /// Throws: UsageError naming the numbers that divide a batch evenly.
 [[nodiscard]] Division divide_again(const Division& before, std::int64_t replicas);
 
-/// Says what changes: "replicas is 4 and was 1: ...".
+/// Returns the words on the change: "replicas is 4 and was 1: ...".
 [[nodiscard]] std::string change_text(const Division& before, const Division& now);
 
-/// Returns the run folder that a checkpoint lies in; empty where it lies in none.
+/// Returns the run folder that a checkpoint lies in; empty if it lies in none.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// Says where this run writes, and whether it may find a run there.
+/// The folder that this run writes into, which may hold a run.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
 };
 
-/// Throws: UsageError for `resume: auto` without a run folder, DataError where the checkpoint is missing.
+/// Throws: UsageError for `resume: auto` without a run folder, DataError if the checkpoint is missing.
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
-/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, where the run folder has none yet).
+/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has none yet).
 /// With `require_finite` a run folder means its newest checkpoint whose values are finite; others are skipped with a
 /// warning.
-/// Throws: DataError where there are checkpoints and none verifies, or is finite, and where the given path's is not
-///         finite; UsageError where the run folder holds a later checkpoint than the given path, since one folder must
-///         not hold two continuations.
+/// Throws: DataError if there are checkpoints and none verifies, or is finite, and if the given path's is not finite;
+///         UsageError if the run folder holds a later checkpoint than the given path, since one folder must not hold
+///         two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
@@ -60,7 +60,7 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// Returns the samples that the checkpoint's run leaves out, also where it does so from a later step on: by the
+/// Returns the samples that the checkpoint's run leaves out, even if it does so only from a later step on: by the
 /// checkpoint's settings, and by those of the run folder that it lies in.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
 /// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.
@@ -69,11 +69,11 @@ struct BegunWith {
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
-/// Warns where the checkpoint comes from another libtorch or instruction set, since the bits then differ.
+/// Warns if the checkpoint comes from another libtorch or instruction set, since the bits then differ.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
-/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` say which
-/// may differ.
+/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` defines
+/// which may differ.
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows);
 
 }  // namespace lockstep::train

@@ -23,11 +23,11 @@ void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const
 
 /// Loads model, optimizer, average and scaler from the checkpoint `folder`/step-<step>, on every rank. The run's
 /// position, data and random numbers do not change. `folder` is rank 0's; only rank 0 reads it, every byte once, after
-/// all of it has been verified. `ema` is null where there is none.
-/// Returns: false where the checkpoint has no average for it.
+/// all of it has been verified. `ema` is null if there is none.
+/// Returns: false if the checkpoint has no average for it.
 ///
 /// Collective: yes. Blocks: until the disk has been read.
-/// Throws: the same error on every rank: UsageError where step is 0, as there was no evaluation before; DataError
+/// Throws: the same error on every rank: UsageError if step is 0, as there was no evaluation before; DataError
 ///         naming the file that is missing or torn; IoError.
 [[nodiscard]] bool load_base(const Job& job, const std::filesystem::path& folder, std::int64_t step, StepRunner& steps,
                              EMA* ema);

@@ -37,7 +37,7 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
   warn_of_another_platform(checkpoint);
 }
 
-/// A group that the agent started again resumes from what the group before has saved, if anything.
+/// A group that the agent started again resumes from the saves of the group before, if there are any.
 RunPlace place_of(const Job& job, TrainerOptions& options) {
   const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
   const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
@@ -47,14 +47,14 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// Returns that of the run that resumes; 0: there is none, and it will be found.
+/// Takes the batch size of the run that resumes; 0: there is none, and it will be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
   log::note("batch_size is auto: {}, as the run began with", known);
 }
 
-/// Returns batch_size where it is given as a total.
+/// Sets batch_size if it is given as a total.
 void take_total_batch(TrainConfig& config) {
   if (config.total_batch_size == 0 || config.replicas == 0) return;
   const std::int64_t parts = config.replicas * config.accumulate_steps;
@@ -67,13 +67,13 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
-/// As wide as the job may become, so that nodes that come later have work; and the same after a node is lost.
+/// The widest that the job may become, so that nodes that come later have work; it is the same after a node is lost.
 std::int64_t widest_world(const Job& job) {
   const std::int64_t most = env::get_int("LOCKSTEP_MAX_WORLD_SIZE").value_or(0);
   return std::max<std::int64_t>(most, job.world_size());
 }
 
-/// Throws: TooManyRanks where the launcher can go on with fewer; UsageError.
+/// Throws: TooManyRanks if the launcher can go on with fewer; UsageError.
 void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   if (replicas >= job.world_size()) return;
   const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
@@ -103,7 +103,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   }
   const Division now = changes ? divide_again(saved, config.replicas) : saved;
   take_total_batch(config);
-  // The settings that the run began with, and those that it has now, mean the same batches.
+  // The settings at the run's begin and the present ones mean the same batches.
   const std::int64_t given = config.batch_size.is_auto() ? saved.batch_size : config.batch_size.value();
   const bool as_begun = saved.samples() % begun == 0 && given == saved.samples() / begun;
   if (given == now.batch_size || as_begun) config.batch_size = saved.batch_size;
@@ -143,8 +143,8 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
-/// Adds the names that the checkpoint's own run has earned: a kill may have come between the commit and the naming, and
-/// a checkpoint without a name is pruned.
+/// Adds the names that the checkpoint's own run has earned: a kill may come between the commit and the naming, and a
+/// checkpoint without a name is pruned.
 void name_bests(const RunState& run, const fs::path& folder) {
   FileSystem& files = FileSystem::system();
   const auto name = [&](const char* as, std::int64_t step) {
@@ -155,7 +155,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// A run that resumes in another folder takes along the checkpoint that its second stage begins with.
+/// A run that resumes in another folder copies the checkpoint that its second stage begins with.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -184,7 +184,7 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// Compares the settings with those of the checkpoint, and tells the other ranks its position and its decided settings.
+/// Compares the settings with those of the checkpoint, and puts its position and its decided settings into `shared`.
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& shared) {
   const RunState run = run_state_of(checkpoint.state("run"));
   const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
@@ -202,7 +202,7 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   shared["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
-/// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.
+/// Does rank 0's part: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict shared;
@@ -252,7 +252,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
-  // For a run that had one stage until now, its best is the first stage's.
+  // The best of a run that had one stage until now becomes the first stage's.
   StageState& stages = start.run.stages;
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");

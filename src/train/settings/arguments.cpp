@@ -18,10 +18,10 @@
 namespace lockstep {
 namespace {
 
-// A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
+// A switch of programs of torch.distributed.launch. Here a launcher makes the run distributed.
 constexpr const char* kDistributed = "distributed";
 
-/// Of a program: init() reads those that have a group.
+/// For programs only: init() reads the options that have a group.
 const TrainOption* find_option(const std::string& name) {
   const TrainOption* option = find_train_option("--" + name);
   return option != nullptr && option->in_programs ? option : nullptr;

@@ -27,7 +27,7 @@ std::string plain(std::string_view value) {
   return text;
 }
 
-/// Also as numbers: "0." is 0.
+/// Compares as numbers too: "0." is 0.
 bool is_same(const std::string& a, const std::string& b) {
   if (plain(a) == plain(b)) return true;
   const auto number = text::parse_number(a);

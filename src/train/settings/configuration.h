@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which settings a result depends on, and in which of them two runs differ. Pure functions.
+// The settings that a result depends on, and those in which two runs differ. Pure functions.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct Difference {
 };
 
 /// Returns the settings of `now` that differ from `before` and would change the result of the resumed run. A setting is
-/// left out where its row says that it is free (OnResume); `replicas` and `threads` come from the checkpoint and are
+/// left out if its row says that it is free (OnResume); `replicas` and `threads` come from the checkpoint and are
 /// compared elsewhere. A key without a row is not free. Keys that `before` does not have come from a later version and
 /// count as equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now,
                                                   const ConfigFields& rows);
 
-/// Returns the settings that the ranks of one run must have in common, by key: all except those that a host may have
-/// for itself.
+/// Returns the settings that the ranks of one run must have in common, by key: all except those that may differ by
+/// host.
 [[nodiscard]] std::map<std::string, std::string> common_settings(const std::string& settings, const ConfigFields& rows);
 
 /// Returns 16 hexadecimal digits over all settings that differences() compares.

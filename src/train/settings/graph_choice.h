@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run's steps may be recorded as a CUDA graph.
+// Decides if a run's steps may be recorded as a CUDA graph.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Where steps would be recorded.
+/// The job's side of a recording.
 struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
@@ -21,10 +21,10 @@ struct GraphPlace {
   bool by_nccl = false;     ///< several processes reduce their gradients by NCCL
 };
 
-/// Returns where the ranks of `job` would record the steps of `task`.
+/// Returns the facts about the ranks of `job` for a recording of `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
-/// Returns why steps are not recorded; empty where they are. In `config` replicas are decided. It is a pure function.
+/// Returns why steps are not recorded; empty if they are. In `config` replicas are decided. It is a pure function.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of settings: numbers that are kept as text, because they may also be a word or stand in a list, and ranges.
+// Checks of settings: ranges, and numbers that are kept as text because they may also be a word or part of a list.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming the key where `text` is not a finite number.
+/// Throws: UsageError naming the key if `text` is not a finite number.
 [[nodiscard]] double number_of(const std::string& key, const std::string& text);
 
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.

@@ -15,8 +15,8 @@ namespace lockstep::train {
 /// Throws: UsageError naming a key that is not a number or flag, or an unknown key of a group.
 [[nodiscard]] OptimizerOptions optimizer_options(const OptimizerConfig& config);
 
-/// Throws: UsageError where `group` sets an option that `type` does not have or that is out of range, or where its
-///         pattern is not a regular expression.
+/// Throws: UsageError if `group` sets an option that `type` does not have or that is out of range, or if its pattern is
+///         not a regular expression.
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group);
 
 /// Returns the patterns of groups that match no parameter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the device computes: the settings `amp` and `tf32`, what they turn on, and the lines of the banner.
+// The precision of the computation: the settings `amp` and `tf32`, their switches, and the lines of the banner.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError for fp16 where `device` is the CPU.
+/// Throws: UsageError for fp16 if `device` is the CPU.
 void require_amp(const TrainConfig& config, const c10::Device& device);
 
 /// Sets libtorch's two switches as `config.tf32` says; "default" leaves them alone. They have no effect on a CPU.
@@ -20,7 +20,7 @@ void use_tf32(const TrainConfig& config);
 /// Returns "bf16 autocast, channels last"; on CUDA also the precision of float32.
 [[nodiscard]] std::string precision_text(const TrainConfig& config, const c10::Device& device);
 
-/// Returns a note on CUDA_LAUNCH_BLOCKING=1 for a run on a GPU where it is set; else empty.
+/// Returns a note on CUDA_LAUNCH_BLOCKING=1 for a run on a GPU, if it is set; else empty.
 [[nodiscard]] std::string launch_blocking_text(const c10::Device& device);
 
 }  // namespace lockstep::train

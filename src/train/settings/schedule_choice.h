@@ -27,7 +27,7 @@ struct RunLength {
 /// Returns "5 epochs of warm-up, then cosine".
 [[nodiscard]] std::string schedule_text(const ScheduleConfig& config);
 
-/// Returns true where the learning rate of a step depends on the length of the run. `type` is as schedule.type.
+/// Returns true if the learning rate of a step depends on the length of the run. `type` is as schedule.type.
 [[nodiscard]] bool depends_on_length(const std::string& type);
 
 }  // namespace lockstep::train

@@ -19,7 +19,7 @@ void ScheduleConfig::describe(ConfigFields& fields) {
       .in({0, 1e8}, "epochs");
   fields.add("schedule.warmup_steps", &warmup_steps, "warm-up in steps; 0: schedule.warmup_epochs")
       .in({0, 1e15}, "steps");
-  fields.add("schedule.min_lr", &min_lr, "where cosine and polynomial end; plateau goes no lower").in({.least = 0});
+  fields.add("schedule.min_lr", &min_lr, "the end of cosine and polynomial; plateau goes no lower").in({.least = 0});
   fields.add("schedule.step_epochs", &step_epochs, "step: epochs until the learning rate falls, again and again")
       .in({.least = 0, .most = 1e8, .above = true}, "epochs");
   fields.add("schedule.gamma", &gamma, "step, multi_step: the factor of each fall; flat_cosine: of the whole one")

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Throws: UsageError where the second stage would begin before any evaluation, or where settings of stages are set
-///         without a second stage.
+/// Throws: UsageError if the second stage would begin before any evaluation, or if settings of stages are set without
+///         a second stage.
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
   if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {
@@ -124,7 +124,7 @@ void describe_precision(ConfigFields& fields, TrainConfig& config) {
 void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("cuda_graph", &config.cuda_graph,
-           "record forward and backward and replay them, where the step lets it (auto), or end the run (true)",
+           "record forward and backward and replay them, if the step allows it (auto), or end the run (true)",
            {"auto", "true", "false"})
       .at_resume(OnResume::kFree)
       .per_host();
@@ -163,7 +163,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
       .per_host();
 }
 
-/// Adds what shows a run while it goes on.
+/// Adds the settings of curves and other displays of a run.
 void describe_curves(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("tensorboard", &config.tensorboard,
@@ -172,7 +172,7 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .per_host();
   fields
       .add("check_gradients", &config.check_gradients,
-           "end at the first gradient that is not finite, and name its parameter; say where the norm is unusual")
+           "end at the first gradient that is not finite, and name its parameter; report an unusual norm")
       .at_resume(OnResume::kFree);
   fields
       .add("digests", &config.digests,
@@ -260,7 +260,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   describe_precision(fields, *this);
   describe_speed(fields, *this);
   describe_section_timeouts(fields, section_timeout);
-  fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
+  fields.add("drop_last", &drop_last, "leave out the last batch if it is not full");
   fields.add("bad_samples", &bad_samples, "what a sample that cannot be read is: an error, or left out and noted",
              {"error", "skip"});
   fields.add("sync_batchnorm", &sync_batchnorm,

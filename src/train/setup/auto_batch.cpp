@@ -54,8 +54,8 @@ void connect_device(const Job& job) {
   job.group().all_reduce(at::zeros({1}, job.device())).wait();
 }
 
-std::int64_t smallest_of_all(const Job& job, std::int64_t largest) {
-  const at::Tensor smallest = at::full({1}, largest, at::kLong);
+std::int64_t smallest_of_all(const Job& job, std::int64_t own) {
+  const at::Tensor smallest = at::full({1}, own, at::kLong);
   job.group().all_reduce(smallest, {.op = ReduceOp::kMin}).wait();
   return smallest.item<std::int64_t>();
 }
@@ -85,9 +85,9 @@ std::int64_t find_batch_size(const Untried& run) {
   if (most == 0) return 1;  // there is no sample; the plan reports that
   connect_device(run.job);
   BatchProbe probe(run);
-  const std::int64_t largest = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });
-  const std::int64_t found = smallest_of_all(run.job, largest);
-  if (found == 0) throw nothing_fits(run, largest == 0 ? probe.problem() : "");
+  const std::int64_t own = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });
+  const std::int64_t found = smallest_of_all(run.job, own);
+  if (found == 0) throw nothing_fits(run, own == 0 ? probe.problem() : "");
   return found;
 }
 

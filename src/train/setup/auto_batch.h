@@ -11,15 +11,15 @@ namespace lockstep::train {
 /// The largest batch that is tried.
 inline constexpr std::int64_t kLargestAutoBatch = 65'536;
 
-/// Throws: UsageError where `config` has batch_size auto on a device whose memory gives no limit.
+/// Throws: UsageError if `config` has batch_size auto on a device whose memory gives no limit.
 void require_measurable(const TrainConfig& config, const c10::Device& device);
 
 /// Searches on every rank at the same time; the smallest batch found is the result. It is at most a replica's part of
-/// the data set and kLargestAutoBatch. Afterwards random state and memory are as before.
+/// the data set and kLargestAutoBatch. Afterwards random state and memory are restored.
 ///
 /// Collective: yes.
 /// Blocks: until the last rank has found its own.
-/// Throws: ResourceError, on every rank, where not even one sample fits; what a step or the data set throws.
+/// Throws: ResourceError, on every rank, if not even one sample fits; what a step or the data set throws.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
 /// For tests: while one lives, the memory of any device counts as a limit.

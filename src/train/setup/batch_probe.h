@@ -36,7 +36,7 @@ struct Untried {
 /// branch of the sum over its replicas; none for a single process with one replica. It is a pure function.
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
-/// Returns the samples of a trial for a batch of `batch`: twice as many where steps are recorded as CUDA graphs. A
+/// Returns the samples of a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs. A
 /// recording keeps its memory while a smaller last batch, or an evaluation, is computed without it. It is a pure
 /// function.
 [[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch);
@@ -48,13 +48,13 @@ struct Untried {
 /// It belongs to the training thread.
 class BatchProbe {
  public:
-  /// Reads some samples. Collective: yes, where there are several ranks. No other function here is collective.
+  /// Reads some samples. Collective: yes, if there are several ranks. No other function here is collective.
   explicit BatchProbe(const Untried& run);
 
   /// Runs two steps (forward, backward, optimizer) of each replica of this rank with `batch` samples, as the run will:
   /// with its device, precision, layout and number of accumulated batches, and as much memory as its buckets and its
   /// moving average need.
-  /// Returns: false where memory ran out.
+  /// Returns: false if memory ran out.
   /// Throws:  any other error of a step.
   [[nodiscard]] bool fits(std::int64_t batch);
 

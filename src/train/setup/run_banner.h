@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says of itself before its first step.
+// The description of a run before its first step.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct BannerFacts {
   const Start& start;
 };
 
-/// Every rank tells rank 0 its device; only rank 0 has the whole banner. Collective: yes.
+/// Every rank sends rank 0 its device; only rank 0 has the whole banner. Collective: yes.
 [[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
 
 }  // namespace lockstep::train

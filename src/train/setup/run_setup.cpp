@@ -40,9 +40,9 @@
 namespace lockstep::train {
 namespace {
 
-// Settings that name a metric, judged before an epoch is spent on a word that is misspelt.
+// Settings that name a metric are checked before an epoch is spent on a misspelt word.
 
-/// Evaluates one sample of `test_set` where stop_at.metric or schedule.metric names a metric; it does nothing without a
+/// Evaluates one sample of `test_set` if stop_at.metric or schedule.metric names a metric; it does nothing without a
 /// set.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
@@ -69,7 +69,7 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
 
 void limit_sections(const TrainConfig::SectionTimeout& limits) {
   const auto limit = [](const char* section, double seconds) {
-    if (seconds < 0) return;  // as it was learned
+    if (seconds < 0) return;  // learned from the run
     flight::limit_section(flight::section_of(section),
                           std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0)));
   };

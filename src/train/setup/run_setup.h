@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunSetup: settings, data and checkpoint become a plan, a state and what learns.
+// RunSetup: turns settings, data and checkpoint into a plan, a state and a Learner.
 #pragma once
 
 #include "lockstep/train/trainer.h"

@@ -10,9 +10,9 @@
 
 namespace lockstep::train {
 
-/// Returns the indices of the samples that `file` names, one a line; empty lines and those that begin with # say
-/// nothing. A name that several samples have means all of them.
-/// Throws: DataError naming the line and the nearest name where the set has no such sample; IoError.
+/// Returns the indices of the samples that `file` names, one a line; empty lines and those that begin with # are
+/// ignored. A name that several samples have means all of them.
+/// Throws: DataError naming the line and the nearest name if the set has no such sample; IoError.
 [[nodiscard]] std::vector<std::int64_t> read_skip_file(const std::filesystem::path& file, const Dataset& dataset);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that a run ended over, as a file that a person can look at.
+// A batch that ended a run, as a file for a person to look at.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// The replica of a bad batch, and what was wrong.
+/// The replica of a bad batch, and the fault.
 struct BadBatch {
   std::int64_t step = 0;
   int replica = 0;

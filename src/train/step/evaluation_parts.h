@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every evaluation over the ranks does, whoever counts and however the samples are shared out.
+// The common part of all evaluations over the ranks, with any count and any division of the samples.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -31,13 +31,13 @@ class EvalMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> others_;  // parents before children
 };
 
-/// Returns the largest of all ranks' numbers, of which one is above 0 where any sample was evaluated.
-/// Collective: yes. Throws: DataError where none is.
+/// Returns the largest of all ranks' numbers; one is above 0 if any sample was evaluated.
+/// Collective: yes. Throws: DataError if none is.
 [[nodiscard]] std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own);
 
 /// Sums one row of numbers for each of `parts` parts over all ranks, in tree order. `counts` has the rows of `block`,
 /// float64 on the CPU; an undefined one is of a part without samples.
-/// Collective: yes. Throws: DataError where no part has any; UsageError where rows have different lengths.
+/// Collective: yes. Throws: DataError if no part has any; UsageError if rows have different lengths.
 [[nodiscard]] at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, ReplicaSpan block,
                                         int parts);
 

@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// A kernel whose sums depend on the order of its threads hardly gives the same bits so often.
+// A kernel whose sums depend on the order of its threads is unlikely to give the same bits this often.
 constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
@@ -110,7 +110,7 @@ bool Guard::begin(std::int64_t step, const NamedTensors& buffers) {
   return true;
 }
 
-/// Other replicas of this rank have hooks on the same parameters.
+/// Needed because other replicas of this rank have hooks on the same parameters.
 void Guard::add_gradient(const at::Tensor& gradient, const std::string& name) {
   if (watches(running_)) sum_ += optim::digest_of(gradient, name);
 }
@@ -132,7 +132,7 @@ void Guard::finish(const Recompute& recompute) {
   proved_ = step_ - 1;
 }
 
-/// Some kernels of GPUs add in the order in which their threads come: then equal bits cannot be asked for.
+/// Some kernels of GPUs add in the order in which their threads come, so equal bits cannot be expected.
 bool Guard::repeats_itself(const Recompute& recompute, const std::string& reductions) {
   --probes_;
   const bool equal = job_.rank() != roles_.carrier || recompute(roles_.replica, reductions) == sum_;
@@ -179,7 +179,8 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* faul
   blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
-/// A third rank computes the replica too. With two ranks both do so once more: one that erred for a moment now agrees.
+/// A third rank computes the replica too. With two ranks both compute it once more: one that erred for a moment now
+/// agrees.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;

@@ -31,12 +31,12 @@ class Miscomputed : public CorruptionError {
   std::int64_t proved_;
 };
 
-/// Who takes part in a guarded step.
+/// The ranks that take part in a guarded step.
 struct GuardRoles {
   int replica = 0;  ///< the one that is computed again
   int carrier = 0;  ///< its rank
-  int checker = 0;  ///< the rank that computes it again: on another host where there is one
-  int third = -1;   ///< the rank that is asked where the two differ; -1: there are only two
+  int checker = 0;  ///< the rank that computes it again: on another host if there is one
+  int third = -1;   ///< the rank that is asked if the two differ; -1: there are only two
 };
 
 /// Returns the roles of the `turn`-th guarded step. Every replica has its turn, and so has every checker. `hosts` names
@@ -46,16 +46,17 @@ struct GuardRoles {
 /// It belongs to the training thread, but for the functions that say otherwise.
 class Guard {
  public:
-  /// Computes a replica's part of the step again: with its number, and what its collectives gave. Returns the digest.
+  /// Computes a replica's part of the step again: with its number, and the results of its collectives. Returns the
+  /// digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
-  /// What every rank must have alike beside the weights: the optimizer's state, the moving average.
+  /// The tensors that every rank must have alike beside the weights: the optimizer's state, the moving average.
   using State = std::function<NamedTensors()>;
 
-  /// `parameters` are watched from now on; with a word why where the guard cannot serve. Collective: yes.
+  /// `parameters` are watched from now on. A guard that cannot serve says why. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
-  /// Returns the last step that was proved; none where it cannot serve.
+  /// Returns the last step that was proved; none if it cannot serve.
   [[nodiscard]] std::optional<std::int64_t> proved() const {
     return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
   }
@@ -64,11 +65,11 @@ class Guard {
   bool begin(std::int64_t step, const NamedTensors& buffers);
   /// Returns the buffers that the guarded step began with.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
-  /// Notes that this replica has the rank's turn: a GPU's gradients come in a thread that does not know it.
+  /// Sets the replica that has this rank's turn: a GPU's gradients come in a thread that does not know it.
   void enter(int replica) { running_ = replica; }
   /// Returns true in a guarded step for its replica. In the replica's thread.
   [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
-  /// Takes a batch's loss row and what the replica's collectives gave so far. In the replica's thread.
+  /// Takes a batch's loss row and the results of the replica's collectives so far. In the replica's thread.
   void add(const at::Tensor& row, const std::string& reductions);
   /// Compares over all ranks, before the weights are updated. Collective: yes. Blocks: yes.
   /// Throws: Miscomputed, on every rank, which names the rank and host that erred.
@@ -79,7 +80,7 @@ class Guard {
 
  private:
   void add_gradient(const at::Tensor& gradient, const std::string& name);
-  /// Returns the `own` of every rank. Throws: Miscomputed where weights or state differ.
+  /// Returns the `own` of every rank. Throws: Miscomputed if weights or state differ.
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
   [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
   void require_equal(const std::vector<std::int64_t>& all, const char* fault);

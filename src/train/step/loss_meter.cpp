@@ -38,7 +38,7 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // libtorch 1.13 can only poll an event of any device. It is usually long past.
+  // libtorch 1.13 can only poll an event of any device. Usually it has long occurred.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }
@@ -90,7 +90,7 @@ std::optional<LossReading> LossMeter::flush() {
   return reading;
 }
 
-/// Names those that are not finite.
+/// Names the parts that are not finite.
 std::string LossMeter::words(const std::vector<double>& terms) const {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < terms.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss as it is shown: the mean over all replicas, combined one step late so that no step waits for it.
+// The loss for display: the mean over all replicas, combined one step late so that no step waits for it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-/// A number that a device computes and the host wants later, without either waiting for the other in between.
+/// A number that a device computes and the host needs later, without a wait in between.
 class LateCopy {
  public:
   LateCopy() = default;
@@ -44,11 +44,11 @@ class NonFiniteLoss : public DataError {
   std::int64_t step_;
 };
 
-/// A step's loss, combined over all replicas. It also says, at no extra cost, whether any rank wishes to leave.
+/// A step's loss, combined over all replicas. At no extra cost it also carries the wish of any rank to leave.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;                      ///< not finite only where the step was left out
-  std::vector<double> terms = {};       ///< the parts of the loss, where there are several
+  double loss = 0;                      ///< not finite only if the step was left out
+  std::vector<double> terms = {};       ///< the parts of the loss, if there are several
   StopReason stop = StopReason::kNone;  ///< why a rank wished to leave at that step; the same on every rank
 };
 
@@ -61,22 +61,22 @@ class LossMeter {
   /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's wish, and starts to
   /// combine them. It finishes the previous step and returns it.
   /// Collective: yes.
-  /// Blocks: only where the previous step is not combined yet; never for the step that a GPU is computing, where the
-  ///         group carries GPU tensors itself.
-  /// Throws: NonFiniteLoss, on every rank, where the combined loss of the previous step is not finite.
+  /// Blocks: only if the previous step is not combined yet; never for the step that a GPU is computing, if the group
+  ///         carries GPU tensors itself.
+  /// Throws: NonFiniteLoss, on every rank, if the combined loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
                                  StopReason wish = StopReason::kNone);
 
-  /// Returns the names of the parts of the loss, for errors.
+  /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
   /// Notes that every rank left out the step under way: its loss may be not finite, and then it counts in no mean.
   void left_out() noexcept { pending_left_out_ = true; }
 
-  /// Finishes what is under way. Collective: yes. Throws: as add().
+  /// Finishes the step under way. Collective: yes. Throws: as add().
   std::optional<LossReading> flush();
 
-  /// Returns the mean of what has been combined since start_mean().
+  /// Returns the mean of the losses that were combined since start_mean().
   [[nodiscard]] std::optional<double> mean() const noexcept;
   /// Starts the mean with `count` losses whose sum is `sum`.
   void start_mean(double sum, std::int64_t count) noexcept;
@@ -91,7 +91,7 @@ class LossMeter {
   [[nodiscard]] at::Tensor with_wish(const at::Tensor& loss, StopReason wish);
 
   at::Tensor pending_;
-  LateCopy combined_;  ///< the copy of pending_, where that lies on a GPU
+  LateCopy combined_;  ///< the copy of pending_, if that lies on a GPU
   Work work_;
   std::int64_t pending_step_ = 0;
   bool pending_left_out_ = false;

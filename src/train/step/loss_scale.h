@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Trainer adds to GradScaler: the ranks' agreement, sharded gradients, and where scaling can help no more.
+// The Trainer's additions to GradScaler: the ranks' agreement, sharded gradients, and the limit of scaling.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,12 +19,11 @@ namespace lockstep::train {
 /// range.
 [[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
 
-/// Returns the gradients that this rank updates with: all, or its parts of them where `optimizer` is a
-/// ZeroRedundancyOptimizer, outside of which they may be undefined. They are views: a write to them changes the
-/// gradients.
+/// Returns the gradients that this rank updates with: all, or its parts of them if `optimizer` is a
+/// ZeroRedundancyOptimizer; the others may be undefined. They are views: a write to them changes the gradients.
 [[nodiscard]] std::vector<at::Tensor> own_gradients(const Optimizer& optimizer);
 
-/// Throws: DataError where the scale is so small that no gradient could survive it in float16.
+/// Throws: DataError if the scale is so small that no gradient could survive it in float16.
 void require_useful_scale(double scale, std::int64_t step);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients and losses that are not finite or far from usual: which parameter, which rank.
+// Gradients and losses that are not finite or far from usual: the parameter, the rank.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,7 +19,8 @@ namespace lockstep::train {
 /// A gradient is not finite and no loss scale explains it.
 class NonFiniteGradient : public DataError {
  public:
-  /// `message` names it; `steps_ago`: the step before the one under way, where its norms came from a GPU meanwhile.
+  /// `message` names it; `steps_ago` is 1 for the step before the one under way, if its norms came from a GPU
+  /// meanwhile.
   explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
       : DataError(message, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
         steps_ago_(steps_ago) {}
@@ -29,14 +30,14 @@ class NonFiniteGradient : public DataError {
   std::int64_t steps_ago_;
 };
 
-/// The norms of a step's gradients on a GPU, which the host looks at when the next step has been given to it.
+/// The norms of a step's gradients on a GPU; the host reads them after it has started the next step.
 class LateNorms {
  public:
   LateNorms() = default;
   /// `norms`: one for each of the `parameters` that has a gradient. Lifetime: the parameters outlive it.
   LateNorms(const at::Tensor& norms, const NamedTensors& parameters);
-  /// Names the parameters whose gradients held NaN or infinity: "fc.weight and 2 more of 10 parameters". Empty where
-  /// none did. Blocks: until the device has computed the norms.
+  /// Names the parameters whose gradients held NaN or infinity: "fc.weight and 2 more of 10 parameters". Empty if none
+  /// did. Blocks: until the device has computed the norms.
   [[nodiscard]] std::string non_finite() const;
 
  private:
@@ -45,11 +46,11 @@ class LateNorms {
 };
 
 /// Names the parameters whose gradients hold NaN or infinity: "fc.weight (3 of 64 elements) and 2 more of 10
-/// parameters". Empty where this rank has no such gradient, as where its shard of them is finite.
+/// parameters". Empty if this rank has no such gradient, or its shard of them is finite.
 [[nodiscard]] std::string non_finite_gradients(const NamedTensors& parameters);
 
-/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank", or empty
-/// where none is known. `replicas[r]` are those of rank r.
+/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank"; empty if
+/// none is known. `replicas[r]` are those of rank r.
 [[nodiscard]] std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& replicas);
 
 /// Returns "a.png, b.png, c.png, d.png and 12 more"; "" of none.
@@ -58,12 +59,12 @@ class LateNorms {
 /// The norms of the last steps. It belongs to the training thread.
 class NormWatch {
  public:
-  /// Returns by how much `norm` exceeds the median of the last norms, where that is more than kOutlier; else none.
+  /// Returns by how much `norm` exceeds the median of the last norms, if that is more than kOutlier; else none.
   /// Every norm counts from the next call on. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
-  static constexpr double kOutlier = 20;      ///< times the median; gradients of healthy runs stay within a few times
-  static constexpr std::size_t kFewest = 20;  ///< so many norms make a median
+  static constexpr double kOutlier = 20;  ///< times the median; the gradients of healthy runs stay within a few times
+  static constexpr std::size_t kFewest = 20;  ///< norms that make a median
   static constexpr std::size_t kKept = 100;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wrong number to order, by LOCKSTEP_FAULT: what a bad processor or memory does, to try the guard.
+// A wrong number on order, by LOCKSTEP_FAULT: imitates a bad processor or memory, to test the guard.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -27,19 +27,19 @@ struct FaultOrder {
 /// Throws: UsageError for other words.
 [[nodiscard]] FaultOrder parse_fault(const std::string& text);
 
-/// Flips one bit of one element. It belongs to whichever replica has the turn. Without an order nothing is done.
+/// Flips one bit of one element. It belongs to the replica that has the turn. Without an order it does nothing.
 class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true where something will be flipped in `target`, once this step or later.
+  /// Returns true if something will be flipped in `target`, at this step or later.
   [[nodiscard]] bool awaits(const char* target) const { return order_ && order_->target == target; }
-  /// Flips a bit of one of `tensors`, on the CPU, where it is the order's turn.
+  /// Flips a bit of one of `tensors`, on the CPU, if it is the order's turn.
   void strike(const char* target, const std::vector<at::Tensor>& tensors);
   void strike(const char* target, const NamedTensors& tensors);
 
  private:
-  std::optional<FaultOrder> order_;  ///< none: nothing was ordered of this rank
+  std::optional<FaultOrder> order_;  ///< none: there is no order for this rank
 };
 
 }  // namespace lockstep::train

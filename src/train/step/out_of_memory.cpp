@@ -37,7 +37,7 @@ void largest_first(std::vector<Holder>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
 }
 
-/// Returns the first line, as far as a message can use it.
+/// Returns the first line, with the parts that a message can use.
 std::string advice(const OutOfMemory& facts) {
   if (facts.setting_up) {
     return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "
@@ -57,8 +57,7 @@ std::string advice(const OutOfMemory& facts) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no error type of its own; neither have CUDA, cuBLAS and cuDNN where they allocate
-  // themselves.
+  // The CPU's allocator has no error type of its own; nor do CUDA, cuBLAS and cuDNN for their own allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view message = error.what();

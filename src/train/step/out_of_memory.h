@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Out of memory, once and for all: what it is, who held the memory, what to try next.
+// Out of memory: detects it, names the holders of the memory, and proposes a remedy.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw where memory runs out.
+/// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw when memory runs out.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
 
 /// A tensor and its bytes: {"fc.weight (gradient)", 4096}.
@@ -43,7 +43,8 @@ struct OutOfMemory {
   std::vector<Holder> largest;  ///< in any order; the five largest are named
 };
 
-/// Makes an error that names all of it and proposes the next smaller batch: as many samples a step, in smaller parts.
+/// Makes an error that names all these facts and proposes the next smaller batch: as many samples a step, in smaller
+/// parts.
 [[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

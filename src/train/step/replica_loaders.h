@@ -22,7 +22,7 @@ class ReplicaLoaders {
   /// In `config` replicas are decided. `block` is this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
-  /// Throws: DataError where too few samples are left.
+  /// Throws: DataError if too few samples are left.
   void open(const std::shared_ptr<Dataset>& dataset);
   /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
@@ -37,8 +37,8 @@ class ReplicaLoaders {
   /// Stops loading.
   void end_epoch() { passes_.clear(); }
 
-  /// Returns the next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError where
-  /// the epoch has no more; what the data set throws.
+  /// Returns the next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError if the
+  /// epoch has no more; what the data set throws.
   [[nodiscard]] Batch& next(std::size_t local);
   /// Makes a batch again and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
@@ -63,7 +63,7 @@ class ReplicaLoaders {
   std::shared_ptr<const Sampler> sampler_;  ///< null: every sample is read
   std::vector<DataLoader> loaders_;
   std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the epoch under way
-  /// What next() repeats, and the copy that it lent out, by replica; empty: it loads.
+  /// The batch that next() repeats, and the copy that it lent out, by replica; empty: it loads.
   struct Repeated {
     std::optional<Batch> first;
     Batch lent;

@@ -43,7 +43,7 @@ bool is_compute(view::StepPart part) noexcept {
   return part == view::StepPart::kForward || part == view::StepPart::kBackward || part == view::StepPart::kOptimizer;
 }
 
-/// An evaluation has forwards and batches of its own.
+/// An evaluation has its own forwards and batches.
 bool holds_all(view::StepPart part) noexcept {
   return part == view::StepPart::kEvaluate || part == view::StepPart::kSave;
 }
@@ -52,7 +52,7 @@ bool is_loading(const trace::Event& event) noexcept { return event.name == "the 
 
 std::atomic<std::int64_t> clocks_made{0};
 
-/// What a thread is to the clock that it met last. A clock's number is never used again, unlike its address.
+/// A thread's place in the clock that it met last. A clock's number is never used again, unlike its address.
 struct ThreadPlace {
   std::int64_t clock = -1;
   std::size_t lane = 0;
@@ -82,7 +82,7 @@ void StepClock::add_thread(std::vector<int>& threads) noexcept {
   }
 }
 
-/// Returns the lane of the calling thread; nullptr where it is none of those that take turns.
+/// Returns the lane of the calling thread; nullptr if it is none of those that take turns.
 StepClock::Lane* StepClock::own_lane() noexcept {
   if (trains_for.clock == id_) return &lanes_[trains_for.lane];
   Lane& lane = lanes_[running_];
@@ -94,7 +94,7 @@ StepClock::Lane* StepClock::own_lane() noexcept {
   return &lane;
 }
 
-/// Adds the time since the last mark to what the running thread is doing.
+/// Adds the time since the last mark to the running thread's part.
 void StepClock::charge(Lane& lane, bool is_own_thread) noexcept {
   const view::StepPart part = lane.depth == 0 ? view::StepPart::kOther : lane.parts[std::min(lane.depth, kDepth) - 1];
   const std::int64_t now = wall_ns();
@@ -175,7 +175,7 @@ void StepClock::end_step() noexcept {
   last.compute_cpu = static_cast<double>(compute_cpu_ - stretch_cpu_) * kNanosecond;
 }
 
-/// Two become one.
+/// Joins each pair of stretches into one.
 void StepClock::merge_stretches() noexcept {
   for (std::size_t i = 0; i < kStretches / 2; ++i) {
     view::Stretch merged = stretches_[2 * i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepClock: adds up where the training thread's time goes, and the loader workers', from the spans that modules
+// StepClock: adds up the time of the training thread and of the loader workers by part, from the spans that modules
 //            report. It keeps sums only, so that its memory does not grow with the run.
 #pragma once
 
@@ -40,7 +40,7 @@ class StepClock final : public trace::Sink {
   void end(const trace::Event& event) noexcept override;
   void step(std::int64_t step) noexcept override;
 
-  /// The replica `local` of this rank runs from now on.
+  /// From now on the replica `local` of this rank runs.
   void turn_to(int local) noexcept;
 
   /// While it lives, the training thread is in `part`.
@@ -55,7 +55,7 @@ class StepClock final : public trace::Sink {
     StepClock& clock_;
   };
 
-  /// Returns what was added up, and begins anew. In the training thread, outside of all spans.
+  /// Returns the sums, and begins anew. In the training thread, outside of all spans.
   [[nodiscard]] ClockReading take();
 
  private:
@@ -63,7 +63,7 @@ class StepClock final : public trace::Sink {
   static constexpr std::size_t kStretches = 16;
   static constexpr std::int64_t kFirstStretch = 8;  // steps; twice as many whenever all stretches are full
 
-  /// What a replica's thread is doing.
+  /// The state of a replica's thread.
   struct Lane {
     std::array<view::StepPart, kDepth> parts{};
     std::size_t depth = 0;
@@ -86,14 +86,14 @@ class StepClock final : public trace::Sink {
   std::int64_t begin_ = 0;
   std::int64_t mark_ = 0;
   std::array<std::int64_t, view::kParts> wall_{};
-  std::int64_t compute_ = 0;  ///< never begins anew, as the next one
+  std::int64_t compute_ = 0;  ///< never begins anew, nor does the next one
   std::int64_t compute_cpu_ = 0;
   std::int64_t taken_cpu_ = 0;
   std::int64_t steps_ = 0;
   bool in_step_ = false;
   std::vector<view::Stretch> stretches_;
   std::int64_t stretch_steps_ = kFirstStretch;
-  std::int64_t stretch_compute_ = 0;  ///< what compute_ was when the last stretch began
+  std::int64_t stretch_compute_ = 0;  ///< the value of compute_ at the beginning of the last stretch
   std::int64_t stretch_cpu_ = 0;
 
   std::atomic<std::int64_t> loading_{0};

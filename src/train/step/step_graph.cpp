@@ -28,17 +28,17 @@
 namespace lockstep {
 namespace {
 
-/// Makes the values the least of all ranks.
+/// Sets each value to the least of all ranks.
 void take_least(ProcessGroup& group, const at::Tensor& values) {
   try {
     group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
   } catch (const std::exception&) {
-    check_group(group);  // what failed on the GPU is the reason
+    check_group(group);  // the failure on the GPU is the root cause
     throw;
   }
 }
 
-/// The number of no key is 0, that of a key never is.
+/// The number of no key is 0; that of a key never is.
 std::int64_t number_of(const std::optional<std::string>& key) {
   return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
 }
@@ -60,7 +60,8 @@ bool all_are(ProcessGroup& group, bool here) {
   return *all.data_ptr<std::int64_t>() == 1;
 }
 
-/// What recordings of all ranks have in common: shape, dtype, memory order and kind of device of a tensor.
+/// The properties that the recordings of all ranks have in common: shape, dtype, memory order and kind of device of a
+/// tensor.
 std::string layout_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} [{}] [{}] {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
@@ -79,8 +80,8 @@ UsageError unrecordable(const std::string& why) {
                     "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
 }
 
-void copy_into(const at::Tensor& number, const at::Tensor& theirs) {
-  if (number.defined()) number.copy_(theirs, /*non_blocking=*/true);
+void copy_into(const at::Tensor& target, const at::Tensor& source) {
+  if (target.defined()) target.copy_(source, /*non_blocking=*/true);
 }
 
 }  // namespace
@@ -122,7 +123,8 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves the gradients to where recordings add, if they are elsewhere: after a step that was computed normally.
+/// Moves the gradients into the memory to which recordings add, if they are elsewhere: after a step that was computed
+/// normally.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -161,7 +163,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// No rank records where one cannot.
+/// If one rank cannot record, none does.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
   if (options_.job ? all_are(options_.job->group(), none) : none) return;
@@ -174,7 +176,7 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
   return compute_(batch);
 }
 
-/// A step as any other; whether it could be recorded is known after it.
+/// A normal step; after it we know if it could be recorded.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
   std::vector<std::string> waits;
@@ -193,12 +195,12 @@ at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   return loss;
 }
 
-/// Returns why the step cannot be recorded; empty: it is.
+/// Returns why the step cannot be recorded; empty if it is recorded.
 std::string StepGraph::capture(Recording& made) {
   const auto work = [&] {
     made.graph->record([&] {
       made.loss = compute_(made.batch);
-      if (adds_) gather_sums();  // so that the next batch finds them there
+      if (adds_) gather_sums();  // so that the next batch finds the sums there
     });
   };
   try {

@@ -66,7 +66,7 @@ NamedTensors floating_tensors(const StateDict& state) {
   return found;
 }
 
-/// It is null where no step is recorded.
+/// Null if no step is recorded.
 std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job, const Task& task) {
   const GraphPlace place = graph_place(job, task);
   std::string obstacle = graph_obstacle(config, place);
@@ -74,7 +74,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
     if (auto graph = tensor::make_device_graph()) return graph;
     obstacle = cuda::library().obstacle.problem;
   }
-  // What `auto` leaves out in silence is nothing that the user could change.
+  // `auto` is silent about obstacles that the user could not remove.
   const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);
   const bool is_news = config.cuda_graph == "true" || (config.cuda_graph == "auto" && could_be);
   if (is_news && job.is_main()) log::note("steps run without a CUDA graph: {}", obstacle);
@@ -145,7 +145,7 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   options.job = job_;
   options.key = [this](const Batch& batch) {
     std::optional<std::string> key = task_.recording_key(batch);
-    // The division is in the recording, and the reduction.
+    // The division and the reduction are in the recording.
     if (key) *key += fmt::format(" / {}{}", batches_, adds_up_ ? " adds up" : "");
     return key;
   };
@@ -176,7 +176,7 @@ const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batche
   return taken_.losses();
 }
 
-/// With ZeRO this rank's part.
+/// With ZeRO only this rank's part.
 NamedTensors StepRunner::optimizer_tensors() {
   return floating_tensors(weights_.optimizer().state_part(/*rank=*/0, /*world_size=*/1).entries);
 }
@@ -205,7 +205,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     if (i == 0) first_batch_ = number;
     fault_.strike("batch", {batch.data});
     prepare_batch(batch, job_.device(), config_.channels_last);
-    // Without buckets a backward before the last one does what the last one does.
+    // Without buckets every backward works like the last one.
     adds_up_ = i + 1 < batches && !(graph_ && job_.world_size() == 1);
     try {
       const at::Tensor row = compute(replica, batch);
@@ -344,7 +344,7 @@ void StepRunner::restore_buffers() {
     const at::Tensor& buffer = buffers[i].second;
     buffer.copy_(at::where(at::isfinite(buffer), buffer, kept_buffers_[i].second));
   }
-  synced_ = false;  // other replicas of this rank have the values of before
+  synced_ = false;  // other replicas of this rank still have the earlier values
 }
 
 std::vector<Holder> StepRunner::memory_holders() const {

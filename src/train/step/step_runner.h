@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of this rank's replicas: forward and backward of their batches, with the reduction. Knows nothing of epochs'
-// ends, evaluation, saving or what is shown.
+// ends, evaluation, saving or output.
 #pragma once
 
 #include <cstdint>
@@ -48,19 +48,18 @@ class StepRunner {
 
   /// Runs forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
   /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
-  /// Throws: what the task throws; where the task refuses a batch (DataError), that batch is kept first.
+  /// Throws: what the task throws; if the task refuses a batch (DataError), that batch is kept first.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
-  /// Copies replica 0's buffers to every rank and replica, as the next step has them. Collective: yes.
+  /// Copies replica 0's buffers to every rank and replica, for the next step. Collective: yes.
   void sync_buffers();
-  /// Gives the buffers' elements that the last compute_gradients() has made NaN or infinite their values of before: the
-  /// loss is scaled, its step was left out, and running statistics of an overflow would stay spoilt. Collective: yes.
+  /// Restores the buffers' elements that the last compute_gradients() has made NaN or infinite: the loss is scaled, its
+  /// step was left out, and running statistics of an overflow would stay spoilt. Collective: yes.
   void restore_buffers();
 
-  /// Calls `watch` from the next batch on; nullptr: nobody. Lifetime: until another call.
+  /// Calls `watch` from the next batch on; nullptr: no watch. Lifetime: until another call.
   void set_watch(StepWatch* watch) { watch_ = watch; }
 
-  /// Returns the names of the other columns of a loss row; empty where there is only one part, and before the first
-  /// step.
+  /// Returns the names of the other columns of a loss row; empty if there is only one part, and before the first step.
   [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
 
   /// Returns the batches that the last calls of compute_gradients() took.
@@ -72,18 +71,19 @@ class StepRunner {
   [[nodiscard]] const DistributedDataParallel<TaskNet>& model() const { return *model_; }
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
-  /// Returns where this rank's time goes.
+  /// Returns the times of this rank's parts.
   [[nodiscard]] StepClock& clock() { return clock_; }
   /// Returns the number of this rank's replicas.
   [[nodiscard]] std::int64_t local_replicas() const { return team_.block().size(); }
-  /// Returns which layers of the network were fused.
+  /// Returns the layers of the network that were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
   /// Returns the tensors that this rank keeps, and those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
   /// `average` returns the state of the moving average: the guard compares it, too.
   void guard_average(std::function<StateDict()> average) { average_ = std::move(average); }
-  /// Has the guard, if there is one, compare what all ranks must have alike. Collective: yes. Throws: Miscomputed.
+  /// Makes the guard, if there is one, compare the state that all ranks must share. Collective: yes. Throws:
+  /// Miscomputed.
   void compare_state(std::int64_t step);
   /// Returns the last step that the guard has proved; none: there is no guard that can serve.
   [[nodiscard]] std::optional<std::int64_t> proved() const { return guard_ ? guard_->proved() : std::nullopt; }
@@ -124,9 +124,9 @@ class StepRunner {
   WeightUpdate weights_;
   StepWatch* watch_ = nullptr;
   TakenBatches taken_;
-  std::optional<StepGraph> graph_;  ///< set where steps are recorded; it ends before the communicators of job_ do
+  std::optional<StepGraph> graph_;  ///< set if steps are recorded; it ends before the communicators of job_ do
   std::string noted_;               ///< why they are not, once a note has said it
-  NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
+  NamedTensors kept_buffers_;       ///< copies from before the step, if the loss is scaled
   OrderedFault fault_;
   std::function<StateDict()> average_;
   std::optional<Guard> guard_;

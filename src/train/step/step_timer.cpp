@@ -93,7 +93,7 @@ class StepTimer::Impl {
   // Reading a number waits for a GPU.
   void step() { (void)compute().item(); }
 
-  /// Returns a number that is there when the step is over.
+  /// Returns a number that is ready when the step is over.
   at::Tensor compute() {
     const std::int64_t batches = std::min(config_.accumulate_steps, steps_.data().batches_per_epoch());
     if (!loading_ || batch_ + batches > steps_.data().batches_per_epoch()) {

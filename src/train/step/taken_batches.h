@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which batches the last steps took, so that one over which a run ends can be kept for a person to look at.
+// Remembers the batches of the last steps, so that one that ends a run can be kept for a person to look at.
 #pragma once
 
 #include <ATen/core/Tensor.h>

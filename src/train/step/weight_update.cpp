@@ -89,16 +89,15 @@ bool WeightUpdate::update(double lr) {
     loss_scale_ = scaler_.get_scale();
   }
   if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
-  std::variant<double, at::Tensor> gradient_factor = 1.0;
+  std::variant<double, at::Tensor> clip = 1.0;
   if (clips_on_device()) {
-    gradient_factor = factor_on_device();
+    clip = factor_on_device();
   } else {
-    gradient_factor = factor();
+    clip = factor();
   }
   optimizer_->set_lr(lr);
   const trace::Span span({.name = "optimizer"});
-  const bool stepped =
-      std::visit([this](const auto& scale) { return scaler_.step(*optimizer_, scale); }, gradient_factor);
+  const bool stepped = std::visit([this](const auto& scale) { return scaler_.step(*optimizer_, scale); }, clip);
   scaler_.update();
   digest_ = optimizer_->update_digest();
   if (digest_ && !stepped) digest_->gradients = 0;

@@ -17,41 +17,41 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: config outlives it, and the model the optimizer.
+/// It belongs to the training thread. Lifetime: config outlives it, and the model outlives the optimizer.
 class WeightUpdate {
  public:
   WeightUpdate(const Job& job, const TrainConfig& config);
 
-  /// Returns true where clipping needs the norm of the gradients as they were reduced, and each rank has all of them.
+  /// Returns true if clipping needs the norm of the gradients as they were reduced, and each rank has all of them.
   [[nodiscard]] bool counts_norm() const;
-  /// Makes the optimizer. Collective: yes, where it is sharded.
+  /// Makes the optimizer. Collective: yes, if it is sharded.
   void build(const Job& job, DistributedDataParallel<TaskNet>& model);
 
-  /// Clips and updates the weights. Collective: yes, where the optimizer is sharded or the loss is scaled.
-  /// Returns: false where every rank left the step out because a gradient was not finite and the loss is scaled.
-  /// Throws: NonFiniteGradient, on every rank, where the loss is not scaled and the norm is needed (clip_norm,
+  /// Clips and updates the weights. Collective: yes, if the optimizer is sharded or the loss is scaled.
+  /// Returns: false if every rank left the step out because a gradient was not finite and the loss is scaled.
+  /// Throws: NonFiniteGradient, on every rank, if the loss is not scaled and the norm is needed (clip_norm,
   ///         check_gradients).
-  ///         A GPU does not wait for that: the next update() throws what its gradients were, or require_last_finite().
+  ///         On a GPU it does not wait for that: the next update(), or require_last_finite(), throws it.
   bool update(double lr);
-  /// Looks at the gradients of the last update(), where that is still to be done. Throws: as update().
+  /// Checks the gradients of the last update(), if they are still unchecked. Throws: as update().
   void require_last_finite();
 
-  /// Returns the digest of the last update(), of this rank's part where the optimizer is sharded; its gradients are 0
-  /// where the step was left out. None: TrainConfig::digests is off.
+  /// Returns the digest of the last update(), of this rank's part if the optimizer is sharded; its gradients are 0 if
+  /// the step was left out. None: TrainConfig::digests is off.
   [[nodiscard]] const std::optional<UpdateDigest>& digest() const { return digest_; }
 
   /// Valid after build().
   [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] bool has_optimizer() const { return optimizer_ != nullptr; }
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
-  /// Returns the scale of the last update()'s loss; none where the loss is not scaled.
+  /// Returns the scale of the last update()'s loss; none if the loss is not scaled.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
-  /// Returns what was unusual about the last update()'s gradients (TrainConfig::check_gradients), once.
+  /// Returns the words on the last update()'s unusual gradients (TrainConfig::check_gradients), once; "": none.
   [[nodiscard]] std::string take_outlier() { return std::exchange(outlier_, ""); }
 
  private:
   void require_finite(double norm);
-  /// Returns true where the norm stays on the GPU: nothing but the factor needs it there.
+  /// Returns true if the norm stays on the GPU: only the clip factor needs it, and is computed there.
   [[nodiscard]] bool clips_on_device() const;
   [[nodiscard]] double factor();
   [[nodiscard]] at::Tensor factor_on_device();

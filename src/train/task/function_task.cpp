@@ -19,7 +19,7 @@ bool is_half(const at::Tensor& output) {
   return output.scalar_type() == at::kBFloat16 || output.scalar_type() == at::kHalf;
 }
 
-// Turns "mine::NetImpl" into "Net", as its author calls it.
+// Turns "mine::NetImpl" into "Net", the author's name for it.
 std::string short_name(std::string type) {
   const auto colons = type.rfind("::");
   if (colons != std::string::npos) type.erase(0, colons + 2);

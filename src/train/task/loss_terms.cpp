@@ -13,10 +13,10 @@
 namespace lockstep::train {
 namespace {
 
-std::vector<std::string> missing(const std::vector<std::string>& from, const std::vector<std::string>& names_there) {
+std::vector<std::string> missing(const std::vector<std::string>& present, const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
-  for (const std::string& name : names_there) {
-    if (std::find(from.begin(), from.end(), name) == from.end()) names.push_back(name);
+  for (const std::string& name : wanted) {
+    if (std::find(present.begin(), present.end(), name) == present.end()) names.push_back(name);
   }
   return names;
 }
@@ -54,7 +54,7 @@ void require_same_names(const std::vector<std::string>& before, const std::vecto
   if (!gone.empty()) difference = fmt::format("this one lacks {}", text::join(gone));
   if (!come.empty()) difference = fmt::format("this one has also {}", text::join(come));
   throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", difference),
-                   "loss_terms() has to give the same names for every batch, with a value of 0 where there is nothing");
+                   "loss_terms() has to give the same names for every batch, with 0 for a part without a value");
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Task does that has one output, in the terms of one that has several.
+// The functions of a Task with one output, in terms of those of one with several.
 #include "lockstep/train/task.h"
 
 #include <ATen/ops/tensor.h>

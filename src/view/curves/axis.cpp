@@ -19,7 +19,7 @@ double nice_distance(double least) {
   return 10 * power;
 }
 
-/// Ticks are multiples of the distance, so that no sum of rounding errors shows in a label.
+/// Ticks are multiples of the distance, so that no label shows a sum of rounding errors.
 std::vector<double> ticks_between(double low, double high, double distance) {
   std::vector<double> ticks;
   const double first = std::ceil(low / distance - 1e-6);
@@ -93,7 +93,7 @@ ChartAxes axes_of(const Chart& chart, int most_steps, int most_values) {
       any = true;
     }
   }
-  // A curve that begins near the start is shown from it on, and so is a single point.
+  // A curve that begins near the start, and a single point, are shown from the start on.
   if (first > 0 && (first * 2 < last || first == last)) first = 0;
   return {.steps = step_axis(first, last, most_steps), .values = value_axis(low, high, most_values)};
 }

@@ -30,7 +30,7 @@ void add_point(Curves& curves, const std::string& name, std::int64_t step, const
   Curve& curve = curves[name];
   while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a killed run repeats steps
   if (is_number) curve.push_back({step, value.get<double>()});
-  if (curve.empty()) curves.erase(name);  // null: what was not finite is no point
+  if (curve.empty()) curves.erase(name);  // null: a value that is not finite is no point
 }
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {
@@ -95,7 +95,7 @@ class LogLines {
         use(std::string_view(text_).substr(begin, end - begin));
       }
       text_.erase(0, begin);
-      if (text_.size() > kLongestLine) text_ = " ";  // what is left of it is no JSON object
+      if (text_.size() > kLongestLine) text_ = " ";  // the rest of it is no JSON object
     }
   }
 
@@ -220,7 +220,7 @@ Curve smoothed(const Curve& curve, double weight) {
   Curve out;
   out.reserve(curve.size());
   double average = 0;
-  double trust = 1;  // the share of the average that is its start, 0
+  double trust = 1;  // the weight of the average's start, 0
   for (const CurvePoint& point : curve) {
     average = average * weight + (1 - weight) * point.value;
     trust *= weight;

@@ -18,7 +18,7 @@ constexpr int kDown = 4;
 struct Cell {
   unsigned dots = 0;
   std::size_t series = 0;  ///< the last one that drew here
-  char letter = 0;         ///< stands in place of the dots
+  char letter = 0;         ///< replaces the dots
 };
 
 /// A sheet of braille dots.

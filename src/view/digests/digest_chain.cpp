@@ -33,7 +33,7 @@ T take(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-/// The checksum counts as 0.
+/// The checksum's own bytes count as 0.
 std::uint32_t checksum(std::string bytes, std::size_t at) {
   put(bytes, at, std::uint32_t{0});
   return crc32c(bytes);

@@ -31,7 +31,7 @@ std::string trip_text(double micros) {
   return micros >= 1000 ? fmt::format("{:.2f} ms", micros / 1000) : fmt::format("{:.0f} us", micros);
 }
 
-/// The two that are measured.
+/// The two wires that are measured.
 struct Wires {
   std::string own;
   std::string other;

@@ -31,7 +31,7 @@ Check check_cores(const CoreFacts& facts) {
   if (facts.usable < facts.online) check.value += fmt::format(", of {} by affinity", facts.online);
   if (!facts.quota) return check;
   check.value += fmt::format(", quota {:.2g}", *facts.quota);
-  // A little less than whole cores is how schedulers write it.
+  // Schedulers write whole cores as a little less.
   if (*facts.quota > facts.usable - 0.05) return check;
   add_finding(
       check, Health::kWarn,

@@ -87,7 +87,7 @@ Check check_host_name(const NetworkFacts& facts) {
   }
   check.value = fmt::format("{} is {}", facts.host_name, text::join(facts.host_addresses));
   const bool is_loopback = std::all_of(facts.host_addresses.begin(), facts.host_addresses.end(), names_loopback);
-  // A host that has no other address can be reached by none.
+  // No host can reach one that has no other address.
   if (is_loopback && !facts.outward.empty()) {
     add_finding(check, Health::kWarn,
                 fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));

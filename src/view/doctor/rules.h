@@ -12,7 +12,7 @@ namespace lockstep::view {
 inline constexpr std::uint64_t kMega = 1'000'000;
 inline constexpr std::uint64_t kGiga = 1'000'000'000;
 
-/// Adds a finding to `check`, whose health becomes the worst of its findings.
+/// Adds a finding: the worst one counts.
 void add_finding(Check& check, Health health, std::string hint);
 
 [[nodiscard]] Check check_cores(const CoreFacts& facts);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownAttempts = 5;
 constexpr std::size_t kShownErrors = 8;
-// Ranks wait for each other in every step; a wait of so long is worth a line.
+// Ranks wait for each other in every step; only a wait of this length is worth a line.
 constexpr std::int64_t kLongWait = 3'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
@@ -82,7 +82,7 @@ bool records(const RunFacts& facts) {
   return std::any_of(facts.ranks.begin(), facts.ranks.end(), [](const auto& rank) { return rank.ring.has_value(); });
 }
 
-/// The wait that is worth a line; a rank that somebody has stopped needs no patience.
+/// The wait that is worth a line; a stopped rank needs no patience.
 std::optional<flight::Stall> stall_of(const RunFacts& facts) {
   auto stall = flight::longest_stall({.ranks = facts.ranks, .now_ns = facts.monotonic_ns});
   if (!stall) return std::nullopt;
@@ -127,7 +127,7 @@ std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stal
     state = rank.process.state;
   }
   if (ranks.empty()) return "";
-  // Ranks that give up waiting do something, too.
+  // Ranks that give up waiting have events, too.
   const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
   const std::string since = last == 0 ? "" : " for " + text::duration(seconds(facts.monotonic_ns - last));
   return fmt::format("no progress{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
@@ -160,7 +160,7 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
   }
 }
 
-/// What the ranks wait for, and when that ends.
+/// The wait of the ranks, and when it ends.
 std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
   const std::int64_t timeout = flight::timeout_of(facts.ranks);
   const std::int64_t left = stall.since_ns + timeout - facts.monotonic_ns;
@@ -206,8 +206,8 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
-// A PeerError is what another rank's end led to. Alone it does not tell why: whoever killed the launcher killed the
-// ranks.
+// A PeerError follows the end of another rank. Alone it shows no root cause: a kill of the launcher kills the ranks
+// too.
 const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
                                   [](const FailureRecord& error) { return error.type != "PeerError"; });
@@ -215,7 +215,7 @@ const FailureRecord* first_error(const AttemptFacts& attempt) {
 }
 
 /// The guard's words, which name the rank and the host that erred; empty: it was another error. Every rank ends with
-/// them, so which one was first does not matter.
+/// them, so the first one does not matter.
 std::string corruption_of(const AttemptFacts& attempt) {
   for (const FailureRecord& error : attempt.errors) {
     if (error.type == "CorruptionError") return error.message;
@@ -251,7 +251,7 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
-    // The verdict has it, or it only repeats the first failure.
+    // The verdict has it, or it repeats the first failure.
     const FailureRecord& error = attempt.errors[i];
     const std::string text = words_of(error);
     const bool is_said = diagnosis.text.find(text) != std::string::npos ||
@@ -304,7 +304,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (stopped_on_request(attempt)) {  // no run of a Trainer, or one that did not come to its save
+  if (stopped_on_request(attempt)) {  // no run of a Trainer, or one that did not reach its save
     diagnosis.state = RunState::kStopped;
     diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which combinations of network, settings and processor are known to be slow: a rule each. Sources: the tables of
-// docs/design/convolutions.md and docs/design/fused_layers.md, the code that chooses kernels (src/nn), and what was
-// measured here.
+// The combinations of network, settings and processor that are known to be slow: a rule each. Sources: the tables of
+// docs/design/convolutions.md and docs/design/fused_layers.md, the code that chooses kernels (src/nn), and our own
+// measurements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ double giga(double rate) { return rate / 1e9; }
 
 bool multiplies(const KernelRow& row) { return row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct; }
 
-/// Whether libtorch is of that version or later.
+/// True if libtorch is of that version or later.
 bool is_libtorch_from(const std::string& version, int major, int minor) {
   const std::size_t point = version.find('.');
   if (point == std::string::npos) return false;
@@ -78,7 +78,7 @@ Advice unused_bfloat16(const KernelReport& report) {
       "--set amp=bf16 (it changes bits: docs/guide/mixed_precision.md)");
 }
 
-/// What leaves a convolution to libtorch although Lockstep has a kernel for it.
+/// The setting that gives a convolution to Lockstep's own kernel.
 std::string way_to_our_kernels(const KernelSettings& settings) {
   if (!settings.fused_layers) return "--set fused_layers=true";
   if (!settings.channels_last) return "--set channels_last=true";
@@ -194,7 +194,7 @@ Advice unrolled_images(const KernelReport& report) {
   return advice("layers",
                 fmt::format("libtorch copies the images of convolutions to multiply them (im2col), {} of the step",
                             percent_text(part)),
-                "where the network is your own, write these layers as lockstep::nn::Conv2d");
+                "if the network is your own, write these layers as lockstep::nn::Conv2d");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace lockstep::view {
 namespace {
 
-/// Operators that do the work of a convolution or a product, and what their kernel is called; empty: it depends.
+/// Operators that do the work of a convolution or a product, and the names of their kernels; empty: it depends.
 struct Computing {
   LayerKind kind;
   KernelMaker maker;
@@ -70,7 +70,7 @@ bool moves_its_input(std::string_view name) {
   return movers.contains(name) || name.starts_with("lockstep::");
 }
 
-/// Those that write less, or nothing, or what their inputs do not say.
+/// Those that write less, or nothing, or a size that their inputs do not show.
 bool only_reads(std::string_view name) {
   return name == "lockstep::loss" || name == "lockstep::resize" || name == "aten::max_pool2d" ||
          name == "aten::adaptive_avg_pool2d" || name == "aten::avg_pool2d";
@@ -106,8 +106,8 @@ std::array<std::int64_t, 2> pair_of(const std::vector<std::int64_t>& numbers, st
   return {numbers[0], numbers.size() > 1 ? numbers[1] : numbers[0]};
 }
 
-/// Lockstep's kernels have six numbers in one list, libtorch's operators a list for each; Winograd's and the one for a
-/// single channel have none, as they are for a 3x3 with stride 1 and padding 1.
+/// Lockstep's kernels have six numbers in one list, libtorch's operators a list for each. Winograd's kernel and the one
+/// for a single channel have none, as they are for a 3x3 with stride 1 and padding 1.
 Geometry geometry_of(const LayerCalls& calls) {
   std::vector<std::vector<std::int64_t>> lists;
   for (const ProfiledCall* call : calls) {
@@ -131,7 +131,7 @@ std::string stride_text(const std::array<std::int64_t, 2>& stride) {
   return stride[0] == stride[1] ? fmt::format(" /{}", stride[0]) : fmt::format(" /{}x{}", stride[0], stride[1]);
 }
 
-/// Fills in what a convolution of [N, in, H, W] with [out, in / groups, rows, columns] is.
+/// Fills in the description of a convolution of [N, in, H, W] with [out, in / groups, rows, columns].
 void describe_convolution(KernelRow& row, const LayerCalls& calls, const std::vector<std::int64_t>& input,
                           const std::vector<std::int64_t>& weight) {
   const Geometry geometry = geometry_of(calls);
@@ -160,7 +160,7 @@ std::string plain_name(std::string_view name) {
   return words;
 }
 
-/// Fills in what a product of rows [.., in] with a weight [out, in], or of two matrices, is.
+/// Fills in the description of a product of rows [.., in] with a weight [out, in], or of two matrices.
 void describe_product(KernelRow& row, const ProfiledCall& outer) {
   const bool is_layer = outer.name.find("linear") != std::string::npos;
   const bool has_bias_first = outer.name == "aten::addmm" || outer.name == "aten::baddbmm";
@@ -194,7 +194,7 @@ void describe_other(KernelRow& row, const ProfiledCall& outer) {
   row.forward.bytes = bytes_of(input->type) * count_of(*input) * written;
 }
 
-/// What the outermost operator reads.
+/// The bytes that the outermost operator reads.
 double bytes_read(const ProfiledCall& outer, const std::string& type) {
   double bytes = 0;
   for (const CallInput& input : outer.inputs) {
@@ -225,7 +225,7 @@ std::string instructions_of(const KernelRow& row, const KernelMachine& machine) 
   return "";
 }
 
-/// libtorch has BLAS multiply float32, and oneDNN bfloat16 where the processor has AVX-512; else it does so itself.
+/// libtorch lets BLAS multiply float32, and oneDNN bfloat16 if the processor has AVX-512; else it multiplies itself.
 void choose_product(KernelRow& row, const KernelMachine& machine) {
   const bool is_16_bit = row.type == "bfloat16" || row.type == "float16";
   row.maker = !is_16_bit ? KernelMaker::kBlas : machine.avx512 ? KernelMaker::kOneDnn : KernelMaker::kAten;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer is called and which kernel computed it, from the operators that ran inside of it.
+// The name of a layer and the kernel that computed it, from the operators that ran inside of it.
 #pragma once
 
 #include <vector>

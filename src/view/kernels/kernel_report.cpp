@@ -22,7 +22,7 @@ std::string count_text(double calls) {
                                                                         : fmt::format("{:.1f}", calls);
 }
 
-/// "203 GFLOP/s", or of what multiplies nothing "8.1 GB/s".
+/// "203 GFLOP/s", or "8.1 GB/s" for a layer that multiplies nothing.
 std::string rate_text(const KernelRow& row) {
   const double flops = row.forward.flops + row.backward.flops;
   const double bytes = row.forward.bytes + row.backward.bytes;
@@ -46,7 +46,8 @@ Cells cells_of(const KernelRow& row) {
           ms(row.backward.ns), rate_text(row),        share_text(row), ms(row.lost_ns()), modules_text(row)};
 }
 
-/// In the order of cells_of(); what a narrow terminal has no place for goes first. The first column takes what is left.
+/// In the order of cells_of(). A narrow terminal drops those with the highest number first. The first column takes the
+/// rest of the width.
 std::vector<Column> columns() {
   return {{"layer", 0, Align::kLeft},           {"n", 1},      {"kernel", 0, Align::kLeft},
           {"instructions", 0, Align::kLeft, 2}, {"fwd ms", 0}, {"bwd ms", 0},
@@ -66,7 +67,7 @@ int width_of(const std::vector<Column>& columns, int most_left_out) {
   return width;
 }
 
-/// The layers' column becomes narrower once all that may be left out is.
+/// The layers' column becomes narrower once all columns that may be dropped are dropped.
 std::string table_text(std::vector<Cells> rows, int width) {
   std::vector<Column> all = columns();
   for (Cells& row : rows) row.back() = fit(row.back(), kModule);
@@ -97,7 +98,7 @@ std::string head_text(const KernelReport& report) {
   return text + fmt::format("; memory {:.1f} GB/s\n\n", 2 * machine.copied_bytes_per_s / 1e9);
 }
 
-/// Layers that take a moment are summed up.
+/// Layers below this share are summed up.
 constexpr double kLeastShare = 0.002;
 
 std::string rest_text(const KernelReport& report, const std::vector<const KernelRow*>& shown) {

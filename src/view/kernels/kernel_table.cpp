@@ -18,10 +18,10 @@ struct Layer {
   double backward_flops = 0;
 };
 
-/// Layers by the begin of their forward. Of nodes of the backward the outermost count.
+/// Layers by the begin of their forward. Only the outermost nodes of the backward count.
 class Layers {
  public:
-  /// Calls of one thread after the other, by begin.
+  /// Takes the calls of one thread after the other, by begin.
   void add_forward(const ProfiledCall& call) {
     enter(call);
     const bool is_section = call.name == "forward" || call.name == "loss";
@@ -81,7 +81,7 @@ double peak_of(const KernelRow& row, const KernelMachine& machine) {
                                   : machine.bfloat16_flops_per_s;
 }
 
-/// What a pass would take with its products at the peak, or its bytes at the memory's speed: the longer of both.
+/// The time of a pass with its products at the peak, or its bytes at the memory's speed: the longer of both.
 double bound_ns(const KernelPass& pass, double flops_per_s, double copied_bytes_per_s) {
   if (pass.ns <= 0) return 0;
   const double products = flops_per_s > 0 ? pass.flops / flops_per_s : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in the order in which a thread made them, outer ones before the ones inside.
+// Calls in a thread's order, outer ones before those inside.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline bool runs_steps(const Profile& profile, const ProfiledCall& call) {
   return profile.threads.at(static_cast<std::size_t>(call.thread)).runs_steps;
 }
 
-/// Returns the calls for which `is_wanted`, by thread where `by_thread`, then by begin.
+/// Returns the calls for which `is_wanted`, by thread if `by_thread`, then by begin.
 template <class Wanted>
 [[nodiscard]] Calls calls_in_order(const Profile& profile, bool by_thread, Wanted is_wanted) {
   Calls calls;

@@ -49,8 +49,8 @@ std::string_view kind_of(std::string_view name) {
   return found == kKinds.end() ? "other" : found->second;
 }
 
-/// Without what a kernel returns, its namespaces, and the arguments after its last template parameter. "Memcpy HtoD
-/// (Pinned -> Device)" stays as it is.
+/// The name without a kernel's result type, namespaces, and the arguments after its last template parameter. "Memcpy
+/// HtoD (Pinned -> Device)" stays as it is.
 std::string short_kernel_name(std::string_view name) {
   if (name.starts_with("Mem")) return std::string(name);
   if (name.starts_with("void ")) name.remove_prefix(5);

@@ -49,7 +49,7 @@ class PartClock {
   void enter(CallPart part, std::int64_t begin_ns, std::int64_t end_ns) {
     go_to(begin_ns);
     const bool keeps = !open_.empty() && (open_.back().part == kEvaluation || open_.back().part == kSaving);
-    // Replicas of a rank run in turn: what is open in one thread encloses what runs in another.
+    // Replicas of a rank run in turn: an open part in one thread encloses those that run in another.
     open_.push_back({keeps ? open_.back().part : part, std::min(end_ns, open_.empty() ? end_ : open_.back().end_ns)});
   }
 

@@ -62,7 +62,7 @@ std::string bound_of(const DeviceUse& use, const Profile& profile, const Machine
   return line + "\n";
 }
 
-/// Returns the kinds of kernels, the kernels, and what bounds a step; "" without a GPU.
+/// Returns the kinds of kernels, the kernels, and the limit of a step; "" without a GPU.
 std::string device_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
   if (profile.device.empty()) return "";
   const DeviceUse use = device_use(profile);
@@ -237,7 +237,7 @@ std::string profile_text(const Profile& profile, const MachineRates& rates, std:
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
          layers_text(profile, words, most_rows) + memory_text(profile) + device_text(profile, rates, most_rows) + "\n";
   if (rates.copied_bytes_per_s > 0) {
-    out += fmt::format("GB/s: bytes that an operator read, where it only moves memory; memcpy copies {:.2f} GB/s\n",
+    out += fmt::format("GB/s: bytes read by an operator that only moves memory; memcpy copies {:.2f} GB/s\n",
                        rates.copied_bytes_per_s / 1e9);
   }
   return out + flops_text(profile, rates);

@@ -11,7 +11,7 @@
 namespace lockstep::view {
 namespace {
 
-// No kernel gives a thread such a number.
+// No kernel numbers a thread so.
 constexpr std::int64_t kCollectiveTrack = 1'000'000'000;
 
 const char* category_of(const ProfiledCall& call) {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// 256 bytes an event, of about 20 values.
+// 256 bytes and about 20 values an event.
 constexpr JsonLimits kTraceLimits{.bytes = 1U << 30U, .values = 100'000'000};
 
 struct RankTrace {
@@ -54,7 +54,7 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
   }
 }
 
-/// The first file says how many ranks there are.
+/// The first file has the number of ranks.
 std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
   std::vector<RankTrace> ranks;
   std::vector<std::string> missing;
@@ -93,7 +93,7 @@ double error_us(const RankTrace& rank) { return static_cast<double>(rank.error_n
 
 bool has_time(const OrderedJson& event) { return event.contains("ts") && event["ts"].is_number(); }
 
-/// Puts the events onto rank 0's clock, and begins at 0.
+/// Moves the events to rank 0's clock, and begins at 0.
 void shift(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (RankTrace& rank : ranks) {

@@ -10,10 +10,10 @@
 namespace lockstep::view {
 namespace {
 
-/// All wait for the rank that waits for data longest; where all load as slowly, that is one by chance.
+/// All wait for the rank that waits for data longest; if all load as slowly, that is one by chance.
 const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
 
-/// What the batch of a step costs the workers, on a core or blocked.
+/// The workers' time for the batch of a step, on a core or blocked.
 double loading_cost(const RankFigures& rank) {
   return rank.steps > 0 ? (rank.workers.busy - rank.workers.delayed) / static_cast<double>(rank.steps) : 0;
 }
@@ -104,7 +104,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
   const double others = median_of(ranks, data_share, worst);
   if (data_share(rank) < kMuchWaiting || others > data_share(rank) / 2) return std::nullopt;
   if (loading_cost(rank) < kCostlierBatch * median_of(ranks, loading_cost, worst)) return std::nullopt;
-  // Its threads lack a core: that is another cause.
+  // If its threads lack a core, that is another cause.
   if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
   const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time a worker and second",
                                                        rank.workers.busy > 0 ? rank.workers.cpu / rank.workers.busy : 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds all ranks up: a core that one of them shares, more work, tiny buckets, memory that runs out.
+// Causes that slow all ranks: a core that one of them shares, more work, tiny buckets, memory that runs out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
   if (ranks.size() < 2) return std::nullopt;
   const std::int64_t worst = largest(ranks, cpu_of);
   const RankFigures& rank = ranks[static_cast<std::size_t>(worst)];
-  if (rank.device > 0) return std::nullopt;  // the GPU's work is none of the thread's CPU time
+  if (rank.device > 0) return std::nullopt;  // the thread's CPU time does not include the GPU's work
   const double more = slower_by(ranks, worst, cpu_of);
   const bool is_crowded =
       std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& each) { return delayed(each) > kCrowdedHost; });
@@ -94,7 +94,7 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
 
 std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings) {
   if (ranks.size() < 2 || settings.bucket_cap_mb >= kDefaultBucketMb) return std::nullopt;
-  // The rank that waits least is the one that all wait for: what is left is communication.
+  // All wait for the rank that waits least: its own wait is communication.
   const auto least = std::min_element(ranks.begin(), ranks.end(), [](const RankFigures& a, const RankFigures& b) {
     return a.share(StepPart::kExposed) < b.share(StepPart::kExposed);
   });

@@ -33,10 +33,10 @@ bool is_shown(StepPart part, const Ranks& ranks) {
                      [part](const RankFigures& rank) { return rank.time_in(part) >= 0.005 * rank.seconds; });
 }
 
-// A smaller share explains no slow step.
+// A smaller share does not explain a slow step.
 constexpr double kMuch = 0.1;
 
-/// A part's place where the table is too wide; 0: it stays.
+/// A part's rank among those to leave out if the table is too wide; 0: it stays.
 int left_out_as(StepPart part, const Ranks& ranks) {
   if (part == StepPart::kOther) {
     const bool is_much = std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {
@@ -71,7 +71,7 @@ std::vector<std::string> cells_of(const std::string& name, const RankFigures& ra
   return cells;
 }
 
-/// The ranks to show: all, or those that the others wait for.
+/// The ranks to show: all, or those for which the others wait.
 std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -27,7 +27,7 @@ std::string host_name() {
   return host[0] == '\0' ? "localhost" : host;
 }
 
-/// Returns the number behind the prefix of an event file's name; 0 where it is none.
+/// Returns the number behind the prefix of an event file's name; 0 if it is none.
 std::int64_t time_in(std::string_view name) {
   std::int64_t time = 0;
   if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
@@ -61,7 +61,7 @@ EventFile::~EventFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The disk refused some points at the end of a run that has ended for another reason.
+    // The disk refused some points at the end of a run that ended for another reason.
   }
 }
 

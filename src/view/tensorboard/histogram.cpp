@@ -32,7 +32,7 @@ int at_least(double magnitude) {
   static const double kScale = 1 / std::log2(kGrowth);
   static const double kOffset = std::log2(kSmallest);
   const auto& limits = limits_of_a_side();
-  // The logarithm is right but for rounding; the neighbours decide.
+  // The logarithm is right up to rounding; the neighbours decide.
   const double guess = (static_cast<double>(std::log2(static_cast<float>(magnitude))) - kOffset) * kScale;
   int i = std::clamp(static_cast<int>(guess), 0, kSide - 1);
   while (i > 0 && limits[static_cast<std::size_t>(i - 1)] >= magnitude) --i;
@@ -75,7 +75,7 @@ Histogram histogram_of(const float* values, std::size_t size) {
     result.sum_squares += value * value;
     counts[bucket_of(value)] += 1;
   }
-  // Readers draw a bucket from its neighbour's limit on, so an empty one stands before each group of full ones.
+  // Readers draw a bucket from its neighbour's limit on, so an empty one precedes each group of full ones.
   for (std::size_t i = 0; i < kBuckets; ++i) {
     const bool is_followed = i + 1 < kBuckets && counts[i + 1] > 0;
     if (counts[i] == 0 && !is_followed) continue;

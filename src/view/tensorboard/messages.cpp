@@ -23,7 +23,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 
 constexpr auto kTable = make_table();
 
-/// TFRecord rotates a checksum and adds a constant, so that the checksum of bytes that hold checksums stays a good one.
+/// TFRecord rotates a checksum and adds a constant, so that a checksum over bytes that hold checksums stays a good one.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15U) | (crc << 17U)) + 0xA282EAD8U; }
 
 template <class Number>
@@ -45,7 +45,7 @@ void add_value(Writer& summary, std::string_view tag, Fill&& fill) {
   fill(value);
 }
 
-/// SummaryMetadata: the plug-in whose value it is, and what that wants to know of it.
+/// SummaryMetadata: the plug-in of the value, and the plug-in's own data.
 void add_plugin(Writer& value, std::string_view name, std::string_view content) {
   Writer metadata(value, 9);
   Writer plugin(metadata, 1);
@@ -53,7 +53,7 @@ void add_plugin(Writer& value, std::string_view name, std::string_view content) 
   if (!content.empty()) plugin.add_bytes(2, content.data(), content.size());
 }
 
-/// A Summary with one value of the plug-in hparams: all of it stands in the metadata.
+/// A Summary with one value of the plug-in hparams, all of it in the metadata.
 std::string hparams_bytes(std::string_view tag, int field, std::string_view content) {
   std::string data;
   Writer(data).add_message(static_cast<protozero::pbf_tag_type>(field), content.data(), content.size());
@@ -86,7 +86,7 @@ std::int32_t big_endian(std::string_view bytes, std::size_t at, std::size_t size
   return static_cast<std::int32_t>(value & 0x7FFFFFFFU);
 }
 
-/// Walks a JPEG's segments to the one that states its size.
+/// Reads a JPEG's segments up to the one with its size.
 std::optional<ImageKind> jpeg_kind(std::string_view bytes) {
   for (std::size_t at = 2; at + 9 <= bytes.size() && encoded_byte(bytes, at) == 0xFF;) {
     const unsigned mark = encoded_byte(bytes, at + 1);

@@ -27,7 +27,7 @@ constexpr int kSessionLog = 7;
 /// Returns an Event whose field `field` is `content`: text, or the bytes of a message.
 [[nodiscard]] std::string event_bytes(double wall_time, std::int64_t step, int field, std::string_view content);
 
-/// Returns SessionLog START: points from the event's step on are void.
+/// Returns SessionLog START: earlier points from the event's step on are void.
 [[nodiscard]] std::string session_start_bytes();
 
 [[nodiscard]] std::string scalars_bytes(const Scalars& points);
@@ -38,7 +38,7 @@ struct ImageKind {
   std::int32_t width = 0;
   std::int32_t height = 0;
 };
-/// Returns the size that a PNG or JPEG file states in its head; none where it is neither.
+/// Returns the size in the head of a PNG or JPEG file; none if it is neither.
 [[nodiscard]] std::optional<ImageKind> image_kind(std::string_view encoded);
 [[nodiscard]] std::string image_bytes(std::string_view tag, const ImageKind& kind, std::string_view encoded);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the libraries of its arguments, as a program's own would be, and prints what Lockstep finds for CUDA then.
+// Loads the libraries of its arguments like a program's own, then prints what Lockstep finds for CUDA.
 #include <dlfcn.h>
 
 #include "lockstep/base/cuda_library.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the libraries of its arguments, as a program's own would be, and prints which NCCL Lockstep takes then.
+// Loads the libraries of its arguments like a program's own, then prints the NCCL that Lockstep takes.
 #include <dlfcn.h>
 
 #include "lockstep/base/nccl_library.h"

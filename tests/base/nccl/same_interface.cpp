@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled where NCCL's own header is there: our declarations mean the same to its functions.
+// Compiled if NCCL's own header is installed: checks that our declarations match its functions.
 #include <nccl.h>
 
 #include <type_traits>
@@ -32,7 +32,7 @@ static_assert(offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking));
 constexpr ncclConfig_t kTheirs = NCCL_CONFIG_INITIALIZER;
 static_assert(Config{}.magic == kTheirs.magic && kOldestVersion == NCCL_VERSION(2, 14, 0));
 
-/// What a parameter of theirs is here.
+/// Our type for a parameter of theirs.
 template <class Theirs>
 struct Ours {
   using type = Theirs;

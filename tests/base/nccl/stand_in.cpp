@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libnccl.so.2 for tests: NCCL's functions by their names, which do nothing.
+// A libnccl.so.2 for tests: functions with NCCL's names that do nothing.
 //   LOCKSTEP_STAND_IN_VERSION   what ncclGetVersion says; 0: it fails
 //   LOCKSTEP_STAND_IN_IS_TORN   a function is missing
 #define LOCKSTEP_STAND_IN(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 0; }
 
-// As in NCCL itself: one function calls another, and gets that of whichever library the loader finds first.
+// As in NCCL itself, one function calls another and gets the one in the library that the loader finds first.
 extern "C" __attribute__((visibility("default"))) int lockstep_stand_in_version() { return LOCKSTEP_STAND_IN_VERSION; }
 
 extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* version) {

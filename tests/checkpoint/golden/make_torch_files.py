@@ -52,7 +52,7 @@ torch.save(
     }, "nested.pth")
 torch.save(types(), "types.pth")
 torch.save({"a": torch.arange(3), "long": "x" * 300}, "protocol4.pth", pickle_protocol=4)
-# Packed again by another program: deflated, and the storages not aligned.
+# Packed again as by another program: deflated, with unaligned storages.
 with zipfile.ZipFile("state_dict.pth") as source, \
         zipfile.ZipFile("deflated.pth", "w", zipfile.ZIP_DEFLATED) as target:
     for name in source.namelist():

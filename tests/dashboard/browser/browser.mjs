@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A headless Chromium of Debian, driven by playwright-core out of the build's node_modules.
+// A headless Chromium of Debian, driven by playwright-core from the build's node_modules.
 import { createRequire } from 'node:module';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// node network_test.mjs FACTS: drops pictures on a page that has a network, and prints its answers as JSON, one a line.
-// Facts: url, pictures (files), drawn (what `lockstep predict --pictures` has drawn of each, or nothing), shot (a file for
-// a picture of the page, or nothing), frame (the frame that has the network, where the page is around it), least (the
+// node network_test.mjs FACTS: drops pictures on a page with a network, and prints its answers as JSON, one per line.
+// Facts: url, pictures (files), drawn (the drawing of each by `lockstep predict --pictures`, or nothing), shot (a file
+// for a picture of the page, or nothing), frame (the frame with the network, if the page is around it), least (the
 // least score of a box).
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { withBrowser } from './browser.mjs';
 const facts = JSON.parse(process.argv[2]);
 const kLongest = 120_000;
 
-// The page asks for nothing but itself.
+// The page requests only itself.
 function watch(page) {
   const wrong = [];
   const own = new URL(facts.url);
@@ -27,7 +27,7 @@ function watch(page) {
 
 const base64 = (file) => readFileSync(file).toString('base64');
 
-// As a hand does: the file comes with the event.
+// Like a hand: the file comes with the event.
 async function drop(frame, file) {
   await frame.evaluate(() => { document.getElementById('result').removeAttribute('data-answer'); });
   await frame.evaluate(({ bytes, name }) => {
@@ -39,7 +39,7 @@ async function drop(frame, file) {
   await frame.waitForFunction(() => document.body.dataset.state !== 'busy', null, { timeout: kLongest });
 }
 
-// The share of pixels that the page has drawn as `lockstep predict --pictures` did.
+// The share of pixels that equal those of `lockstep predict --pictures`.
 const equalPixels = (frame, file) =>
   frame.evaluate(async (bytes) => {
     const bitmap = await createImageBitmap(new Blob([Uint8Array.from(atob(bytes), (letter) => letter.charCodeAt(0))]));

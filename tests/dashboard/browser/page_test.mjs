@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { withBrowser } from './browser.mjs';
 
-const kFrames = 30; // a second
+const kFrames = 30; // per second
 const [part, words] = process.argv.slice(2);
 const facts = JSON.parse(words);
 
-// Nothing but the page's own host is asked, and nothing fails.
+// All requests go to the page's own host, and none fails.
 function watch(page) {
   const wrong = [];
   page.on('request', (request) => {
@@ -55,7 +55,7 @@ async function twoRuns(page) {
   assert.deepEqual(wrong, []);
 }
 
-// A page of another site may have a link to this one; a stranger's page at another name of this machine may not ask.
+// A page of another site may link to this one; a stranger's page at another name of this machine may not send requests.
 async function link(page) {
   const other = await page.context().newPage();
   await other.route('http://elsewhere.example/', (route) => route.fulfill({ contentType: 'text/html', body: '<a>go</a>' }));
@@ -66,7 +66,7 @@ async function link(page) {
   await other.close();
 }
 
-// A chart is zoomed without a mouse, and everything that can be focused has a name.
+// A chart can be zoomed without a mouse, and everything that can be focused has a name.
 async function keyboard(page) {
   await page.focus('[data-curve="loss"]');
   await page.keyboard.press('+');
@@ -80,7 +80,7 @@ async function keyboard(page) {
   assert.deepEqual(nameless, []);
 }
 
-// Whether the run's colour is anywhere in a chart.
+// True if the run's colour is anywhere in a chart.
 const isDrawn = (page, curve) =>
   page.$eval(`[data-curve="${curve}"] canvas`, (canvas) => {
     const style = getComputedStyle(document.documentElement).getPropertyValue('--run-1').trim();
@@ -92,7 +92,7 @@ const isDrawn = (page, curve) =>
     return false;
   });
 
-// What one looks for comes first; the parts of the loss are there for who asks.
+// The most wanted charts come first; the parts of the loss appear on request.
 async function detector(page) {
   const wrong = watch(page);
   await open(page);
@@ -129,7 +129,7 @@ async function withoutToken(page) {
   await page.waitForFunction(() => document.getElementById('link').textContent.includes('open the address that lockstep printed'));
 }
 
-// Frames of `seconds` while `act` is called in each.
+// The frames of `seconds`, with a call of `act` in each.
 const frames = (page, seconds, act) =>
   page.evaluate(
     ([seconds, act]) =>

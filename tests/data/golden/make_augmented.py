@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes augmented.json and augmented_*.png beside this file: what torchvision makes of part_444.jpg.
+"""Writes augmented.json and augmented_*.png beside this file: torchvision's results from part_444.jpg.
 
-Run with Debian's torchvision 0.14 (python3-torchvision). Operations that have to give the same bits are kept as a 64-bit
-FNV-1a hash over the bytes; the others as a picture.
+Run with Debian's torchvision 0.14 (python3-torchvision). Operations that must give the same bits are kept as a 64-bit FNV-1a
+hash over the bytes, the others as pictures.
 """
 import json
 import pathlib

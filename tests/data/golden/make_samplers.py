@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes samplers.json beside this file: PyTorch's RandomSampler, WeightedRandomSampler and BatchSampler.
 
-Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3). The generator of epoch e is seeded
-seed + e, as DistributedSampler does it.
+Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3). The generator of epoch e has the seed `seed +
+e`, as in DistributedSampler.
 """
 import json
 import pathlib

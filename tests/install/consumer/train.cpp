@@ -1,4 +1,5 @@
-// Two steps of a line through points, on every rank: the loss falls, and an error of ours is caught as ours.
+// Two steps of fitting a line through points, on every rank: the loss falls, and an error of Lockstep's is caught by
+// its type.
 #include <lockstep/loop.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>

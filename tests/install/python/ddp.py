@@ -1,4 +1,4 @@
-"""A Python program as others write it for torchrun: DistributedDataParallel on every rank, over Gloo.
+"""A typical Python program for torchrun: DistributedDataParallel on every rank, over Gloo.
 
 --die RANK: that rank ends with 3 after the first step, while the others wait for it."""
 import argparse

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 20 updates of a moving average to ema.json, which schedule_test.cpp compares with. Run it beside the file.
+"""Dumps 20 updates of a moving average to ema.json, the reference of schedule_test.cpp. Run it beside the file.
 
-The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every floating entry, with a decay that changes on
-the way and takes effect:
+The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every floating entry, with a decay that changes during
+the run:
   d = decay * (1 - exp(-n / warmups)), v = d * v + (1 - d) * m
 """
 import json
@@ -38,12 +38,12 @@ def run(case, values):
 
 def main():
     torch.manual_seed(5)
-    # Three digits, so that the file is small; read back they are the same float32.
+    # Three digits keep the file small; read back they are the same float32.
     short = lambda shape: torch.tensor([float(f"{x:.3g}") for x in torch.randn(shape).reshape(-1)]).reshape(shape)
     values = [{name: short(shape) for name, shape in SHAPES.items()} for _ in range(UPDATES + 1)]
     out = {"torch": torch.__version__, "values": [{n: dump(v) for n, v in one.items()} for one in values],
            "cases": {name: run(case, values) for name, case in CASES.items()}}
-    # 0.1 as float32 has nine digits; three say the same.
+    # 0.1 as float32 has nine digits; three mean the same.
     for one in out["values"]:
         for value in one.values():
             value["data"] = [float(f"{x:.3g}") for x in value["data"]]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, which grad_scaler_test.cpp compares with. Run it
-beside the file, with PyTorch 2.3 or later: before, GradScaler did not work on the CPU. The values in the repository are
-PyTorch 2.6's, of its CPU operations; its CUDA ones were not run."""
+"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, the reference of grad_scaler_test.cpp. Run it beside the file,
+with PyTorch 2.3 or later: GradScaler did not work on the CPU before. The values in the repository come from PyTorch 2.6's CPU
+operations; its CUDA operations were not run."""
 import json
 import math
 import pathlib
@@ -14,7 +14,7 @@ def dump(tensor):
     return {"shape": list(tensor.shape), "data": [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]}
 
 
-# What an iteration does: which of its two gradients has an element that is not finite, and the call that is special.
+# The iterations: which of the two gradients has an element that is not finite, and the special call.
 ITERATIONS = [
     {}, {}, {"bad": {"a": math.inf}}, {}, {}, {}, {"bad": {"b": math.nan}}, {"bad": {"a": -math.inf, "b": math.inf}}, {},
     {"unscale": True}, {"unscale": True, "bad": {"a": math.nan}}, {"new_scale": 1000.0}, {}, {}, {}, {"reload": True}, {},
@@ -34,7 +34,7 @@ def main():
     weights = {name: value.clone().requires_grad_() for name, value in start.items()}
     optimizers = {name: torch.optim.AdamW([value], lr=1e-2) for name, value in weights.items()}
     scaler = torch.amp.GradScaler("cpu", **options)
-    scaler.scale(torch.ones(()))  # the scale comes to life at the first loss
+    scaler.scale(torch.ones(()))  # the first loss creates the scale
     iterations = []
     for what in ITERATIONS:
         if "grow_at" in what:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 100 steps of each optimizer to optimizers.json, which optimizers_test.cpp compares with. Run it beside the file.
+"""Dumps 100 steps of each optimizer to optimizers.json, the reference of optimizers_test.cpp. Run it beside the file.
 
-What torch.optim has comes from there, in float32 and in float64. LAMB, LARS and Lion are written down here in float64,
-one tensor at a time, from the papers:
+torch.optim's optimizers come from there, in float32 and in float64. LAMB, LARS and Lion are implemented here in float64, one
+tensor at a time, from the papers:
   LAMB  You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, arXiv:1904.00962, algorithm 2
   LARS  You et al., Large Batch Training of Convolutional Networks, arXiv:1708.03888, algorithm 1
   Lion  Chen et al., Symbolic Discovery of Optimization Algorithms, arXiv:2302.06675, program 1
@@ -14,7 +14,7 @@ import pathlib
 import torch
 
 STEPS = 100
-HALVED_FROM = 60  # the learning rate, as a schedule would
+HALVED_FROM = 60  # the learning rate, like a schedule
 DUMPED = (1, 10, 100)  # steps after which the parameters are compared
 SHAPES = {"conv.weight": (2, 3, 2, 2), "fc.weight": (3, 7), "fc.bias": (5,)}
 
@@ -89,7 +89,7 @@ def dump(tensor, digits=9):
 
 
 def short(tensor):
-    """Three digits, so that the file is small; read back they are the same float32."""
+    """Three digits keep the file small; read back they are the same float32."""
     return torch.tensor(dump(tensor, 3)["data"]).reshape(tensor.shape)
 
 
@@ -126,7 +126,7 @@ def main():
     start["fc.bias"] = torch.zeros(SHAPES["fc.bias"])  # a norm of zero
     grads = []
     for step in range(STEPS):
-        # Of falling size, as in training; the bias has none in the fourth step.
+        # Gradients of falling size, as in training; the bias has none in the fourth step.
         given = {name: short(torch.randn(shape) * 0.97 ** step) for name, shape in SHAPES.items()}
         if step == 3:
             del given["fc.bias"]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps the learning rates of schedules to schedules.json, which schedule_test.cpp compares with. Run it beside the file.
+"""Dumps the learning rates of schedules to schedules.json, the reference of schedule_test.cpp. Run it beside the file.
 
-What torch.optim.lr_scheduler has comes from there. Noam and flat_cosine are their formulas in plain Python:
+The schedules of torch.optim.lr_scheduler come from there. Noam and flat_cosine are formulas in plain Python:
   noam         Vaswani et al., Attention Is All You Need, 2017, section 5.3
   flat_cosine  DEIM's schedule: a quadratic warm-up, flat, half a cosine, flat
 """

@@ -22,7 +22,7 @@ def dump(tensor, digits=9):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(1, 6, 3, padding=1, bias=False)  # before a norm its gradient is rounding noise
+        self.conv = nn.Conv2d(1, 6, 3, padding=1, bias=False)  # its gradient before a norm is rounding noise
         self.norm = nn.BatchNorm2d(6)
         self.drop = nn.Dropout(0.0)
         self.fc1 = nn.Linear(6 * 4 * 4, 24)
@@ -46,7 +46,7 @@ def batch(step, rank):
 def train(rank, meeting_point, result):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + meeting_point, rank=rank, world_size=WORLD)
-    torch.manual_seed(1 + rank)  # ranks start apart: DDP must spread rank 0's weights
+    torch.manual_seed(1 + rank)  # ranks start with different weights: DDP must spread rank 0's
     model = Net()
     start = state(model)
     distributed = nn.parallel.DistributedDataParallel(model)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps what PyTorch's DistributedDataParallel does on two Gloo processes with each of its options to ddp_options.json,
-which ddp_golden_test.cpp repeats. Weights and inputs are waves, so that only results are dumped. It starts its
+"""Dumps the results of PyTorch's DistributedDataParallel on two Gloo processes, with each of its options, to ddp_options.json;
+ddp_golden_test.cpp repeats them. Weights and inputs are waves and need no dump. It starts its
 two processes itself; run it beside the file.
 
-PyTorch 1.13's bf16_compress_hook is not among them: its Gloo has no bfloat16."""
+PyTorch 1.13's bf16_compress_hook is missing: its Gloo has no bfloat16."""
 import json
 import math
 import os
@@ -123,7 +123,7 @@ def backward(output):
 
 
 def find_unused(rank, zero):
-    """Of step s: the branch is used by rank 0 only, by nobody, by both."""
+    """Steps in which the branch is used by rank 0 only, by no rank, and by both."""
     net = fill(Net())
     model = Ddp(net, find_unused_parameters=True)
     steps = []

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recipe's parts, its made-up set, its losses and what its network costs.
+// The captcha recipe's parts, its made-up set, its losses and the cost of its network.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/arange.h>
@@ -112,7 +112,7 @@ TEST(CaptchaScores, CountStringsCharactersAndConfusions) {
   EXPECT_EQ(metrics[0].name, "string_accuracy");
   EXPECT_DOUBLE_EQ(metrics[0].value, 0.5);
   EXPECT_DOUBLE_EQ(metrics[1].value, 0.75);
-  EXPECT_THAT(confusions(counts, "abc"), HasSubstr("predicted b where a stood"));
+  EXPECT_THAT(confusions(counts, "abc"), HasSubstr("predicted b for a"));
 }
 
 TEST(CaptchaScores, SumsOfCountsAreTheCountsOfAll) {
@@ -140,7 +140,7 @@ TEST(CaptchaPresets, AllBindToTheRecipesSettings) {
   EXPECT_TRUE(presets().count("digits"));
 }
 
-/// As many samples as the original run had, of no size to speak of.
+/// As many samples as the original run had, but tiny ones.
 class TinyTask final : public Task {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
@@ -187,7 +187,7 @@ TEST(CaptchaPresets, UltraIsTheOriginalsRunOnThreeReplicas) {
   EXPECT_THAT(said, HasSubstr("replicas            3 on 1 process\n"));
 }
 
-// Synthetic captchas: the same bytes for the same seed, labels from the charset, and refusals that name the cause.
+// Synthetic captchas: the same bytes for the same seed, labels from the charset, and errors that name the cause.
 
 using Files = std::map<std::string, std::string>;  // name to bytes
 
@@ -369,7 +369,7 @@ TEST(Canvas, ClipsWhatLiesOutside) {
 
 // The first losses of the captcha network against PyTorch's, from the same weights and data (golden/make_losses.py).
 
-/// `count` numbers in [0, 1): as in make_losses.py.
+/// `count` numbers in [0, 1), as in make_losses.py.
 at::Tensor fractions(std::int64_t count, std::int64_t salt) {
   constexpr std::int64_t kLow = 0xFFFFFFFF;
   const at::Tensor index = at::arange(count, at::kLong);
@@ -396,7 +396,7 @@ void fill(torch::nn::Module& net) {
   }
 }
 
-/// With the layers, and the layout, of a run with such settings.
+/// Uses the layers and the layout of a run with these settings.
 std::vector<double> first_losses(std::int64_t batch_size, std::size_t steps, bool fused) {
   const CaptchaConfig config;
   CaptchaTask task(config);
@@ -437,26 +437,26 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   }
 }
 
-// The operations that a profile counts in a step of the small captcha network, against a calculation by hand.
+// The operations counted by a profile in a step of the small captcha network, against a calculation by hand.
 
 constexpr std::int64_t kImages = 4;
 
-struct How {
+struct Setting {
   bool fused = false;
   Amp amp = Amp::kNone;
 };
 
-view::Profile profile_of_a_step(const How& how) {
+view::Profile profile_of_a_step(const Setting& setting) {
   const std::shared_ptr<torch::nn::Module> net = make_model({.type = "conv3"});
   auto& model = dynamic_cast<CaptchaNet&>(*net);
   use_channels_last(*net);
-  if (how.fused) (void)nn::optimize(*net);
+  if (setting.fused) (void)nn::optimize(*net);
   const at::Tensor images = to_channels_last(at::rand({kImages, 1, 60, 160}));
   observe::Profiler profiler(testing::alone(), {.steps = 1, .warmup = 1, .parameters = named_parameters_of(*net)});
   for (int step = 0; step < 2; ++step) {
     at::Tensor out;
     {
-      const Autocast autocast(at::kCPU, how.amp);
+      const Autocast autocast(at::kCPU, setting.amp);
       out = model.forward(images);
     }
     out.to(at::kFloat).sum().backward();
@@ -465,21 +465,21 @@ view::Profile profile_of_a_step(const How& how) {
   return profiler.profile();
 }
 
-/// Multiplications of an image's forward: 3x3 convolutions of 60 x 160 pixels, halved by a pooling after each, then
-/// two dense layers.
+/// Multiplications of an image's forward: 3x3 convolutions of 60 x 160 pixels, each followed by a pooling that halves
+/// the sides, then two dense layers.
 struct ByHand {
   double conv1 = 60.0 * 160 * 32 * 1 * 9;
   double conv2 = 30.0 * 80 * 64 * 32 * 9;
   double conv3 = 15.0 * 40 * 64 * 64 * 9;
   double head = 64.0 * 7 * 20 * 1024 + 1024.0 * 4 * 36;
 
-  /// Backward has the gradient of each weight, and of each input but the images.
+  /// Backward has the gradient of each weight and of each input except the images.
   [[nodiscard]] double flops_of_a_step() const {
     return 2 * static_cast<double>(kImages) * (3 * (conv1 + conv2 + conv3 + head) - conv1);
   }
 };
 
-class CaptchaProfile : public ::testing::TestWithParam<How> {};
+class CaptchaProfile : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(CaptchaProfile, CountsTheOperationsThatACalculationByHandGives) {
   EXPECT_EQ(view::flops_of(profile_of_a_step(GetParam())), ByHand().flops_of_a_step());
@@ -497,7 +497,8 @@ TEST_P(CaptchaProfile, HasForwardAndBackwardOfEveryConvolutionAndDenseLayer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainAndFused, CaptchaProfile,
-                         ::testing::Values(How{}, How{.fused = true}, How{.fused = true, .amp = Amp::kBf16}));
+                         ::testing::Values(Setting{}, Setting{.fused = true},
+                                           Setting{.fused = true, .amp = Amp::kBf16}));
 
 }  // namespace captcha_test
 }  // namespace lockstep::captcha

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with people's sets of captions: each is an error that names the file and the line, or the id.
+// Faults in users' caption sets: each is an error that names the file and the line, or the id.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ class BadCaptions : public ::testing::Test {
   [[nodiscard]] static std::string fault(const SetOptions& options) {
     return fault_of<DataError>([&] { (void)read_captions(options); });
   }
-  /// The first sample, as a run gets to it.
+  /// The error of reading a sample, as in a run.
   [[nodiscard]] static std::string fault_of_sample(const SetOptions& options, std::int64_t index = 0) {
     const auto vocabulary = std::make_shared<const Vocabulary>(Vocabulary::from_text("a\nUNK\n", ""));
     return fault_of<DataError>([&] {
@@ -84,8 +84,7 @@ TEST_F(BadCaptions, AnEmptyCaptionIsNamedByItsLineOrItsImage) {
 TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
   put("captions.txt", "1.jpg\ta\n2.jpg\ta\n3.jpg\ta\n");
   put_features("att/1.npz", "f4.npz");
-  const std::string hint =
-      "\n  next  put the files there, name their folder, or give a list of the ids that are wanted";
+  const std::string hint = "\n  next  put the files there, name their folder, or give a list of the ids to use";
   EXPECT_EQ(fault(feature_set()), at("captions.txt") + ": 2 of 3 ids have no features: the first is 2, looked for as " +
                                       at("att/2.npz") + hint);
   fs::create_directories(folder_ / "images");
@@ -124,7 +123,7 @@ TEST_F(BadCaptions, IdsWithoutCaptionsAreCountedAndTheFirstIsNamed) {
   put("ids.txt", "\n");
   EXPECT_EQ(fault(options), at("ids.txt") + " holds no ids\n  next  write one id a line");
   put("ids.txt", "{\"1\": 5}");
-  EXPECT_EQ(fault(options), at("ids.txt") + ": what stands at the id 1 is no path");
+  EXPECT_EQ(fault(options), at("ids.txt") + ": the value of id 1 is not a path");
   put("ids.txt", "{\n\"1\": ");
   EXPECT_THAT(fault(options), HasSubstr(at("ids.txt") + ": line 2 is no JSON"));
 }
@@ -213,7 +212,7 @@ TEST_F(BadCaptions, AListOfIdsHasEachOnceAndNothingButPaths) {
   EXPECT_EQ(fault_of_ids(R"({"a": "x", "b": "y", "a": "z"})"), at("ids.json") + " has the id a twice");
   for (const char* value : {"[]", "[\"x\"]", "{}", "{\"b\": \"x\"}", "null", "true", "-1", "1", "1.5"}) {
     EXPECT_EQ(fault_of_ids(fmt::format(R"({{"z": "x", "a": {}}})", value)),
-              at("ids.json") + ": what stands at the id a is no path");
+              at("ids.json") + ": the value of id a is not a path");
   }
   EXPECT_EQ(fault_of_ids("{}"), at("ids.json") + " holds no ids\n  next  write one id a line");
   EXPECT_THAT(fault_of_ids("{\"a\": \"x\"}\n{"), HasSubstr("line 2 is no JSON (byte 12)"));
@@ -233,7 +232,7 @@ TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
   EXPECT_THAT(fault({.path = at(name)}), HasSubstr("is missing"));
 }
 
-/// The tests' user may look everywhere where it is root: then the rights are those of nobody.
+/// Root may look everywhere: as root, the test takes the rights of user 65534.
 TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
   put("shut/captions.txt", "a.png\ta dog\n");
   fs::permissions(folder_ / "shut", fs::perms::none);

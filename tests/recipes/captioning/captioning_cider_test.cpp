@@ -58,7 +58,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// The check sum at the end of a file of document frequencies, made right again.
+/// A file of document frequencies with its check sum made right again.
 std::string signed_again(std::string bytes) {
   bytes.resize(bytes.size() - 8);
   std::uint64_t value = 14695981039346656037ULL;
@@ -111,7 +111,7 @@ TEST(CaptioningNgrams, HaveKeysOfTheirOwn) {
 
 TEST(CaptioningNgrams, OfLargeVocabulariesShareNoKey) {
   const std::int64_t far = std::int64_t{1} << 16;
-  // In 16 bits each of these would look like another.
+  // In 16 bits each of these would look like another one.
   const auto frequencies = DocumentFrequencies::of({{{1, 2}}, {{1 + far, 2}}, {{1, 2 + far}}, {{far, far, 1, 2}}});
   EXPECT_TRUE(frequencies.table().wide());
   EXPECT_EQ(images_with(frequencies, {1, 2}), 2);
@@ -162,7 +162,8 @@ TEST(CaptioningCiderD, PunishesRepetitionAndOtherLengthsButCiderDoesNot) {
   const CiderD d(frequencies);
   const CiderD plain(frequencies, {.plain = true});
   const auto reference = d.prepare(references[0]);
-  // The unigram vector of {1, 1, 2, 2} points where that of {1, 2} does; of the three bigrams one is the reference's.
+  // The unigram vector of {1, 1, 2, 2} has the direction of that of {1, 2}; one of the three bigrams is the
+  // reference's.
   EXPECT_NEAR(plain.score({1, 1, 2, 2}, reference), 10 * (1 + 1 / std::sqrt(3.0)) / 4, 1e-12);
   const double clipped = (1 * 1 + 1 * 1) / (std::sqrt(8.0) * std::sqrt(2.0)) + 1 / std::sqrt(3.0);
   EXPECT_NEAR(d.score({1, 1, 2, 2}, reference), 10 * clipped / 4 * std::exp(-2.0 * 2 / 72), 1e-12);
@@ -182,12 +183,14 @@ TEST(CaptioningCiderD, GivesLengthsFarAwayTheirPenaltyToo) {
 }
 
 TEST(CaptioningCiderD, OfIdsThatNoFrequencyKnowsIsWhatItIsForOthers) {
-  // The same captions under other ids, of which some do not fit 16 bits; the frequencies know only small ones.
+  // The same captions with other ids, some of which do not fit 16 bits; the frequencies know only small ones.
   const References small = {{{1, 2, 3, 0}, {1, 2, 4, 0}}, {{1, 2, 0}}, {{5, 6, 0}}};
   const auto frequencies = frequencies_of(small);
   ASSERT_FALSE(frequencies->table().wide());
   const CiderD cider(frequencies);
-  const auto moved = [](std::int64_t by) { return std::vector<Ids>{{1 + by, 2, 20 + by, 0}, {1 + by, 2, 30 + by, 0}}; };
+  const auto moved = [](std::int64_t shift) {
+    return std::vector<Ids>{{1 + shift, 2, 20 + shift, 0}, {1 + shift, 2, 30 + shift, 0}};
+  };
   const std::int64_t far = 1 << 20;
   const double near_score = cider.score({1, 2, 30 + 100, 0}, cider.prepare(moved(100)));
   EXPECT_GT(near_score, 1);

@@ -36,8 +36,8 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches, and that a sample
-// depends on nothing but seed, epoch and index.
+// Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches. A sample depends
+// only on seed, epoch and index.
 
 void put(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
@@ -288,7 +288,7 @@ TEST_F(CaptionFiles, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
   options.split = "train";
   const auto train = read_captions(options);
   EXPECT_THAT(ids_of(train), ElementsAre("392", "393"));
-  // The folder of the file is used where it is there.
+  // The file's folder is used if it exists.
   EXPECT_EQ(train[0].file, (folder_ / "images/b.png").string());
   EXPECT_EQ(train[1].file, (folder_ / "images/train/c.png").string());
   options.split = "test";
@@ -437,7 +437,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
               HasSubstr("'scenes:5' is drawn in memory and has no 'train'"));
 }
 
-// Words and ids: the same vocabulary from the same captions, files as the origin has them, refusals that name the line.
+// Words and ids: the same vocabulary from the same captions, files in the origin's form, errors that name the line.
 
 std::vector<CaptionedImage> images() {
   return {{.id = "1", .file = {}, .captions = {"A dog runs.", "a cat sits, a dog runs"}},
@@ -517,8 +517,7 @@ TEST(Vocabulary, RefusesFilesThatAreNone) {
   EXPECT_EQ(fault_of_text(""), "vocabulary words.txt is empty\n  next  write one word a line");
   EXPECT_EQ(fault_of_text("a\n\nb\n"),
             "vocabulary words.txt: line 2 is blank\n  next  a vocabulary has one word a line, and each word once");
-  EXPECT_THAT(fault_of_text("a\nb\na\n"),
-              HasSubstr("vocabulary words.txt: line 3 is 'a', which stands in line 1 already"));
+  EXPECT_THAT(fault_of_text("a\nb\na\n"), HasSubstr("vocabulary words.txt: line 3 is 'a', which is line 1 already"));
   EXPECT_THAT(fault_of_text("a\r\r\nb\n"), HasSubstr("line 1 is 'a?': more than one word"));
   EXPECT_THAT(fault_of_text("a\nbig dog\n"), HasSubstr("line 2 is 'big dog': more than one word"));
   EXPECT_EQ(fault_of_text("a\nb\xff\n"), "vocabulary words.txt: line 2 is no UTF-8");
@@ -529,7 +528,8 @@ TEST(Vocabulary, RefusesFilesThatAreNone) {
 TEST(Vocabulary, ShowsNoMoreOfABadFileThanALine) {
   const std::string line(1'000'000, 'x');
   EXPECT_THAT(fault_of_text(line + " " + line), HasSubstr("line 1 is '" + line.substr(0, 40) + "...': more than one"));
-  EXPECT_THAT(fault_of_text(line + "\n" + line), HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which stands"));
+  EXPECT_THAT(fault_of_text(line + "\n" + line),
+              HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which is line 1"));
   EXPECT_THAT(fault_of_text("a\x1b[2J b"), HasSubstr("line 1 is 'a?[2J b': more than one word"));
 }
 

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Lt;
 
-// Experiments in the origin's form: what its keys become, and that what cannot be is named with file and line.
+// Experiments in the origin's form: the meaning of its keys, and errors with file and line for what is not supported.
 
 class Experiment : public ::testing::Test {
  protected:
@@ -47,7 +47,7 @@ class Experiment : public ::testing::Test {
     return "no error";
   }
 
-  /// The lines that are said while a file is read.
+  /// The lines printed while a file is read.
   std::vector<std::string> said_of(const std::string& yaml) {
     ::testing::internal::CaptureStderr();
     (void)fault_of(yaml);
@@ -209,7 +209,7 @@ TEST_F(Experiment, ReinforcementThatStartsLaterIsASecondStage) {
   EXPECT_FALSE(config.stages.roll_back);
 }
 
-/// Nothing of a file depends on the origin's default of a key that it does not have.
+/// The origin's default of a missing key must not matter.
 TEST_F(Experiment, ReinforcementStartsWhereItsEpochIsWhateverTheLengthIs) {
   EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 40}}\nepochs: 60\n").stages.stop_epoch, 40);
   EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 25}}\nSOLVER: {MAX_EPOCH: 20}\n").stages.stop_epoch, 25);
@@ -268,7 +268,7 @@ TEST_F(Experiment, WhatThereIsNothingForIsNamedWithWhatThereIs) {
   EXPECT_THAT(fault_of("SOLVER: {BIAS_LR_FACTOR: 2}\n"), HasSubstr("it must be 1"));
 }
 
-/// The networks of the six public files that have another one, each with what else of the file would be refused.
+/// The networks of the six public files with another network, each with more that would be refused.
 TEST_F(Experiment, ANetworkThatIsNotHereIsRefusedInOneLineThatNamesThoseThatAre) {
   for (const std::string type : {"UpDown", "XTransformer", "RawTransformer", "M2Transformer"}) {
     const std::string yaml =
@@ -383,7 +383,7 @@ TEST_F(Experiment, AMissingFileIsNamed) {
   }
 }
 
-// Pages of pictures with captions: what is where, and that words stay inside their cells.
+// Pages of pictures with captions: the places of all parts, and words that stay inside their cells.
 
 Image plain_picture(ImageSize size, std::vector<std::uint8_t> color) {
   Image image{size, static_cast<std::int64_t>(color.size()), {}};
@@ -398,7 +398,7 @@ std::vector<int> pixel_at(const Image& image, std::int64_t x, std::int64_t y) {
   return {at, at + 3};
 }
 
-/// Bright pixels in a rectangle: those of words on the dark paper.
+/// The number of bright pixels in a rectangle: those of words on the dark paper.
 std::int64_t bright(const Image& image, std::int64_t left, std::int64_t top, ImageSize size) {
   std::int64_t count = 0;
   for (std::int64_t y = top; y < top + size.height; ++y) {
@@ -426,7 +426,7 @@ TEST_F(CaptioningPage, BreaksLinesAtBlanksAndWideWordsAnywhere) {
     joined += line;
   }
   EXPECT_EQ(joined, "Rindfleischetikettierungsüberwachung");
-  EXPECT_THAT(letters.lines("ab", 1), ElementsAre("a", "b")) << "a letter stands somewhere";
+  EXPECT_THAT(letters.lines("ab", 1), ElementsAre("a", "b")) << "a letter must go somewhere";
 }
 
 TEST_F(CaptioningPage, DrawsTheSameForBytesThatAreNoUtf8AsForQuestionMarks) {

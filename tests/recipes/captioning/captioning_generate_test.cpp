@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenes and their captions: the same bytes for the same seed, captions that are true and differ, pictures that show
-// what is said, and sets on the disk that are read back.
+// Scenes and their captions: the same bytes for the same seed, true and different captions, pictures that match them,
+// and sets on the disk that are read back.
 #include "captioning/synthetic/generate.h"
 
 #include <pthread.h>
@@ -50,9 +50,9 @@ const std::map<std::string, ShapeColor> kColors{{"red", ShapeColor::kRed},      
                                                 {"orange", ShapeColor::kOrange}, {"purple", ShapeColor::kPurple},
                                                 {"white", ShapeColor::kWhite}};
 
-/// A thing as a caption names it: with its color, or without where only the kind is said.
+/// A thing in a caption, with its color or with its kind alone.
 struct Named {
-  std::size_t place = 0;  ///< of its noun among the words
+  std::size_t place = 0;  ///< the index of its noun among the words
   std::vector<const SceneShape*> shapes;
 };
 
@@ -79,7 +79,7 @@ std::string joined(const std::vector<std::string>& words, std::size_t from, std:
   return text;
 }
 
-/// -1, 0, 1 along an axis that a relation speaks of, and which; "" where there is none in these words.
+/// The axis of a relation, and the order along it: -1, 0 or 1; ' ' if the words have no relation.
 struct Relation {
   char axis = ' ';
   int order = 0;
@@ -123,7 +123,7 @@ TEST(SceneCaptions, TellRelationsThatHold) {
       if (things.size() < 2) continue;
       const Relation between = relation_in(joined(words, things[0].place, things[1].place));
       const Relation before = relation_in(joined(words, 0, things[0].place));
-      // "above a star is a ring": the second is what lies above.
+      // "above a star is a ring": the second thing lies above.
       if (between.axis != ' ') {
         EXPECT_TRUE(holds(between, things[0], things[1])) << i << ": " << caption;
       }
@@ -219,7 +219,7 @@ TEST(ScenePictures, HaveAGroundAndNoiseOfTheirOwn) {
 }
 
 TEST(ScenePictures, ShowEachShapeInItsColor) {
-  // The middle of a shape, or of a ring's band, has its color: which channels are the brighter ones.
+  // The middle of a shape, or of a ring's band, has its color: the brighter channels show it.
   std::set<std::pair<ShapeKind, ShapeColor>> seen;
   for (std::int64_t i = 0; i < 200; ++i) {
     const Scene scene = make_scene(4, i);

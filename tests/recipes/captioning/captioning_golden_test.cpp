@@ -66,30 +66,30 @@ struct Case {
   std::vector<std::int64_t> lengths;
 };
 
-void expect_golden(const Case& of) {
+void expect_golden(const Case& example) {
   std::ifstream file(std::string(LOCKSTEP_TEST_SOURCE_DIR) + "/tests/recipes/golden/captioning.json");
-  const nlohmann::json golden = nlohmann::json::parse(file).at(of.name);
-  const std::shared_ptr<Captioner> net = make_captioner(of.options);
+  const nlohmann::json golden = nlohmann::json::parse(file).at(example.name);
+  const std::shared_ptr<Captioner> net = make_captioner(example.options);
   {
     const at::NoGradGuard guard;
     for (auto& item : net->named_parameters()) item.value().copy_(weight_of(item.key(), item.value()));
   }
-  const at::Tensor data = ((of.data - 0.5) * 4).to(at::kFloat);
-  const at::Tensor logs = net->log_probs(net->encode(data, of.lengths), words());
+  const at::Tensor data = ((example.data - 0.5) * 4).to(at::kFloat);
+  const at::Tensor logs = net->log_probs(net->encode(data, example.lengths), words());
   const auto expected = golden.at("log_probs").get<std::vector<double>>();
   const at::Tensor flat = logs.detach().to(at::kDouble).flatten().contiguous();
   ASSERT_EQ(flat.numel(), static_cast<std::int64_t>(expected.size()));
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(flat.data_ptr<double>()[i], expected[i], 2e-5) << of.name << " number " << i;
+    ASSERT_NEAR(flat.data_ptr<double>()[i], expected[i], 2e-5) << example.name << " number " << i;
   }
   (logs * (fractions("loss", logs.sizes()) - 0.5).to(at::kFloat)).sum().backward();
-  ASSERT_EQ(net->named_parameters().size(), golden.at("gradients").size()) << of.name;
+  ASSERT_EQ(net->named_parameters().size(), golden.at("gradients").size()) << example.name;
   for (const auto& item : net->named_parameters()) {
     const auto facts = golden.at("gradients").at(item.key()).get<std::vector<double>>();
     const at::Tensor grad = item.value().grad().to(at::kDouble);
-    EXPECT_NEAR(grad.norm().item<double>(), facts[0], 1e-4 * facts[0]) << of.name << " " << item.key();
+    EXPECT_NEAR(grad.norm().item<double>(), facts[0], 1e-4 * facts[0]) << example.name << " " << item.key();
     const at::Tensor probe = fractions(item.key() + ".probe", grad.sizes()) - 0.5;
-    EXPECT_NEAR((grad * probe).sum().item<double>(), facts[1], 1e-4 * facts[0]) << of.name << " " << item.key();
+    EXPECT_NEAR((grad * probe).sum().item<double>(), facts[1], 1e-4 * facts[0]) << example.name << " " << item.key();
   }
 }
 

@@ -41,7 +41,7 @@ at::Tensor logits() {
   return at::randn({kRows, kColumns, kWords});
 }
 
-/// 0 ends the first caption after one word; what comes after it counts nowhere.
+/// 0 ends the first caption after one word; later words never count.
 at::Tensor targets() {
   return at::tensor(
              {std::int64_t{4}, std::int64_t{0}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{2}, std::int64_t{0}})
@@ -124,8 +124,8 @@ TEST(SelfCriticalLoss, HasTheGradientOfThePolicy) {
   }
 }
 
-// Attention in windows of a grid against a computation that looks at each cell: who sees whom, distances, padding, and
-// the global token.
+// Attention in windows of a grid against a computation for each cell: which cells see each other, distances, padding,
+// and the global token.
 
 double difference(const at::Tensor& one, const at::Tensor& other) { return (one - other).abs().max().item<double>(); }
 
@@ -148,7 +148,7 @@ struct SlowAttention {
   std::map<std::string, at::Tensor> weights;
   std::int64_t heads = 2;
 
-  /// Of one sequence [N, dim] with scores to add.
+  /// The attention of one sequence [N, dim] with scores to add.
   [[nodiscard]] at::Tensor of(const at::Tensor& x, const at::Tensor& bias) const {
     const at::Tensor projected =
         at::matmul(x, weights.at("query_key_value.weight").t()) + weights.at("query_key_value.bias");
@@ -162,7 +162,7 @@ struct SlowAttention {
   }
 };
 
-/// Cells that see each other: those of the same window after the shift that also were not brought together from
+/// Cells that see each other: those in the same window after the shift, unless the shift brought them together from
 /// opposite edges.
 std::vector<std::vector<std::array<std::int64_t, 2>>> slow_windows(const Grid& grid, std::int64_t window,
                                                                    bool shifted) {
@@ -197,7 +197,7 @@ void expect_windows_of(const Grid& grid, std::int64_t window, bool shifted) {
   const std::int64_t count = grid.height * grid.width;
   const at::Tensor x = at::randn({2, count + 1, 8});
   const at::NoGradGuard guard;
-  const at::Tensor mine = attention.forward(x, grid, {});
+  const at::Tensor result = attention.forward(x, grid, {});
   for (std::int64_t b = 0; b < 2; ++b) {
     const at::Tensor own = x[b];
     for (const auto& cells : slow_windows(grid, window, shifted)) {
@@ -208,7 +208,7 @@ void expect_windows_of(const Grid& grid, std::int64_t window, bool shifted) {
       const at::Tensor seen =
           slow.of(own.index_select(0, index), slow_bias(slow.weights["distance_bias"], window, cells));
       const auto among = static_cast<std::int64_t>(cells.size());
-      EXPECT_LT(difference(mine[b].index_select(0, index.narrow(0, 0, among)), seen.narrow(0, 0, among)), 1e-5)
+      EXPECT_LT(difference(result[b].index_select(0, index.narrow(0, 0, among)), seen.narrow(0, 0, among)), 1e-5)
           << grid.height << " x " << grid.width << ", window " << window << ", first cell " << rows[0];
     }
   }
@@ -231,7 +231,7 @@ TEST(CaptioningWindowAttention, AWindowOverTheWholeGridIsOneAndIsNotShifted) {
   expect_windows_of({.height = 2, .width = 3}, 6, true);
 }
 
-/// The windows that a grid is cut into, here without a shift: the global token sees each.
+/// The global token sees each window of the grid, here without a shift.
 TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow) {
   at::manual_seed(2);
   WindowAttention attention({.dim = 8, .heads = 2, .window = 2});
@@ -239,7 +239,7 @@ TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow)
   for (const auto& item : attention.named_parameters()) slow.weights[item.key()] = item.value().detach();
   const at::NoGradGuard guard;
   const at::Tensor x = at::randn({1, 13, 8});  // 4 x 3: four windows, two of them half padding
-  const at::Tensor mine = attention.forward(x, {.height = 4, .width = 3}, {})[0][12];
+  const at::Tensor result = attention.forward(x, {.height = 4, .width = 3}, {})[0][12];
   at::Tensor sum = at::zeros({8});
   for (const auto& cells : slow_windows({.height = 4, .width = 3}, 2, false)) {
     std::vector<std::int64_t> rows;
@@ -249,7 +249,7 @@ TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow)
         slow.of(x[0].index_select(0, at::tensor(rows, at::kLong)), slow_bias(slow.weights["distance_bias"], 2, cells));
     sum += seen[static_cast<std::int64_t>(cells.size())];
   }
-  EXPECT_LT(difference(mine, sum / 4), 1e-5);
+  EXPECT_LT(difference(result, sum / 4), 1e-5);
 }
 
 TEST(CaptioningWindowAttention, TakesGridsOfAnotherSizeFromOneBatchToTheNext) {

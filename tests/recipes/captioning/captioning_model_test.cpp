@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks: one word after another is what all at once gives, masks hide, every parameter learns.
+// The networks: word by word gives the same as all at once, masks hide, every parameter learns.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
@@ -41,7 +41,7 @@ using Sizes = std::vector<std::int64_t>;
 constexpr ModelType kBoth[] = {ModelType::kTransformer, ModelType::kXLinear};
 constexpr std::int64_t kWords = 11;
 
-/// Of features [B, L, 12], unordered, without dropout.
+/// A small network for features [B, L, 12], unordered, without dropout.
 ModelOptions tiny(ModelType type) {
   return {.type = type,
           .vocabulary = kWords,
@@ -139,8 +139,8 @@ TEST(CaptioningModel, WhatStandsInPaddedRowsChangesNothing) {
     at::Tensor padded = at::full({2, 6, 12}, 50.0F);
     padded.narrow(1, 0, 3).copy_(data);
     const Memory memory = net->encode(padded, {6, 3});
-    const at::Tensor mine = net->log_probs(memory, inputs).narrow(0, 1, 1);
-    EXPECT_LT(difference(mine, net->log_probs(plain, inputs.narrow(0, 1, 1))), 1e-5) << to_string(type);
+    const at::Tensor result = net->log_probs(memory, inputs).narrow(0, 1, 1);
+    EXPECT_LT(difference(result, net->log_probs(plain, inputs.narrow(0, 1, 1))), 1e-5) << to_string(type);
   }
 }
 
@@ -159,7 +159,7 @@ TEST(CaptioningModel, ALaterWordChangesNothingBeforeIt) {
   }
 }
 
-/// Element for element, from the formulas of the paper.
+/// Computed element by element from the formulas of the paper.
 TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   at::manual_seed(5);
   ModelOptions options = tiny(ModelType::kXLinear);
@@ -184,7 +184,7 @@ TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   const at::Tensor tokens = at::randn({2, 5, 16});
   const at::Tensor queries = at::randn({2, 3, 16});
   const at::Tensor mask = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 0, 0}).view({2, 5}).to(at::kBool);
-  const at::Tensor mine = attention.forward(queries, attention.look(tokens), mask);
+  const at::Tensor result = attention.forward(queries, attention.look(tokens), mask);
   for (const auto& [b, regions] : {std::pair{0, 5}, std::pair{1, 3}}) {
     for (std::int64_t s = 0; s < 3; ++s) {
       const at::Tensor q = normed("of_query", queries[b][s], 0);
@@ -200,12 +200,12 @@ TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
       const at::Tensor channels =
           (at::matmul(middle.mean(0), w["channel_weight.weight"].t()) + w["channel_weight.bias"]).sigmoid();
       const at::Tensor found = normed("of_query", queries[b][s], 1) * (share * at::stack(values)).sum(0) * channels;
-      EXPECT_LT(difference(mine[b][s], found.flatten()), 1e-5) << b << ", " << s;
+      EXPECT_LT(difference(result[b][s], found.flatten()), 1e-5) << b << ", " << s;
     }
   }
 }
 
-/// The network that is trained, with everything that it may have.
+/// The trained network, with all of its options.
 void expect_gradients_everywhere(const ModelOptions& options, const at::Tensor& data,
                                  const std::vector<std::int64_t>& lengths, double scheduled_sampling) {
   const auto net = make_captioner(options);
@@ -247,7 +247,7 @@ TEST(CaptioningModel, GridsOfABackboneAreNumberedRowByRowAndTellTheirCornersApar
   const auto net = stirred(with_pictures(ModelType::kXLinear));
   net->eval();
   const at::NoGradGuard guard;
-  // The same everywhere: far from the edges, only positions can tell cells apart. 9 x 11 cells.
+  // The picture is the same everywhere: far from the edges, only positions distinguish cells. 9 x 11 cells.
   const Memory memory = net->encode(at::full({1, 3, 72, 88}, 0.5F), {});
   EXPECT_EQ(memory.tokens.sizes().vec(), (Sizes{1, 99, 16}));
   const auto at_place = [&](std::int64_t row, std::int64_t column) { return memory.tokens[0][row * 11 + column]; };
@@ -272,16 +272,16 @@ TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothin
     };
     EXPECT_TRUE(drawn(inputs, 0.5).equal(drawn(inputs, 0.5)));
     EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
-    // One word is a smaller product than six, and its bits depend on the processor.
+    // One word is a smaller product than six words, and its bits depend on the processor.
     EXPECT_LT(difference(drawn(inputs, 1).select(1, 0), net->log_probs(memory, inputs).select(1, 0)), 1e-5);
-    // The transformer's first pass reads the words, so only X-linear depends on none of them.
+    // The transformer's first pass reads the words; only X-linear's does not depend on them.
     if (type == ModelType::kXLinear) {
       EXPECT_TRUE(drawn(inputs, 1).equal(drawn(other, 1)));
     }
   }
 }
 
-/// What is drawn after a word comes from the distribution after that word, and as often as is asked for.
+/// A drawn word comes from the distribution after the previous word, with the given probability.
 TEST(CaptioningModel, DrawnWordsFollowTheDistributionAndTheProbability) {
   at::manual_seed(2);
   const at::Tensor words = at::full({4000}, 9, at::kLong);
@@ -330,7 +330,7 @@ TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
     use_channels_last(*net);
     at::Tensor logs;
     {
-      // With copies of weights that outlive a use: none may come from a pass without gradients.
+      // With cached copies of weights: none may come from a pass without gradients.
       const Autocast autocast(at::kCPU, Amp::kBf16, {.weight_cache = true});
       const Memory memory = net->encode(to_channels_last(at::randn({2, 3, 32, 32})), {});
       {
@@ -370,13 +370,13 @@ TEST(CaptioningModel, LearnsAFewCaptionsByHeart) {
     };
     EXPECT_NEAR(step(), std::log(kWords), 1.2) << to_string(type);
     for (int i = 0; i < 70; ++i) step();
-    // Two captions of a picture may only be told apart once they differ: by their second word.
+    // The model can distinguish two captions of a picture only after they differ: from their second word.
     EXPECT_LT(step(), 0.4) << to_string(type);
   }
 }
 
-/// Words and gradients on one thread and on two; but for the weights of convolutions that are libtorch's, which sums
-/// their gradients up by thread.
+/// Compares words and gradients on one thread and on two, except the weights of libtorch's convolutions: it sums their
+/// gradients by thread.
 void expect_the_same_bits(const ModelOptions& options, const at::Tensor& data,
                           const std::vector<std::int64_t>& lengths) {
   const auto net = stirred(options);
@@ -401,7 +401,7 @@ void expect_the_same_bits(const ModelOptions& options, const at::Tensor& data,
   }
 }
 
-/// True where libtorch's products of the sizes of these networks have other bits on two threads than on one.
+/// True if libtorch's products in the sizes of these networks have other bits on two threads than on one.
 bool products_depend_on_threads() {
   at::manual_seed(1);
   for (const std::int64_t inner : {12, 16, 30, 64, 256}) {
@@ -430,7 +430,7 @@ TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreadsWhereProductsDo) {
   }
 }
 
-/// Below the size of a kernel, between the two sizes, above them; dense and turned.
+/// Below the size of a kernel, between the two sizes, above them; dense and transposed.
 TEST(CaptioningModel, LayerNormsHaveGradientsOfTheSameBitsOnAnyNumberOfThreads) {
   at::manual_seed(7);
   nn::LayerNorm layer = layer_norm(16);

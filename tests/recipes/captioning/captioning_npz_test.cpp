@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features from .npz: what numpy writes is read to the value, and everything else is refused in words that name the
-// field, without memory being taken for what a header only claims.
+// Features from .npz: files of numpy are read exactly. Everything else is refused with the field's name, before memory
+// is taken for a header's mere claim.
 #include "captioning/data/npz.h"
 
 #include <fmt/format.h>
@@ -49,13 +49,13 @@ std::string deflated(const std::string& bytes) {
   return out;
 }
 
-/// A zip file of one member, and what may be wrong with it.
+/// A zip file of one member, with its possible faults.
 struct Zip {
   std::string content;
   std::string name = "feat.npy";
   bool deflate = false;
   std::uint64_t method = 0;  ///< instead of the right one
-  std::int64_t size = -1;    ///< what the directory says; -1: the truth
+  std::int64_t size = -1;    ///< in the directory; -1: the true one
   std::int64_t packed_size = -1;
   std::uint64_t crc_off_by = 0;
   std::uint64_t flags = 0;
@@ -90,7 +90,7 @@ std::string bytes_of(const std::vector<Value>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
 }
 
-/// Two rows of three float32 under this header.
+/// The error of reading two rows of three float32 under this header.
 std::string fault_of_header(const std::string& header) {
   const auto read = parse_features(Zip{npy(header, bytes_of<float>({1, 2, 3, 4, 5, 6}))}.bytes());
   return read ? "read" : read.error();
@@ -220,7 +220,7 @@ TEST(Npz, RefusesZipFilesThatLie) {
   EXPECT_EQ(parse_features("PK").error(), "it is no zip file, or cut short: it has no end record");
 }
 
-// What the fuzzer does at length: damage is refused or harmless, wherever it is.
+// A short form of the fuzzer: damage at any place is refused or harmless.
 TEST(Npz, IsReadOrRefusedWhateverChanges) {
   SampleRandom random(1);
   int read = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The origins' snapshots: X-LAN and PureT, re-created in PyTorch under their names (golden/make_origin_names.py), say
-// the same of the same features here, and a checkpoint of this program is one of theirs.
+// The origins' snapshots: X-LAN and PureT, re-created in PyTorch with their names (golden/make_origin_names.py), give
+// the same words for the same features here, and they can load a checkpoint of this program.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kWords = 11;
 const std::vector<std::string> kComputed = {"attn_mask", "relative_position_index", "pos_embed.weight"};
 
-/// With a training set, from which the task knows its words and the width of features.
+/// Has a training set, which gives the task its words and the width of features.
 class CaptioningOrigin : public ::testing::TestWithParam<const char*> {
  protected:
   CaptioningOrigin() : golden_(GetParam()) {

@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Of what takes less than a second, or some under a sanitizer: what is wrong takes minutes.
+// A limit for tests that take less than a second, or some under a sanitizer: with a fault they take minutes.
 constexpr int kMostSeconds = test::kAnySanitizer ? 100 : 10;
 
 WordedCaption worded(std::int64_t index, const std::string& hypothesis, const std::vector<std::string>& references) {
@@ -146,10 +146,10 @@ TEST(CaptioningScores, OfOneCaptionAreThePublishedOnes) {
   EXPECT_NEAR(scores.bleu[2], 0.5108729, 1e-7);
   EXPECT_NEAR(scores.bleu[3], 0.0000903602, 1e-10);
   EXPECT_NEAR(scores.rouge_l, 0.9070631, 1e-7);
-  EXPECT_EQ(scores.cider_d, 0) << "of one image no n-gram tells anything";
+  EXPECT_EQ(scores.cider_d, 0) << "with one image no n-gram carries information";
 }
 
-// nlg-eval's example; what it calls CIDEr, after COCO's evaluation, is CIDEr-D with the frequencies of its references.
+// nlg-eval's example. Its CIDEr, as in COCO's evaluation, is CIDEr-D with the frequencies of its references.
 TEST(CaptioningScores, OfTwoCaptionsAreThePublishedOnes) {
   const CaptionScores scores = score_captions(
       {worded(0, "this is the model generated sentence1 which seems good enough",
@@ -307,7 +307,7 @@ TEST(CaptioningMeteor, OfManyPlacesThoseAreTriedFirstFromWhichTheCaptionGoesOn) 
 }
 
 TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
-  // Three words in turn, 400 of them, against the same with others between each 30: 13 runs of 30 and the rest.
+  // Three words in turn, 400 in all, against the same with another word after each 30: 13 runs of 30 and the rest.
   Ids hypothesis;
   Ids reference;
   for (std::int64_t i = 0; i < 400; ++i) {
@@ -318,7 +318,7 @@ TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
   const MeteorCounts counts = align_words(hypothesis, reference);
   EXPECT_EQ(counts.matches, 400);
   EXPECT_EQ(counts.chunks, 14);
-  // Fewer places than words: each is used once.
+  // Fewer places than words: each place is used once.
   EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).matches, 30);
   EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).chunks, 1);
 }

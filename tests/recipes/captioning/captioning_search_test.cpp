@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches over language models that are written down as tables, against looking at every caption there is.
+// Searches over language models in the form of tables, against a look at every possible caption.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -34,12 +34,12 @@ using ::testing::HasSubstr;
 using ::testing::Lt;
 
 using Caption = std::vector<std::int64_t>;
-/// Log-probabilities after what was said of an image so far.
+/// Log-probabilities after the words said about an image so far.
 using Table = std::function<std::vector<double>(std::int64_t image, const Caption& said)>;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// Probabilities that look random and are different after each beginning.
+/// Random-looking probabilities, different after each beginning.
 Table random_table(std::int64_t vocabulary, std::uint64_t seed) {
   return [=](std::int64_t image, const Caption& said) {
     std::uint64_t state = seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(image) + 1;
@@ -56,15 +56,15 @@ Table random_table(std::int64_t vocabulary, std::uint64_t seed) {
   };
 }
 
-/// A Speaker with its memory of what each row has said.
+/// A Speaker that remembers the words of each row.
 struct TableSpeaker {
   Table table;
   std::int64_t copies;  // rows of each image
   std::vector<Caption> said;
   std::int64_t steps = 0;
 
-  TableSpeaker(Table of, std::int64_t images, std::int64_t rows_each)
-      : table(std::move(of)), copies(rows_each), said(static_cast<std::size_t>(images * rows_each)) {}
+  TableSpeaker(Table scores, std::int64_t images, std::int64_t rows_each)
+      : table(std::move(scores)), copies(rows_each), said(static_cast<std::size_t>(images * rows_each)) {}
 
   at::Tensor step(const at::Tensor& words) {
     EXPECT_FALSE(at::GradMode::is_enabled());
@@ -116,7 +116,7 @@ double sum_of(const Table& table, std::int64_t image, const Caption& row) {
   return sum;
 }
 
-/// Every caption of at most max_words words, filled up with zeros.
+/// Every caption of at most max_words words, padded with zeros.
 std::vector<Caption> all_captions(std::int64_t vocabulary, std::int64_t max_words) {
   std::vector<Caption> done;
   std::vector<Caption> open{{}};
@@ -158,7 +158,7 @@ std::vector<Caption> greedy_rows(const Table& table, std::int64_t images, std::i
   return rows_of(greedy(speaker, max_words));
 }
 
-/// The same log-probabilities whatever was said.
+/// The same log-probabilities after any words.
 Table fixed_table(const std::vector<double>& probabilities) {
   std::vector<double> logs;
   for (const double one : probabilities) logs.push_back(std::log(one));
@@ -235,7 +235,7 @@ TEST(CaptioningSearch, AWiderBeamFindsBetterCaptionsInTheMean) {
 }
 
 TEST(CaptioningSearch, ACaptionThatEndedKeepsItsSumAndItsWords) {
-  // "1" ends at once with 0.6 * 0.9; the way over 2 begins with 0.3 and can never catch up.
+  // "1" ends at once with 0.6 * 0.9; a caption that begins with 2 has 0.3 and can never catch up.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.1), std::log(0.6), std::log(0.3)};
     if (said.back() == 1) return std::vector<double>{std::log(0.9), std::log(0.05), std::log(0.05)};
@@ -249,7 +249,7 @@ TEST(CaptioningSearch, ACaptionThatEndedKeepsItsSumAndItsWords) {
 }
 
 TEST(CaptioningSearch, AnEndedCaptionThatIsNotTheBestCanStillWin) {
-  // The empty caption has 0.4; the way over 1 has 0.6 and then halves with each word.
+  // The empty caption has 0.4; a caption that begins with 1 has 0.6, halved by each further word.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.4), std::log(0.6), kNever};
     return std::vector<double>{kNever, std::log(0.5), std::log(0.5)};
@@ -258,7 +258,7 @@ TEST(CaptioningSearch, AnEndedCaptionThatIsNotTheBestCanStillWin) {
 }
 
 TEST(CaptioningSearch, TheEndIsCountedWhereACaptionIsCutToo) {
-  // 1 1 is likelier than 2 2 as far as it goes, but does not end there.
+  // 1 1 is likelier than 2 2 so far, but does not end there.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.01), std::log(0.60), std::log(0.39)};
     if (said.back() == 1) return std::vector<double>{std::log(0.001), std::log(0.99), std::log(0.009)};
@@ -268,7 +268,7 @@ TEST(CaptioningSearch, TheEndIsCountedWhereACaptionIsCutToo) {
 }
 
 TEST(CaptioningSearch, OfEqualSumsTheLowerPlaceAndThenTheLowerWordWins) {
-  // Words 3 and 1 are equally likely, and so is every way on from them.
+  // Words 3 and 1 are equally likely, and so are their continuations.
   EXPECT_THAT(beam_rows(fixed_table({0.25, 0.25, 0.25, 0.25}), 1, {.beam = 2, .max_words = 3}),
               ElementsAre(Caption{0, 0, 0, 0}));
   const Table late = [](std::int64_t, const Caption& said) {
@@ -289,7 +289,7 @@ TEST(CaptioningSearch, ACaptionDoesNotDependOnTheOthersOfItsBatch) {
 }
 
 TEST(CaptioningSearch, ABeamThatIsWiderThanTheVocabularyHoldsNoCaptionTwice) {
-  // Two captions in all, of which the longer is the better.
+  // Two captions in all; the longer is the better.
   EXPECT_THAT(beam_rows(fixed_table({0.2, 0.8}), 2, {.beam = 6, .max_words = 1}),
               ElementsAre(Caption{0, 0}, Caption{0, 0}));
   EXPECT_THAT(beam_rows(fixed_table({0.6, 0.4}), 1, {.beam = 6, .max_words = 3}), ElementsAre(Caption{0, 0, 0, 0}));
@@ -308,7 +308,7 @@ TEST(CaptioningSearch, SamplesComeAsOftenAsTheirProbabilitySays) {
   for (const Caption& caption : all_captions(3, 2)) {
     double probability = 1;
     Caption said;
-    for (std::size_t i = 0; i < 2; ++i) {  // the last 0 is nobody's choice
+    for (std::size_t i = 0; i < 2; ++i) {  // the last 0 was not chosen
       probability *= std::exp(table(0, said)[static_cast<std::size_t>(caption[i])]);
       said.push_back(caption[i]);
       if (caption[i] == 0) break;
@@ -404,7 +404,7 @@ TEST(CaptioningSearch, RefusesCaptionsWithoutWordsAndBeamsWithoutPlaces) {
   }
 }
 
-/// A Captioner whose state is what it has said, and whose memory is the image's number.
+/// A Captioner whose state is its words so far, and whose memory is the image's number.
 class TableCaptioner final : public Captioner {
  public:
   explicit TableCaptioner(Table table) : table_(std::move(table)) {}
@@ -447,7 +447,7 @@ TEST(CaptioningSearch, ACaptionerIsSearchedInTheSameWay) {
   EXPECT_EQ(drawn, rows_of(sample(speaker, 5)));
 }
 
-/// The largest sum of log-probabilities that any caption of one picture has, by teacher forcing.
+/// The largest sum of log-probabilities of any caption of one picture, by teacher forcing.
 double best_sum(Captioner& model, const Memory& memory, const std::vector<Caption>& captions) {
   std::vector<std::int64_t> flat;
   for (const Caption& one : captions) flat.insert(flat.end(), one.begin(), one.end());
@@ -475,7 +475,7 @@ TEST(CaptioningSearch, TheNetworksThemselvesAreSearchedToTheBestCaption) {
                                        .window = 0});
     model->eval();
     const at::NoGradGuard guard;
-    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // fresh ones say all words alike
+    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // with fresh weights all words are alike
     const at::Tensor pictures = at::randn({3, 4, 6});
     const auto found =
         rows_of(beam_search(*model, model->encode(pictures, {}), {.beam = std::ssize(captions), .max_words = 3}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captioning as a whole: self-critical training stays synchronised, its result depends neither on the number of
-// processes nor on being interrupted, and a checkpoint knows its words.
+// processes nor on interruptions, and a checkpoint has its words.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -184,7 +184,7 @@ TEST(CaptioningRun, TheFirstStageEndsWhenEvaluationsBringNoGain) {
   const TempDir folder;
   CaptioningConfig config = small_config();
   config.epochs = 8;
-  config.optimizer.lr = 1e-12;  // nothing is learned: the second evaluation is no better than the first
+  config.optimizer.lr = 1e-12;  // the model does not learn: the second evaluation is no better than the first
   config.stages = {.stop_epoch = 7, .patience = 1, .epochs = 1, .lr = 1e-12, .roll_back = false};
   const TrainResult result = train(alone(), folder / "run", config);
   EXPECT_THAT(read_log(folder / "run"), HasSubstr("\"reason\": \"patience\""));
@@ -194,7 +194,7 @@ TEST(CaptioningRun, TheFirstStageEndsWhenEvaluationsBringNoGain) {
       << "the second stage has one epoch";
 }
 
-/// The task's step as a network, for loops of one's own.
+/// The task's step as a network, for your own loops.
 struct StepNet : torch::nn::Module {
   StepNet(CaptioningTask& of_task, std::shared_ptr<torch::nn::Module> of_net)
       : task(of_task), net(register_module("net", std::move(of_net))) {}
@@ -259,7 +259,7 @@ RANKS_TEST(SelfCriticalStep, HasOthersWhereSynchronisationIsRemoved, 2) {
   EXPECT_FALSE(same_on_all_ranks(own.gradient_of([&](const Batch& batch) { return model(batch); }), job));
 }
 
-/// The origin called model.module.decode(): no gradient was reduced, and nobody said so.
+/// The origin called model.module.decode(): no gradient was reduced, and no error said so.
 RANKS_TEST(SelfCriticalStep, PastTheWrapperIsAnError, 2) {
   SelfCritical own(job);
   DistributedDataParallel<StepNet> model(own.net, job);
@@ -357,7 +357,7 @@ TEST(CaptioningTask, FeaturesOfAnotherWidthThanTheCheckpointsAreAnErrorThatNames
   }
 }
 
-/// Their ids would mean other words, and every reward would be another one.
+/// The ids would mean other words, and every reward would be wrong.
 TEST(CaptioningTask, DocumentFrequenciesOfOtherCaptionsAreAnErrorThatNamesTheFile) {
   const TempDir folder;
   CaptioningConfig config = small_config();
@@ -389,7 +389,7 @@ TEST(CaptioningTask, AVocabularyOfAnotherSizeThanWasSaidIsAnError) {
   EXPECT_THROW((void)task.make_training_set("scenes:8:1"), UsageError);
 }
 
-/// Of what a result file says, image after image.
+/// CIDEr-D of a result file, image after image.
 double cider_d_of(const std::string& result, const CaptionDataset& set) {
   constexpr std::string_view kBefore = "\"caption\": \"";
   std::vector<WordedCaption> captions;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with people's annotations: each is an error or a counted note that names file and entry.
+// Faults in users' annotations: each is an error or a counted note that names file and entry.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -48,7 +48,7 @@ class BadCoco : public ::testing::Test {
                 "categories": [{{"id": 3, "name": "cat"}}, {{"id": 7, "name": "dog"}}]}})",
                             images, annotations));
   }
-  /// The good annotation and one with these words more.
+  /// Writes the good annotation and one with these further words.
   void write_one(const std::string& rest, const std::string& head = R"("id": 2, "image_id": 2, )") const {
     write(fmt::format("{}, {{{}{}}}", kGood, head, rest));
   }
@@ -168,11 +168,11 @@ TEST_F(BadCoco, AClassBeyondTheNetworksNamesTheObject) {
 
 TEST_F(BadCoco, IdsThatStandTwiceAreNamed) {
   write(kGood, std::string(kImages) + R"(, {"id": 1, "file_name": "b.png"})");
-  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("images[2]: image id 1 stands twice")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("images[2]: image id 1 occurs twice")));
   write_one(R"("category_id": 7, "bbox": [1, 1, 2, 2])", R"("id": 1, "image_id": 2, )");
-  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: annotation id 1 stands twice")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: annotation id 1 occurs twice")));
   const Opened opened = training(false);
-  EXPECT_THAT(opened.note, HasSubstr("annotations[1]: annotation id 1 stands twice"));
+  EXPECT_THAT(opened.note, HasSubstr("annotations[1]: annotation id 1 occurs twice"));
   EXPECT_EQ(objects(opened, 0), 1U) << "the first one stays";
   EXPECT_EQ(objects(opened, 1), 0U);
 }

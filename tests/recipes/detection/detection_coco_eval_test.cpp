@@ -31,8 +31,8 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-// COCO's numbers against an evaluator that is written straight from their definition, and the cases that are known by
-// hand: crowds, ties, empty images, areas, more than 100 detections.
+// COCO's numbers against an evaluator written straight from their definition, and cases computed by hand: crowds, ties,
+// empty images, areas, more than 100 detections.
 
 struct ImageCase {
   ImageTruth truth;
@@ -48,8 +48,8 @@ std::vector<ImageResult> results_of(const Cases& cases) {
 
 CocoNumbers numbers_of(const Cases& cases) { return accumulate(results_of(cases)); }
 
-/// One number of COCO's, found the slow way: nothing is kept between classes, areas and thresholds, and the best match
-/// and the best precision are looked for among all.
+/// Computes one number of COCO's the slow way: it keeps nothing between classes, areas and thresholds, and searches all
+/// candidates for the best match and the best precision.
 class ByDefinition {
  public:
   explicit ByDefinition(Cases cases) : cases_(std::move(cases)) {
@@ -127,7 +127,7 @@ class ByDefinition {
     return sum / 101;
   }
 
-  /// The best precision at any point of the list where the recall has reached `recall`.
+  /// The best precision at the points of the list with at least `recall`.
   [[nodiscard]] static double best_precision(const std::vector<Judged>& judged, double truths, double recall) {
     double best = 0;
     double hits = 0;
@@ -154,7 +154,7 @@ class ByDefinition {
     }
     for (std::size_t rank = 0; rank < std::min<std::size_t>(order.size(), 100); ++rank) {
       const FoundObject& detection = one.found[order[rank].second];
-      // Countable objects before the others, then the overlap; of equal ones the later.
+      // Countable objects before others, then by overlap; of equal ones the later.
       std::optional<std::tuple<bool, double, std::size_t>> best;
       for (const std::size_t k : free) {
         const TruthObject& object = one.truth.objects[k];
@@ -191,9 +191,9 @@ CocoBox any_box(SampleRandom& random) {
   return {random.uniform(0, 300), random.uniform(0, 300), side * random.uniform(0.6, 1.6), side};
 }
 
-CocoBox near(const CocoBox& box, double by, SampleRandom& random) {
-  const double w = by * box.width;
-  const double h = by * box.height;
+CocoBox near(const CocoBox& box, double share, SampleRandom& random) {
+  const double w = share * box.width;
+  const double h = share * box.height;
   return {box.x + random.uniform(-w, w), box.y + random.uniform(-h, h), box.width + random.uniform(-w, w),
           box.height + random.uniform(-h, h)};
 }
@@ -216,7 +216,7 @@ ImageCase any_image(std::int64_t id, SampleRandom& random) {
   for (std::int64_t i = random.between(0, 10); i > 0; --i) {
     one.found.push_back({any_box(random), static_cast<std::int64_t>(random.below(5)), score()});
   }
-  // Exact copies, so that overlaps tie, too.
+  // Exact copies make overlaps tie, too.
   if (!one.found.empty() && random.chance(0.3)) one.found.push_back(one.found.front());
   if (!one.truth.objects.empty() && random.chance(0.3)) one.truth.objects.push_back(one.truth.objects.front());
   if (random.chance(0.1)) {
@@ -269,14 +269,14 @@ TEST(CocoNumbers, ACrowdTakesManyDetectionsAndNoneOfThemCounts) {
   EXPECT_EQ(numbers.confident.hits, 1);
   EXPECT_EQ(numbers.confident.false_ones, 0);
   EXPECT_EQ(numbers.confident.missed, 0);
-  // The same box as an object of its own: two false detections come first.
+  // The same box as a separate object: two false detections come first.
   Cases counted = cases;
   counted[0].truth.objects[0].crowd = false;
   EXPECT_LT(numbers_of(counted).ap, 0.2);
 }
 
 TEST(CocoNumbers, EqualScoresKeepTheOrderOfImages) {
-  // The false one stands in the image with the higher id, so the hit comes first.
+  // The false one is in the image with the higher id, so the hit comes first.
   const Cases good{{{2, {}}, {{kBox, 0, 0.5}}}, {{1, {{kBox, 0, 1200, false}}}, {{kBox, 0, 0.5}}}};
   EXPECT_DOUBLE_EQ(numbers_of(good).ap, 1.0);
   const Cases bad{{{0, {}}, {{kBox, 0, 0.5}}}, {{1, {{kBox, 0, 1200, false}}}, {{kBox, 0, 0.5}}}};
@@ -441,7 +441,7 @@ TEST(CocoNumbers, AThousandImagesWithAHundredDetectionsAreQuick) {
   EXPECT_LT(seconds, 10) << "below 1 s on a quiet processor";
 }
 
-// What was found, as the files that COCO's tools read and as messages between ranks.
+// Detections in the files that COCO's tools read, and as messages between ranks.
 
 std::vector<ImageDetections> two_images() {
   return {{.index = 1, .id = 42, .found = {{.box = {10, 20, 30, 40}, .label = 1, .score = 0.75}}},

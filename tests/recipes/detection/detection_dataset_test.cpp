@@ -33,8 +33,8 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Pictures with boxes: which operations run in which epoch, one size a batch on all ranks, what training leaves out and
-// evaluation keeps.
+// Pictures with boxes: the operations of each epoch, one size per batch on all ranks, objects that training leaves out
+// and evaluation keeps.
 
 /// A generated set for all tests of the file.
 class Scenes : public ::testing::Test {
@@ -55,7 +55,7 @@ AnnotatedImage taken(const DetectionSet& set, std::int64_t index, std::int64_t e
   return *std::any_cast<Unsized>(set.dataset->get(index, context).extra);
 }
 
-/// No chance is left to what an epoch does.
+/// Makes all operations of an epoch certain.
 AugmentOptions certain() {
   return {.policy = {1, 2, 3},
           .mosaic_prob = 1,
@@ -220,10 +220,10 @@ TEST_F(Scenes, BoxesOfABatchAreCentredAndLieInThePicture) {
       EXPECT_GE(batch.data.min().item<float>(), 0.0F);
       EXPECT_LE(batch.data.max().item<float>(), 1.0F);
       EXPECT_GT(batch.data.max().item<float>(), 0.2F);
-      for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) {
-        EXPECT_EQ(of.labels.size(0), of.boxes.size(0));
-        for (std::int64_t k = 0; k < of.boxes.size(0); ++k, ++boxes) {
-          const float* box = of.boxes.data_ptr<float>() + 4 * k;
+      for (const Detections& target : std::any_cast<const Targets&>(batch.extra)) {
+        EXPECT_EQ(target.labels.size(0), target.boxes.size(0));
+        for (std::int64_t k = 0; k < target.boxes.size(0); ++k, ++boxes) {
+          const float* box = target.boxes.data_ptr<float>() + 4 * k;
           EXPECT_GE(box[0] - box[2] / 2, -1e-5F);
           EXPECT_LE(box[1] + box[3] / 2, 1 + 1e-5F);
           EXPECT_GE(std::min(box[2], box[3]) * 96, 3 - 1e-3F) << "smaller ones are dropped";
@@ -286,7 +286,7 @@ TEST(Voc, GivesBatchesAndLeavesTheBoxesWithoutAreaOut) {
   std::int64_t steps = 0;
   for (const Batch& batch : loader.epoch(0)) {
     EXPECT_THAT(batch.data.sizes(), ElementsAre(4, 3, 96, 96));
-    for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) boxes += of.boxes.size(0);
+    for (const Detections& target : std::any_cast<const Targets&>(batch.extra)) boxes += target.boxes.size(0);
     if (++steps == 3) break;
   }
   EXPECT_GT(boxes, 20);
@@ -301,8 +301,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, boxes that are tight,
-// and refusals that name the cause.
+// Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, tight boxes, and errors
+// that name the cause.
 
 using Files = std::map<std::string, std::string>;  // name to bytes
 
@@ -454,7 +454,7 @@ TEST(MakeScene, ObjectsCoverATenthOfAPercentToTwentyPercent) {
         if (object.crowd) continue;
         least = std::min(least, object.area / pixels);
         most = std::max(most, object.area / pixels);
-        EXPECT_GE(object.area, 25) << "pixels, to be told apart";
+        EXPECT_GE(object.area, 25) << "pixels, enough to be distinct";
       }
     }
     EXPECT_GE(least, 0.00098);
@@ -505,7 +505,7 @@ TEST(Outline, HasTheWantedAreaAndATightBox) {
                       .degrees = random.uniform(0, 360),
                       .stretch = random.uniform(0.8, 1.25)};
     const Outline outline(shape);
-    // A fine grid tells what the polygon's arithmetic should.
+    // A fine grid gives the expected result of the polygon's arithmetic.
     constexpr double kStep = 0.2;
     double area = 0;
     Extent seen{1e9, 1e9, -1e9, -1e9};

@@ -51,8 +51,8 @@ at::Tensor fractions(const std::string& name, at::IntArrayRef shape) {
 
 at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   const at::Tensor f = fractions(name, shape);
-  const auto wide = [&](double of, std::int64_t fan_in) {
-    return (f - 0.5) * (2 * std::sqrt(of / static_cast<double>(fan_in)));
+  const auto wide = [&](double gain, std::int64_t fan_in) {
+    return (f - 0.5) * (2 * std::sqrt(gain / static_cast<double>(fan_in)));
   };
   if (shape.size() == 4) return wide(6, shape[1] * shape[2] * shape[3]);
   if (shape.size() == 2) return wide(3, shape[1]);
@@ -60,7 +60,7 @@ at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   return near_one ? 0.75 + 0.5 * f : (f - 0.5) * 0.4;
 }
 
-/// What the network computes from its sizes alone.
+/// True for values that the network computes from its sizes alone.
 bool constant(const std::string& name) {
   for (const char* end :
        {".num_points_scale", ".up", ".reg_scale", ".anchors", ".valid_mask", ".num_batches_tracked"}) {
@@ -139,7 +139,7 @@ Batch objects() {
           .labels = (fractions("labels", {kBatch, kObjects}) * kClasses).to(at::kLong)};
 }
 
-/// Groups of objects and as many negative boxes.
+/// Groups of objects, with as many negative boxes.
 Denoising noise_of(const Batch& batch, std::int64_t queries) {
   const std::int64_t slots = 2 * kGroups * kObjects;
   const at::Tensor other = (fractions("other", {kBatch, slots}) * kClasses).to(at::kLong);
@@ -159,10 +159,10 @@ Denoising noise_of(const Batch& batch, std::int64_t queries) {
   return noise;
 }
 
-/// `tolerance`: of the difference's norm, in norms of what it should be.
-void expect_samples(const at::Tensor& mine, const std::string& name, double tolerance) {
+/// `tolerance`: the norm of the difference, relative to the norm of the expected values.
+void expect_samples(const at::Tensor& tensor, const std::string& name, double tolerance) {
   const at::Tensor expected = golden_tensors().at(name);
-  const at::Tensor flat = mine.detach().to(at::kDouble).contiguous().flatten();
+  const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous().flatten();
   const std::int64_t count = expected.numel();
   const at::Tensor taken = (at::arange(count, at::kLong) * flat.numel()).div(count, "floor");
   EXPECT_LE((flat.index_select(0, taken) - expected).norm().item<double>(),
@@ -195,11 +195,11 @@ class Golden {
     }
   }
 
-  /// Compares with the same network in another precision, query by query: those that score nearly the same may come in
-  /// another order.
+  /// Compares with the same network in another precision, query by query: queries with nearly equal scores may change
+  /// their order.
   void expect_queries_of(Golden& whole, double tolerance) {
-    const auto [mine, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
-    const at::Tensor distances = at::cdist(theirs, mine, 2, 2);  // mode 2: differences, not products
+    const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
+    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: differences, not products
     const at::Tensor nearest = distances.argmin(2);
     for (std::int64_t i = 0; i < nearest.size(0); ++i) {
       EXPECT_EQ(std::get<0>(at::_unique2(nearest[i])).numel(), nearest.size(1)) << name_ << ", image " << i;
@@ -284,8 +284,8 @@ class Golden {
   Targets targets_;
 };
 
-/// The file's values are float32, as are anchors and bins, which 1 in 10,000 of a gradient that nearly cancels comes
-/// from.
+/// The file's values, anchors and bins are float32: they cause an error of 1 in 10,000 in a gradient that nearly
+/// cancels.
 TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLossAndGradient) {
   Golden network("s", at::kDouble);
   network.train();
@@ -294,7 +294,7 @@ TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLoss
   network.expect_gradients(sum(terms), 1e-4);
 }
 
-/// Random weights enlarge rounding, most of all in the bins that a side lies between.
+/// Random weights enlarge rounding, most of all in the two bins around a side.
 TEST(DetectionDfineGolden, InFloat32ItsPredictionsAndLossesAreTheSameButForRounding) {
   Golden network("s", at::kFloat);
   Golden whole("s", at::kDouble);

@@ -43,7 +43,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The published network beside its numbers: sizes and costs of the presets, files of its origin, fused layers.
+// The published network against its published numbers: sizes and costs of the presets, files of its origin, fused
+// layers.
 
 /// The settings of a preset, for COCO's classes.
 DetectionConfig preset(const std::string& name) {
@@ -58,7 +59,7 @@ DetectionConfig preset(const std::string& name) {
   return config;
 }
 
-/// Size S with fewer queries, so that pictures of 64 pixels do.
+/// Size S with fewer queries, for pictures of 64 pixels.
 dfine::Options small() {
   dfine::Options options = preset("dfine_s").published_options();
   options.queries = 20;
@@ -71,7 +72,7 @@ NamedTensors entries_of(torch::nn::Module& net) {
   return entries;
 }
 
-/// Statistics and weights that are not those of a fresh network.
+/// Changes statistics and weights from those of a fresh network.
 void shake(torch::nn::Module& net) {
   const at::NoGradGuard guard;
   at::manual_seed(3);
@@ -83,7 +84,7 @@ void shake(torch::nn::Module& net) {
 }
 
 struct Published {
-  double millions;  ///< of parameters; by the formulas, as the README of the origin has them without decimals
+  double millions;  ///< of parameters, by the formulas; the origin's README has them without decimals
   double gflops;
 };
 
@@ -106,7 +107,7 @@ TEST(DetectionDfine, CountsWhatConvolutionsAndLinearLayersMultiply) {
   dfine::Options options = small();
   const dfine::Cost cost = dfine::cost_of(options, 640);
   EXPECT_TRUE(before.equal(at::globalContext().defaultGenerator(at::Device(at::kCPU)).get_state()));
-  // Twenty queries more: what grows is the decoder.
+  // Twenty more queries: only the decoder grows.
   options.queries += 20;
   const dfine::Cost more = dfine::cost_of(options, 640);
   const double hidden = 256;
@@ -162,7 +163,7 @@ TEST(DetectionDfine, AFrozenBackboneKeepsItsStemAndItsNorms) {
 
 class DetectionDfineWeights : public ::testing::Test {
  protected:
-  /// What a program of Python says to a file; the reason to skip where torch is not there.
+  /// The output of a Python program about a file; the reason to skip if torch is missing.
   static testing::Output python(const std::string& mode, const std::string& file) {
     return testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/golden/make_dfine.py {} {}",
                                           LOCKSTEP_TEST_SOURCE_DIR, mode, file));
@@ -321,7 +322,7 @@ TEST(DetectionDfine, SizesThatDoNotFitAreErrors) {
   EXPECT_THROW(net.forward(at::rand({1, 3, 32, 32}), nullptr), UsageError);  // 21 positions
 }
 
-// Settings files in the form of D-FINE and DEIM, unchanged: what takes effect, what is named, and what is an error.
+// Unchanged settings files of D-FINE and DEIM: keys with an effect, keys with a note, and errors.
 
 const fs::path kTree = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/detection/origin";
 
@@ -330,7 +331,7 @@ struct Read {
   std::map<std::string, std::string> options;  ///< "--run-dir" and the like
   std::vector<std::string> notes;
 
-  /// All notes but the one of other names.
+  /// All notes except the one about other names.
   [[nodiscard]] std::string without_meaning() const {
     std::string all;
     for (const std::string& note : notes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of detection waits for its GPU once, for the costs of matching. Counted on a make-believe one.
+// A step of detection waits for its GPU once, for the costs of matching. Counted on a make-believe GPU.
 #include "support/waits_of_run.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -39,7 +39,7 @@ namespace detection_host_waits_test {
 using ::testing::Each;
 using ::testing::SizeIs;
 
-/// A preset with made-up scenes, two a step.
+/// A preset with made-up scenes, two per step.
 DetectionConfig preset(const std::string& name) {
   DetectionConfig config;
   ConfigFields fields;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of detection, each and as a whole.
+// The losses of detection, each alone and as a whole.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -35,14 +35,14 @@
 namespace lockstep::detection {
 namespace detection_losses_test {
 
-// Losses and box arithmetic against the formulas in golden/make_detection_losses.py, and where boxes are degenerate.
+// Losses and box arithmetic against the formulas in golden/make_detection_losses.py, also for degenerate boxes.
 
 constexpr std::int64_t kBoxes = 7;
 constexpr std::int64_t kClasses = 5;
 constexpr std::int64_t kBins = 33;
 constexpr double kTolerance = 1e-5;
 
-/// `count` numbers in [0, 1): as in make_detection_losses.py.
+/// `count` numbers in [0, 1), as in make_detection_losses.py.
 at::Tensor fractions(std::int64_t count, std::int64_t salt) {
   constexpr std::int64_t kLow = 0xFFFFFFFF;
   const at::Tensor index = at::arange(count, at::kLong);
@@ -72,8 +72,8 @@ nlohmann::json golden() {
   return nlohmann::json::parse(file);
 }
 
-void expect_near(const at::Tensor& mine, const nlohmann::json& theirs) {
-  const at::Tensor flat = mine.to(at::kDouble).contiguous().flatten();
+void expect_near(const at::Tensor& own, const nlohmann::json& theirs) {
+  const at::Tensor flat = own.to(at::kDouble).contiguous().flatten();
   ASSERT_EQ(flat.numel(), static_cast<std::int64_t>(theirs.size()));
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     const double expected = theirs[static_cast<std::size_t>(i)].get<double>();
@@ -141,22 +141,22 @@ TEST(DetectionLosses, ABoxAndItsSidesComeBackFromTheBinsThatTheyLieBetween) {
 }
 
 TEST(DetectionLosses, BoxesWithoutAreaOrInsideOutHaveFiniteOverlapsAndGradients) {
-  at::Tensor mine = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
-                                0.2, 0.2, 0.0, 0.3,   // no width
-                                0.5, 0.5, -0.2, 0.1,  // its left side right of its right side
-                                0.1, 0.1, 0.1, 0.1})
-                        .view({4, 4})
-                        .to(at::kFloat)
-                        .requires_grad_();
+  at::Tensor own = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
+                               0.2, 0.2, 0.0, 0.3,   // no width
+                               0.5, 0.5, -0.2, 0.1,  // its left side right of its right side
+                               0.1, 0.1, 0.1, 0.1})
+                       .view({4, 4})
+                       .to(at::kFloat)
+                       .requires_grad_();
   const at::Tensor theirs = at::tensor({0.5, 0.5, 0.0, 0.0, 0.6, 0.6, 0.1, 0.1, 0.5, 0.5, 0.2, 0.1, 0.9, 0.9, 0.0, 0.0})
                                 .view({4, 4})
                                 .to(at::kFloat);
-  const Overlap both = overlap(to_corners(mine), to_corners(theirs));
+  const Overlap both = overlap(to_corners(own), to_corners(theirs));
   EXPECT_TRUE(both.iou.isfinite().all().item<bool>()) << both.iou;
   EXPECT_TRUE(both.giou.isfinite().all().item<bool>()) << both.giou;
   both.giou.sum().backward();
-  EXPECT_TRUE(mine.grad().isfinite().all().item<bool>()) << mine.grad();
-  const SideBins sides = side_bins(theirs, mine.detach(), bin_distances({}), 4);
+  EXPECT_TRUE(own.grad().isfinite().all().item<bool>()) << own.grad();
+  const SideBins sides = side_bins(theirs, own.detach(), bin_distances({}), 4);
   EXPECT_TRUE(sides.left_share.isfinite().all().item<bool>());
 }
 
@@ -173,7 +173,7 @@ TEST(DetectionLosses, WhatIsNoNumberStaysNone) {
 
 namespace detection_criterion_test {
 
-// The whole loss: what makes runs of several processes hang or go wrong silently in other detectors must not happen.
+// The whole loss: faults that make other detectors hang or go wrong silently on several processes must not happen.
 
 ModelOptions tiny() {
   return {.classes = 3,
@@ -197,10 +197,10 @@ Detections objects(std::int64_t count) {
   return some;
 }
 
-/// What came of a batch, as the rest of a run sees it.
+/// The results of a batch, as the rest of a run sees them.
 struct Seen {
   std::vector<std::string> names;
-  std::vector<std::int64_t> reduced;  ///< sizes of what was summed over replicas
+  std::vector<std::int64_t> reduced;  ///< sizes of the sums over replicas
   double loss = 0;
 };
 
@@ -358,7 +358,7 @@ TEST(DetectionCriterion, BoxesLearnFromThePairsOfAllLayersAndClassesFromTheirOwn
   EXPECT_TRUE(learn(false).equal(at::tensor({1, 0, 0, 1}).to(at::kBool)));
 }
 
-/// An image with room for two groups of its one object must not count twice as much as one with room for one.
+/// An image with room for two groups of its one object must not count twice as much as one with room for one group.
 TEST(DetectionCriterion, GroupsOfDenoisingShareTheWeightOfTheirObjects) {
   const auto outputs_of = [](std::int64_t groups) {
     const auto repeated = [&](const at::Tensor& group, std::int64_t last) {
@@ -401,7 +401,7 @@ TEST(DetectionCriterion, ATinyNetworkLearnsABatchByHeart) {
   Detector net(options);
   use_channels_last(net);
   nn::optimize(net);
-  // One bright rectangle of its own colour a picture.
+  // One bright rectangle per picture, each in its own colour.
   at::Tensor images = at::rand({4, 3, 64, 64}) * 0.2;
   Targets targets;
   for (std::int64_t i = 0; i < 4; ++i) {
@@ -422,7 +422,7 @@ TEST(DetectionCriterion, ATinyNetworkLearnsABatchByHeart) {
     loss.backward();
     optimizer.step();
   }
-  // As in training, batch norm's running means have not come far.
+  // As in training: batch norm's running means have not moved far.
   const std::vector<Found> found = decode(net.forward(images, nullptr), 1);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(found[i].labels[0].item<std::int64_t>(), static_cast<std::int64_t>(i % 3)) << "picture " << i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, and the assignment of what it finds.
+// The network, and the assignment of its detections.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -34,7 +34,7 @@
 namespace lockstep::detection {
 namespace detection_model_test {
 
-// The network: shapes, sampling against grid_sample, denoising slots, and that what it finds can be read.
+// The network: shapes, sampling against grid_sample, denoising slots, and readable detections.
 
 ModelOptions tiny() {
   return {.classes = 3,
@@ -143,7 +143,7 @@ TEST(DetectionModel, AtFirstItsRefinedBoxesAreTheInitialOnes) {
   }
 }
 
-/// Names of the groups that configurations pick out by pattern.
+/// Configurations pick these groups by patterns of their names.
 TEST(DetectionModel, HasThePartsOfTheOriginAndItsFusedLayersLeaveNothingBehind) {
   Detector net({});
   use_channels_last(net);
@@ -164,17 +164,17 @@ TEST(DetectionModel, SamplesWhatGridSampleSamples) {
   const ScaleSizes sizes = {{12, 10}, {6, 5}, {3, 3}};
   const std::array<std::int64_t, 3> points = {4, 3, 2};
   at::Tensor values = at::randn({2, 120 + 30 + 9, 64}).requires_grad_();
-  // Some of them outside of the picture.
+  // Some of them outside the picture.
   at::Tensor places = (at::rand({2, 7, 2, 9, 2}) * 1.6 - 0.3).requires_grad_();
   at::Tensor shares = at::rand({2, 7, 2, 9}).requires_grad_();
   const at::Tensor weights = at::randn({2, 7, 64});
-  const at::Tensor mine = sample_points(values, places, shares, sizes, points);
+  const at::Tensor own = sample_points(values, places, shares, sizes, points);
   const at::Tensor theirs = sample_by_grid(values, places, shares, sizes, points);
-  EXPECT_TRUE(mine.allclose(theirs, 1e-4, 1e-5));
-  const auto gradients = [&](const at::Tensor& of) {
-    return torch::autograd::grad({of}, {values, places, shares}, {weights});
+  EXPECT_TRUE(own.allclose(theirs, 1e-4, 1e-5));
+  const auto gradients = [&](const at::Tensor& result) {
+    return torch::autograd::grad({result}, {values, places, shares}, {weights});
   };
-  const auto of_mine = gradients(mine);
+  const auto of_mine = gradients(own);
   const auto of_theirs = gradients(theirs);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(of_mine[i].allclose(of_theirs[i], 1e-3, 1e-4)) << "input " << i;
 }
@@ -275,7 +275,7 @@ TEST(DetectionModel, DecodesTheMostCertainPairsOfQueryAndClass) {
 
 namespace detection_matcher_test {
 
-// The assignment against all permutations and against its own proof; who answers for which object.
+// The assignment against all permutations and against its own proof; the query of each object.
 
 struct Problem {
   std::int64_t rows = 0;
@@ -287,7 +287,7 @@ struct Problem {
   }
 };
 
-/// Costs are whole numbers where `coarse`: then many are equal.
+/// If `coarse`, costs are whole numbers, so that many are equal.
 Problem random_problem(std::mt19937& random, std::int64_t rows, std::int64_t columns, bool coarse) {
   Problem problem{.rows = rows, .columns = columns, .costs = {}};
   std::uniform_real_distribution<float> number(-5, 5);
@@ -346,7 +346,7 @@ TEST(Assignment, HasTheLeastCostOfAllPermutations) {
   }
 }
 
-/// Prices below the costs everywhere whose sum is the cost: nothing can be cheaper.
+/// If prices nowhere exceed the costs and their sum equals the cost, nothing can be cheaper.
 void expect_proof(const Problem& problem, const Assignment& found) {
   constexpr double kRounding = 1e-4;
   for (std::int64_t i = 0; i < problem.rows; ++i) {
@@ -400,11 +400,11 @@ TEST(DetectionMatcher, FindsTheQueriesThatAreTheObjects) {
   const Targets targets = {objects(3, 4), objects(0, 4), objects(2, 4)};
   const at::Tensor logits = at::full({2, 3, 6, 4}, -4.0F);
   const at::Tensor boxes = at::full({2, 3, 6, 4}, 0.05F);
-  // The objects stand in the last queries, in another order in each set.
+  // The objects are in the last queries, in another order in each set.
   const auto place = [&](std::int64_t set, std::int64_t image, std::int64_t query, std::int64_t object) {
-    const Detections& of = targets[static_cast<std::size_t>(image)];
-    boxes[set][image][query].copy_(of.boxes[object]);
-    logits[set][image][query][of.labels[object].item<std::int64_t>()] = 4;
+    const Detections& target = targets[static_cast<std::size_t>(image)];
+    boxes[set][image][query].copy_(target.boxes[object]);
+    logits[set][image][query][target.labels[object].item<std::int64_t>()] = 4;
   };
   for (std::int64_t i = 0; i < 3; ++i) place(0, 0, 3 + i, i);
   for (std::int64_t i = 0; i < 3; ++i) place(1, 0, 5 - i, i);
@@ -438,7 +438,7 @@ TEST(DetectionMatcher, SaysWhichPredictionIsNotFinite) {
   const Targets targets = {objects(2, 4), objects(0, 4)};
   const at::Tensor logits = at::randn({2, 2, 5, 4});
   const at::Tensor boxes = at::rand({2, 2, 5, 4});
-  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // of an image without objects: it counts all the same
+  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // of an image without objects: it still counts
   try {
     static_cast<void>(match(logits, boxes, pad(targets, 4, at::kCPU), {}, {"predictions_aux_0", "predictions"}));
     FAIL() << "no error";
@@ -473,8 +473,8 @@ TEST(DetectionDense, PositionsAroundAnObjectsMiddleAnswerForItOnTheScaleOfItsSiz
   const Matches found = dense_matches(sizes, pad({some, objects(0, 4)}, 4, at::kCPU));
   ASSERT_EQ(found.size(), 2U);
   EXPECT_TRUE(found[1].empty());
-  // 256 positions of 16 x 16, then 64: the square's own cell of 8 x 8 and the three that touch its middle are within it
-  // by less than half a cell only, so that it is the cell alone; the large one's middle touches four cells.
+  // 256 positions of 16 x 16, then 64. The square's own cell of 8 x 8 and the three that touch its middle are inside it
+  // by less than half a cell, so only the one cell counts; the large square's middle touches four cells.
   EXPECT_EQ(found[0], (Pairs{{0, 0}, {256 + 8 * 4 + 4, 1}, {320 + 5, 2}, {320 + 6, 2}, {320 + 9, 2}, {320 + 10, 2}}));
 }
 

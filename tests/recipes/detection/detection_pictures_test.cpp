@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worst and best images of an evaluation: which they are, whatever the number of ranks, and what is drawn on them.
+// The worst and best images of an evaluation: the same on any number of ranks, with their marks.
 #include "detection/data/pictures.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Evaluated {
   ImageResult result;
 };
 
-/// Image `id` with two objects, one of them found with an overlap that falls with `off` pixels.
+/// Image `id` with two objects; one is found `off` pixels away, which lowers the overlap.
 Evaluated image_with(std::int64_t id, double off) {
   Evaluated one;
   one.truth = {id, {{{10, 10, 20, 20}, 0, 400, false}, {{50, 10, 20, 20}, 1, 400, false}}};
@@ -123,7 +123,7 @@ TEST(DrawResult, TellsFoundMissedFalseAndCrowdApart) {
   EXPECT_THAT(on_crowd, ElementsAre(mark_ink(2))) << "on a crowd nothing is false";
 }
 
-/// One object at (10, 10) and what a model found.
+/// One object at (10, 10) and a model's detections.
 JudgedImage judged_by(const std::vector<FoundObject>& found) {
   const ImageTruth truth{1, {{{10, 10, 20, 20}, 0, 400, false}}};
   Gallery gallery;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe as a whole: its settings under two names, what its origin's users suffered, and that its result
+// The detection recipe as a whole: its settings under two names, the troubles of its origin's users, and a result that
 // does not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
@@ -172,7 +172,7 @@ DetectionConfig small_config() {
   config.batch_size = 2;
   config.epochs = 3;
   config.image_size = 64;
-  config.data.train = "scenes:21:1";  // the last batches are no full ones
+  config.data.train = "scenes:21:1";  // the last batches are not full
   config.data.test = "scenes:10:2";
   config.stages = {.stop_epoch = 2, .ema_restart_decay = 0.9, .ema_decay_step = 0.1};
   config.policy = {"0", "1", "2"};
@@ -236,7 +236,7 @@ TEST_P(DetectionWorlds, FourReplicasGiveOneDigestThroughBothStages) {
 }
 INSTANTIATE_TEST_SUITE_P(TwoAndFour, DetectionWorlds, ::testing::Values(2, 4));
 
-/// The origin could not go on in its second stage: it saved nothing there but a best with the wrong epoch.
+/// The origin could not resume in its second stage: it saved only a best there, with the wrong epoch.
 TEST(DetectionRun, IsResumedInBothStagesToTheSameDigest) {
   const TempDir folder;
   for (const int step : {2, 6, 8}) {
@@ -247,8 +247,8 @@ TEST(DetectionRun, IsResumedInBothStagesToTheSameDigest) {
   }
 }
 
-/// The origin skipped denoising where a whole batch had no object: its rank had fewer losses, and the others waited for
-/// ever.
+/// The origin skipped denoising if a whole batch had no object: that rank had fewer losses, and the others waited
+/// forever.
 TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
   run_ranks(current_test(),
             [](Job& job) {
@@ -279,7 +279,7 @@ TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
             {.world = 2});
 }
 
-/// The origin turned what is not a number into 0 and went on.
+/// The origin turned values that are not a number into 0 and went on.
 TEST(DetectionRun, ALossThatIsNotFiniteEndsItAndKeepsTheBatchWithItsBoxes) {
   const TempDir folder;
   DetectionConfig config = small_config();
@@ -334,7 +334,7 @@ TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].value, expected[i].value) << found[i].name;
   EXPECT_EQ(other->report(), whole->report());
-  // Scenes of 64 pixels hold no object that COCO calls large: there is no curve of -1.
+  // Scenes of 64 pixels have no object that COCO calls large: there is no curve of -1.
   for (const Metric& metric : found) {
     EXPECT_NE(metric.name, "ap_large");
     EXPECT_NE(metric.value, -1) << metric.name;

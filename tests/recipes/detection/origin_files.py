@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-creates the settings files of D-FINE (4a1f73a) and DEIM (09d35d5): names, keys, numbers and patterns, as JSON, which
-is YAML. DEIMv2 (0fff8d4) has DEIM's files once more, under the same names.
+"""Re-creates the settings files of D-FINE (4a1f73a) and DEIM (09d35d5): names, keys, numbers and patterns, as JSON, which is
+YAML. DEIMv2 (0fff8d4) has the files of DEIM again, under the same names.
 
     origin_files.py FOLDER                  # FOLDER/{dfine,deim}/configs, FOLDER/data, FOLDER/{trained,refused}.txt
-    origin_files.py FOLDER LOCKSTEP [WORD]  # then trains each whose name has WORD, two steps with its whole network
+    origin_files.py FOLDER LOCKSTEP [WORD] # then trains each file with WORD in its name, two steps with its whole network
 """
 import json
 import pathlib
@@ -261,7 +261,7 @@ def write(path, tree, includes=()):
 
 
 def write_project(folder, project):
-    """Returns its files: those that train, and those that are refused."""
+    """Writes a project's files; returns those that train and those that are refused."""
     base = folder / ("dfine/include" if project == "dfine" else "base")
     epochs = "epochs" if project == "dfine" else "epoches"
     for name in SETS:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes captioning.json beside this file: log-probabilities and gradients of the captioning networks from their
-formulas, in float64.
+"""Writes captioning.json beside this file: log-probabilities and gradients of the captioning networks, computed from their
+formulas in float64.
 
 The networks are functions of a dict of weights, with no code in common with the recipe; names are the recipe's. Weights,
-pictures, features and words are functions of a name and an element's index, which captioning_golden_test.cpp computes as
-well. Of each gradient the file holds its norm and its product with such numbers.
+pictures, features and words are functions of a name and an element's index; captioning_golden_test.cpp computes the same. The
+file holds the norm of each gradient and its product with such numbers.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -30,7 +30,7 @@ def fractions(name, *shape):
 
 
 class Weights:
-    """Makes a weight when it is first asked for: what a network needs is what it has."""
+    """Makes a weight at its first use, so a network has just the weights it needs."""
 
     def __init__(self):
         self.made = {}
@@ -118,7 +118,7 @@ class Transformer(Network):
         return list(windows.values())
 
     def window_attention(self, name, x, shifted):
-        """Of one picture: [cells + 1, DIM], the global token last."""
+        """The attention of one picture: [cells + 1, DIM], the global token last."""
         q, k, v = self.linear(name + ".query_key_value", x, 3 * DIM).split(DIM, 1)
         side = 2 * self.window - 1
         table = self.w(name + ".distance_bias", side * side, HEADS)
@@ -155,7 +155,7 @@ class Transformer(Network):
         return pictures
 
     def decode(self, picture, words):
-        """One caption of one picture."""
+        """Computes one caption of one picture."""
         places = torch.tensor([sinusoid(t + 1, DIM) for t in range(len(words))], dtype=torch.float64)
         x = self.w("words.weight", WORDS, DIM)[words] * math.sqrt(DIM) + places
         unseen = torch.full((1, len(words), len(words)), -math.inf, dtype=torch.float64).triu(1)

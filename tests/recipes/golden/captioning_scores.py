@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes captioning_scores.json beside this file: BLEU, ROUGE-L, exact METEOR, CIDEr and CIDEr-D of random captions,
-computed from the papers' formulas in the most direct way, with nothing but Python's standard library.
+computed from the papers' formulas in the most direct way, with Python's standard library alone.
 
-BLEU: Papineni et al. 2002 (with 1e-15 and 1e-9 against empty counts, as COCO's evaluation adds them), ROUGE-L: Lin 2004
-(beta 1.2), METEOR: Banerjee and Lavie 2005 (equal words only; all alignments are tried), CIDEr: Vedantam et al. 2015.
+BLEU: Papineni et al. 2002 (with 1e-15 and 1e-9 against empty counts, as in COCO's evaluation), ROUGE-L: Lin 2004 (beta 1.2),
+METEOR: Banerjee and Lavie 2005 (equal words only; all alignments are tried), CIDEr: Vedantam et al. 2015.
 Example: python3 tests/recipes/golden/captioning_scores.py
 """
 import collections
@@ -55,7 +55,7 @@ def rouge_l(hypothesis, references):
 
 
 def alignments(hypothesis, reference):
-    """All ways to give words of the hypothesis a place in the reference or None."""
+    """All ways to assign words of the hypothesis a place in the reference, or None."""
     if not hypothesis:
         yield []
         return
@@ -159,7 +159,7 @@ def main():
     rng = random.Random(11)
     cases = []
     for number in range(36):
-        # Every third case has ids that 16 bits do not hold.
+        # Every third case has ids beyond 16 bits.
         ids = (lambda word: word * 70001 + 3) if number % 3 == 2 else (lambda word: word)
         images = make_corpus(rng, rng.choice([4, 12, 40]), ids, 7 if number % 2 else 9)
         others = [references for _, references in make_corpus(rng, 12, ids, 9)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The captcha networks in PyTorch, under the names that the origin's model.pkl has; captcha_origin_test.cpp runs it.
+"""The captcha networks in PyTorch, with the names in the origin's model.pkl; captcha_origin_test.cpp runs it.
 
     make_captcha_weights.py write TYPE FOLDER    # FOLDER/model.pkl, and pictures with their logits in FOLDER/seen.pth
     make_captcha_weights.py read TYPE FOLDER     # the logits of FOLDER/back.pkl for those pictures, in FOLDER/again.pth
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 HEIGHT, WIDTH, OUTPUTS = 16, 32, 2 * 5
-# Channels of each convolution, and whether its layer ends with a pooling.
+# The channels of each convolution; True if its layer ends with a pooling.
 LAYERS = {"conv7": [(32, True), (64, False), (64, True), (128, False), (128, False), (128, True), (128, False)],
           "conv3": [(32, True), (64, True), (64, True)]}
 

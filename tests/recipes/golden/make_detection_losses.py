@@ -2,7 +2,7 @@
 """Writes detection_losses.json beside this file: the losses of the detection recipe from their formulas, in float64.
 
 Straight from the papers (VarifocalNet, DEIM, GIoU, D-FINE), one number at a time, with no code in common with the recipe.
-Inputs are functions of an element's index, which detection_losses_test.cpp computes as well.
+Inputs are functions of an element's index; detection_losses_test.cpp computes the same.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -34,7 +34,7 @@ def sigmoid(x):
 
 
 def cross_entropy(logit, target):
-    """Of a probability given as a logit, safe on both ends."""
+    """Cross entropy of a probability given as a logit, safe at both ends."""
     return max(logit, 0) - logit * target + math.log1p(math.exp(-abs(logit)))
 
 
@@ -47,7 +47,7 @@ def class_losses(kind, alpha, gamma):
         for c in range(C):
             x = logits[i, c].item()
             p = sigmoid(x)
-            matched = i != 2 and c == labels[i]  # the third is no object
+            matched = i != 2 and c == labels[i]  # the third has no object
             q = iou[i].item() if matched else 0.0
             if kind == "vfl":
                 weight = q if matched else alpha * p**gamma
@@ -82,7 +82,7 @@ def weighting():
 
 
 def decoded(ref, logits, bins):
-    """The box of a reference box and the logits of its four sides."""
+    """The box from a reference box and the logits of its four sides."""
     d = [(torch.softmax(side, 0) * torch.tensor(bins, dtype=torch.float64)).sum().item() for side in logits.reshape(4, BINS)]
     x, y, w, h = (v.item() for v in ref)
     left, top = x - (0.5 * REG_SCALE + d[0]) * w / REG_SCALE, y - (0.5 * REG_SCALE + d[1]) * h / REG_SCALE
@@ -91,7 +91,7 @@ def decoded(ref, logits, bins):
 
 
 def distances(ref, box):
-    """Of the four sides of `box` from `ref`, in the units of the bins."""
+    """The distances of the four sides of `box` from `ref`, in units of the bins."""
     x, y, w, h = (v.item() for v in ref)
     left, top, right, bottom = corners(box)
     return [(x - left) / (w / REG_SCALE) - 0.5 * REG_SCALE, (y - top) / (h / REG_SCALE) - 0.5 * REG_SCALE,

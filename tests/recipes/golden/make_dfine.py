@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes dfine.json and dfine.safetensors: D-FINE's network, matching, losses and gradients from their formulas, in
+"""Writes dfine.json and dfine.safetensors: D-FINE's network, matching, losses and gradients, computed from their formulas in
 float64.
 
 The network is functions of a dict of weights, with no code in common with the recipe; names are those of the published
-state dict. Weights, pictures and objects are functions of a name and an element's index, which detection_dfine_golden_test.cpp
-computes as well. Of each tensor the files hold its norm and some values, evenly apart.
+state dict. Weights, pictures and objects are functions of a name and an element's index; detection_dfine_golden_test.cpp
+computes the same. The files hold the norm of each tensor and some values, evenly spaced.
 
     make_dfine.py [FOLDER [SAMPLES]]     # this folder and 12; DFINE_GOLDEN=FOLDER lets the test read others
     make_dfine.py --weights FILE.pth     # size S in the layout of the origin's checkpoints
@@ -58,7 +58,7 @@ def fractions(name, *shape):
 
 
 class State:
-    """Makes an entry when it is first asked for: what a network needs is what it has."""
+    """Makes an entry at its first use, so a network has just the entries it needs."""
 
     def __init__(self):
         self.learned, self.kept = {}, {}
@@ -81,7 +81,7 @@ class State:
 
 
 def sampled_attention(value, where, share, sizes, points):
-    """value [B,T,H,d], where [B,Q,H,P,2] in 0..1, share [B,Q,H,P]."""
+    """Shapes: value [B,T,H,d], where [B,Q,H,P,2] in 0..1, share [B,Q,H,P]."""
     b, _, h, d = value.shape
     q = where.shape[1]
     total, row, first = 0, 0, 0
@@ -259,7 +259,7 @@ class Network:
         return self.norm(at + ".norm3", x + self.linear(at + ".linear2", inner, e))
 
     def choose(self, value, sizes):
-        """Encoder's best positions: contents, boxes before the sigmoid, logits."""
+        """The encoder's best positions: contents, boxes before the sigmoid, logits."""
         anchors = []
         for level, (h, w) in enumerate(sizes):
             for y in range(h):
@@ -320,7 +320,7 @@ class Network:
         return self.decoder(self.encoder(self.backbone(images)), noise)
 
 
-# what there is to find
+# the objects to find
 def objects():
     f = fractions("objects", BATCH, OBJECTS, 4)
     boxes = torch.cat([0.25 + 0.5 * f[..., :2], 0.1 + 0.3 * f[..., 2:]], -1)
@@ -356,7 +356,7 @@ def iou_giou(a, b):
 
 
 def cheapest(cost):
-    """[Q][N] to the pairs (query, object) of least total cost, by trying shortest augmenting paths."""
+    """From costs [Q][N] the pairs (query, object) of least total cost, by shortest augmenting paths."""
     q, n = len(cost), len(cost[0])
     price_n, price_q, owner = [0.0] * (n + 1), [0.0] * (q + 1), [0] * (q + 1)
     for row in range(1, n + 1):
@@ -576,7 +576,7 @@ def main():
         with torch.no_grad():
             network = Network(case, training=False)
             logits, found, _ = network.forward(images)["layers"][-1]
-        # The last layers and the embedding serve training alone.
+        # Only training uses the last layers and the embedding.
         fact["norms"] = {"logits": logits.norm().item(), "boxes": found.norm().item()}
         tensors |= {f"{name}.logits": samples(logits, 60 * count), f"{name}.boxes": samples(found, 60 * count)}
         if name != "s":

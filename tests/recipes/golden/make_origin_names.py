@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes origin_names.json beside this file: for networks of segmentation's and captioning's origins the names and shapes
-of their state dicts, and what they compute, in float64.
+"""Writes origin_names.json beside this file: the names and shapes of the state dicts of networks from segmentation's and
+captioning's origins, and their results in float64.
 
-The networks are written from their descriptions, with the names that the origins' files have (res50_ASPP_lorm.py,
-deeplabV3_lorm.py; xlan.py, pure_transformer.py). Weights and inputs are functions of a name and an element's index, which
-the tests compute as well. `--write FOLDER` also writes each state dict as the origins do, and `--read FILE NAME` loads one
-strictly and prints how far its outputs are from those of the JSON.
+The networks are written from their descriptions, with the names in the origins' files (res50_ASPP_lorm.py, deeplabV3_lorm.py;
+xlan.py, pure_transformer.py). Weights and inputs are functions of a name and an element's index; the tests compute the same.
+`--write FOLDER` also writes each state dict in the origins' way, and `--read FILE NAME` loads one strictly and prints the
+difference of its outputs from the JSON.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -73,7 +73,7 @@ class Branch(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """Of the classes' width with `conv1` and `bn1`, or of 256 channels with `prject`."""
+    """LoRM of the classes' width with `conv1` and `bn1`, or of 256 channels with `prject`."""
 
     def __init__(self, into, width, rates, of_classes):
         super().__init__()
@@ -238,7 +238,7 @@ def feed_forward():
 
 
 def cells_of_windows(shift):
-    """By window, the cells of the grid after it was moved, in their order."""
+    """For each window, the cells of the shifted grid, in order."""
     order = [(c + shift) % GRID for c in range(GRID)]
     return [[(r, c) for r in order[i:i + WINDOW] for c in order[j:j + WINDOW]]
             for i in range(0, GRID, WINDOW) for j in range(0, GRID, WINDOW)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes segmentation.json and segmentation.safetensors beside this file: the segmentation networks and their losses from
-their formulas, in float64.
+"""Writes segmentation.json and segmentation.safetensors beside this file: the segmentation networks and their losses, computed
+from their formulas in float64.
 
 The networks are functions of a dict of weights, with no code in common with the recipe; names are the recipe's. Weights,
-pictures and maps are functions of a name and an element's index, which segmentation_golden_test.cpp computes as well.
-Of each gradient the file holds its norm and up to 1,000 values, evenly apart.
+pictures and maps are functions of a name and an element's index; segmentation_golden_test.cpp computes the same. The file holds
+the norm of each gradient and up to 1,000 values, evenly spaced.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -35,7 +35,7 @@ def fractions(name, count):
 
 
 class Weights:
-    """Makes a weight when it is first asked for: what a network needs is what it has."""
+    """Makes a weight at its first use, so a network has just the weights it needs."""
 
     def __init__(self):
         self.made = {}
@@ -70,7 +70,7 @@ class Network:
                             training=True, eps=1e-5)
 
     def block(self, name, x, width, stride, dilation):
-        if self.layers >= 50:  # the stride stands in the first 1x1
+        if self.layers >= 50:  # the stride is in the first 1x1
             out = 4 * width
             y = F.relu(self.norm(name + ".bn1", self.conv(name + ".conv1", x, width, 1, stride)))
             y = F.relu(self.norm(name + ".bn2", self.conv(name + ".conv2", y, width, 3, 1, dilation)))
@@ -118,7 +118,7 @@ class Network:
         return self.conv("aspp.classifier", x, CLASSES) + self.w.get("aspp.classifier.bias", (CLASSES,)).reshape(1, -1, 1, 1)
 
     def lorm(self, x, labels):
-        """The loss: every foreground feature against the mean that attention gives it."""
+        """The loss: every foreground feature against its mean from attention."""
         c, (h, w) = x.shape[1], x.shape[2:]
         known = torch.where(labels == 255, torch.zeros_like(labels), labels).to(torch.float64).unsqueeze(1)
         mask = F.interpolate(known, size=(h, w), mode="bilinear", align_corners=True).flatten(1) > 0

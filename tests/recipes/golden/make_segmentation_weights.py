@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a .pth file in the layout of torchvision's resnet18: its names, shapes and order, the classifier and the counts
-of batches included, with random values. segmentation_golden_test.cpp runs it, as no weights of others are shipped.
+"""Writes a .pth file in the layout of torchvision's resnet18: its names, shapes and order, with the classifier and the batch
+counts, and random values. segmentation_golden_test.cpp runs it, as no foreign weights are shipped.
 """
 import collections
 import sys

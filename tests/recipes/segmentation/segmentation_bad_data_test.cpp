@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets with something wrong in them: an error or one counted note, and it names the file.
+// Sets with faults: an error or one counted note, which names the file.
 #include <fmt/format.h>
 #include <spng.h>
 
@@ -66,7 +66,7 @@ class BadSets : public ::testing::Test {
       common::write_set_picture(good_mask(), mask(name));
     }
   }
-  /// With a pixel at least of each class.
+  /// A mask with at least one pixel of each class.
   [[nodiscard]] static Image good_mask() {
     Image map = gray_map(1);
     map.pixels.front() = 0;
@@ -82,7 +82,7 @@ class BadSets : public ::testing::Test {
   [[nodiscard]] std::string fault() const {
     return fault_of<DataError>([&] { (void)open_training_set(options(), {.crop = 8}); });
   }
-  /// The notes on a set that is opened in spite of what is wrong.
+  /// The notes on a set that is opened despite its faults.
   [[nodiscard]] std::string notes(bool strict = true) const {
     SetOptions wanted = options();
     wanted.strict = strict;
@@ -162,7 +162,7 @@ TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
 }
 
-/// What drawing programs write: 255 is none, so that such a set would train on nothing.
+/// Masks from drawing programs: 255 means no class, so such a set would train on nothing.
 TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   Image map = gray_map(0);
   for (std::size_t i = 0; i < 50; ++i) map.pixels[i] = 255;
@@ -185,7 +185,7 @@ TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
 
 TEST_F(BadSets, AMaskOfOneValueHasNothingToLearn) {
   write_masks(gray_map(0));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to tell apart")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to distinguish")));
 }
 
 TEST_F(BadSets, AClassThatNoPixelIsOfIsNamedWithTheValues) {
@@ -208,7 +208,7 @@ TEST_F(BadSets, ClassesHaveTheNamesOfTheFolder) {
               ElementsAre("ground", "cell", "platelet"));
 }
 
-/// The files of BadSets, of which opening looks at a and c only.
+/// The files of BadSets; opening the set looks only at a and c.
 class LargeSets : public BadSets {
  protected:
   [[nodiscard]] std::unique_ptr<MaskedPictures> pictures() const {
@@ -217,7 +217,7 @@ class LargeSets : public BadSets {
     return std::make_unique<MaskedPictures>(std::move(files),
                                             MaskedPicturesOptions{.meanings = {MapMeaning::kClasses}, .classes = 3});
   }
-  /// What is said while all pictures are read, twice.
+  /// The output while all pictures are read, twice.
   static std::string said_by(const MaskedPictures& pictures) {
     ::testing::internal::CaptureStderr();
     for (std::int64_t i = 0; i < 8; ++i) (void)pictures.get(i % 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with label maps: layouts, samples of training and of evaluation, and that a picture and its maps stay
-// together whatever is done to them.
+// Pictures with label maps: layouts, samples of training and of evaluation. A picture and its maps stay aligned through
+// all operations.
 #include "segmentation/data/dataset.h"
 
 #include <ATen/ops/equal.h>
@@ -52,7 +52,7 @@ Patches patches(ImageSize size, std::uint64_t seed) {
   return made;
 }
 
-/// A set of patches in plain folders; scribbles are masks of class 2 everywhere, so that the two can be told apart.
+/// A set of patches in plain folders; scribbles are class 2 everywhere, to distinguish them from masks.
 class PatchSet : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -85,7 +85,7 @@ Sample taken(const SegmentationSet& set, std::int64_t index, std::int64_t epoch 
   return set.dataset->get(index, context);
 }
 
-/// What a training sample shows at a pixel, as bytes again.
+/// The colour of a training sample at a pixel, in bytes.
 std::array<int, 3> colour_at(const Sample& sample, std::int64_t pixel) {
   std::array<int, 3> colour{};
   const std::int64_t plane = sample.data.size(1) * sample.data.size(2);
@@ -96,7 +96,7 @@ std::array<int, 3> colour_at(const Sample& sample, std::int64_t pixel) {
   return colour;
 }
 
-/// Whether all labels of the 7 x 7 pixels around are this one: there, nothing else is mixed into the picture.
+/// True if all 7 x 7 labels around a pixel are equal: then no other patch is blended into the picture there.
 bool alone(const std::uint8_t* labels, std::int64_t side, std::int64_t at) {
   const std::int64_t x = at % side;
   const std::int64_t y = at / side;
@@ -131,7 +131,7 @@ TEST_F(PatchSet, PictureAndMapsStayTogetherThroughAllSteps) {
         ++outside;
       } else {
         for (std::size_t c = 0; c < 3; ++c) {
-          // A sliver of another patch that no pixel of the map shows may colour the picture a little.
+          // A sliver of another patch, too small for the map, may colour the picture a little.
           ASSERT_NEAR(seen[c], kColours[label][c], 15) << "epoch " << epoch << ", pixel " << at;
         }
         ++looked_at;

@@ -122,7 +122,7 @@ TEST(MaskedScenes, InMemoryAreThoseOnDisk) {
 }
 
 TEST(MaskedScenes, OfFewObjectsHaveOneColourForEachClass) {
-  std::map<int, std::array<double, 4>> sums;  // red, green, blue, how many pixels
+  std::map<int, std::array<double, 4>> sums;  // red, green, blue, number of pixels
   for (std::int64_t i = 0; i < 40; ++i) {
     const Scene scene = make_scene(2, i, {64, 64}, SceneObjects::kFew);
     for (std::size_t at = 0; at < scene.mask.pixels.size(); ++at) {
@@ -214,7 +214,7 @@ class ListedSets : public ::testing::Test {
   void list(const std::string& name, const std::string& text) const {
     write_file_atomically(FileSystem::system(), set_ / "ImageSets/Segmentation" / (name + ".txt"), text);
   }
-  /// What is said while the set's weak labels are made.
+  /// The output while the set's weak labels are made.
   std::string made() {
     ::testing::internal::CaptureStderr();
     splits_ = write_weak_set({.from = set_, .out = folder_ / "weak"}).splits;

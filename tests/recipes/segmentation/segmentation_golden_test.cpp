@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks, their losses and gradients against a re-creation in PyTorch (golden/make_segmentation.py), in float64
-// and, as they train, in float32; and weights in torchvision's layout.
+// The networks, their losses and gradients against a re-creation in PyTorch (golden/make_segmentation.py): in float64,
+// and in float32 as in training. Also weights in torchvision's layout.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
@@ -59,7 +59,7 @@ at::Tensor target() {
   cells.masked_fill_(cells > 30, 255);
   cells.masked_fill_((cells >= kClasses).logical_and(cells < 255), 0);
   cells = cells.view({kBatch, 9, 9}).repeat_interleave(8, 1).repeat_interleave(8, 2);
-  const auto plane = [&](const at::Tensor& of) { return of.reshape({kBatch, kSize, kSize}); };
+  const auto plane = [&](const at::Tensor& values) { return values.reshape({kBatch, kSize, kSize}); };
   const at::Tensor scribble = (fractions("scribble", count) * 256).floor();
   const at::Tensor classes = (fractions("class", count) * 256).floor();
   const at::Tensor pseudo = cells.narrow(1, 0, kSize).narrow(2, 0, kSize);
@@ -118,7 +118,7 @@ class Golden {
     }
   }
 
-  /// Norms and sampled values: the samples' difference is measured by their own norm.
+  /// Compares norms and sampled values; the samples' difference counts relative to their own norm.
   void expect_gradients(double tolerance) {
     at::Tensor sum;
     for (const LossTerm& term : terms_) sum = sum.defined() ? sum + term.value : term.value;
@@ -158,7 +158,7 @@ class Golden {
   std::vector<LossTerm> terms_;
 };
 
-/// The file's values are float32: what they are apart from float64 is 6e-8 at most.
+/// The file's values are float32: they differ from float64 by at most 6e-8.
 TEST(SegmentationGolden, InFloat64TheNetworkOfTheOriginIsThatOfItsFormulasWithAllGradients) {
   Golden network("aspp_lorm_50_8", at::kDouble);
   network.forward(at::kDouble);
@@ -166,7 +166,7 @@ TEST(SegmentationGolden, InFloat64TheNetworkOfTheOriginIsThatOfItsFormulasWithAl
   network.expect_gradients(1e-6);
 }
 
-/// The kernel that holds no enlarged logits, under a network without rounding of its own.
+/// The kernel that stores no enlarged logits, under a network without rounding.
 TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOneInTenThousand) {
   Golden network("aspp_lorm_50_8", at::kDouble);
   network.forward(at::kFloat);
@@ -174,9 +174,9 @@ TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOn
   network.expect_gradients(1e-4);
 }
 
-/// With random weights the network enlarges rounding a thousandfold, and a ReLU that it turns around changes a layer's
-/// gradient by 1e-3 at once. PyTorch's own float32 is
-/// 1e-4 away from its float64 in the logits, and up to 0.025 in a gradient; hence 5e-4 and 0.05 here.
+/// With random weights the network enlarges rounding a thousandfold, and a flipped ReLU changes a layer's gradient by
+/// 1e-3 at once. PyTorch's own float32 differs from its float64 by 1e-4 in the logits and by up to 0.025 in a gradient;
+/// hence 5e-4 and 0.05 here.
 TEST(SegmentationGolden, AsItTrainsInFloat32ItIsTheSameButForRounding) {
   Golden network("aspp_lorm_50_8", at::kFloat);
   network.forward(at::kFloat);
@@ -215,8 +215,8 @@ TEST(SegmentationGolden, WeightsInTorchvisionsLayoutFitTheWholeBackboneAndLeaveT
     EXPECT_TRUE(name.starts_with("aspp.") || name.starts_with("lorm.")) << name;
   }
   for (const std::string& name : match.loaded) {
-    const auto mine = std::find_if(state.begin(), state.end(), [&](const auto& item) { return item.first == name; });
-    EXPECT_TRUE(mine->second.equal(std::get<at::Tensor>(weights.tensors.at(name)))) << name;
+    const auto own = std::find_if(state.begin(), state.end(), [&](const auto& item) { return item.first == name; });
+    EXPECT_TRUE(own->second.equal(std::get<at::Tensor>(weights.tensors.at(name)))) << name;
   }
 }
 

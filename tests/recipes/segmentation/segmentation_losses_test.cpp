@@ -35,7 +35,7 @@
 namespace lockstep::segmentation {
 namespace segmentation_losses_test {
 
-// The losses: each term against its formula one pixel at a time, the kernel against libtorch's operators, and what is
+// The losses: each term against its formula one pixel at a time, the kernel against libtorch's operators, and cases
 // without a pixel.
 
 const Planes kAllPlanes{.pseudo_labels = true, .scribble_distances = true, .class_distances = true};
@@ -53,16 +53,18 @@ struct Inputs {
   at::Tensor target;
 };
 
-/// A third of the labels is none; a quarter of the distances is 0.
-Inputs some_inputs(const Case& of) {
+/// A third of the labels means no class; a quarter of the distances is 0.
+Inputs some_inputs(const Case& setting) {
   torch::manual_seed(5);
   Inputs inputs;
-  inputs.logits = (at::randn({of.batch, of.classes, of.small, of.small + 2}) * 3).to(of.type).requires_grad_();
-  inputs.target = at::randint(0, 256, {of.batch, 4, of.large, of.large + 9}, at::kByte);
+  inputs.logits = (at::randn({setting.batch, setting.classes, setting.small, setting.small + 2}) * 3)
+                      .to(setting.type)
+                      .requires_grad_();
+  inputs.target = at::randint(0, 256, {setting.batch, 4, setting.large, setting.large + 9}, at::kByte);
   for (const std::int64_t plane : {0, 1}) {
     at::Tensor labels = inputs.target.select(1, plane);
     const at::Tensor none = labels < 85;
-    labels.copy_(labels.remainder(of.classes)).masked_fill_(none, kUnlabelled);
+    labels.copy_(labels.remainder(setting.classes)).masked_fill_(none, kUnlabelled);
   }
   for (const std::int64_t plane : {2, 3}) {
     at::Tensor distances = inputs.target.select(1, plane);
@@ -165,7 +167,7 @@ struct Found {
 
 using Losses = std::vector<LossTerm> (*)(const Outputs&, const at::Tensor&, const Planes&, const LossOptions&);
 
-/// With the terms weighted differently on their way to the gradient.
+/// `unequal` gives the terms different weights in the gradient.
 Found found_by(Losses losses_by, const Inputs& inputs, double unequal) {
   const auto terms = losses_by({{"logits", inputs.logits}}, inputs.target, kAllPlanes,
                                {.pseudo = 0.7, .distance_scribble = 1.5, .label_smoothing = 0.1});
@@ -186,16 +188,17 @@ TEST(SegmentationLosses, TheKernelIsLibtorchsOperatorsInOnePass) {
                                    {.classes = 3, .small = 1, .large = 7},
                                    {.classes = 4, .small = 40, .large = 17},
                                    {.batch = 1, .small = 4, .large = 1}};
-  for (const Case& of : cases) {
-    const Inputs inputs = some_inputs(of);
+  for (const Case& setting : cases) {
+    const Inputs inputs = some_inputs(setting);
     for (const double unequal : {0.0, 0.5}) {
-      const Found mine = found_by(losses, inputs, unequal);
+      const Found own = found_by(losses, inputs, unequal);
       const Found theirs = found_by(plain_losses, inputs, unequal);
       for (const auto& [name, value] : theirs.values) {
-        EXPECT_NEAR(mine.values.at(name), value, 1e-5 * std::max(1.0, std::abs(value))) << name << " " << of.large;
+        EXPECT_NEAR(own.values.at(name), value, 1e-5 * std::max(1.0, std::abs(value))) << name << " " << setting.large;
       }
-      EXPECT_EQ(mine.grad.sizes(), theirs.grad.sizes());
-      EXPECT_LT((mine.grad - theirs.grad).norm().item<double>(), 2e-6 * theirs.grad.norm().item<double>()) << of.large;
+      EXPECT_EQ(own.grad.sizes(), theirs.grad.sizes());
+      EXPECT_LT((own.grad - theirs.grad).norm().item<double>(), 2e-6 * theirs.grad.norm().item<double>())
+          << setting.large;
     }
   }
 }
@@ -204,10 +207,10 @@ TEST(SegmentationLosses, TakeBfloat16AndChannelsLastAndGiveTheGradientInTheirTyp
   Inputs inputs = some_inputs({.classes = 8, .type = at::kBFloat16});
   const Found plain = found_by(plain_losses, inputs, 0);
   inputs.logits = inputs.logits.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
-  const Found mine = found_by(losses, inputs, 0);
-  EXPECT_EQ(mine.grad.scalar_type(), at::kBFloat16);
-  EXPECT_NEAR(mine.values.at("pseudo"), plain.values.at("pseudo"), 1e-4);
-  EXPECT_LT((mine.grad - plain.grad).to(at::kFloat).norm().item<double>(),
+  const Found own = found_by(losses, inputs, 0);
+  EXPECT_EQ(own.grad.scalar_type(), at::kBFloat16);
+  EXPECT_NEAR(own.values.at("pseudo"), plain.values.at("pseudo"), 1e-4);
+  EXPECT_LT((own.grad - plain.grad).to(at::kFloat).norm().item<double>(),
             0.01 * plain.grad.to(at::kFloat).norm().item<double>());
 }
 
@@ -240,13 +243,13 @@ TEST(SegmentationLosses, APixelWhoseClassIsSureCountsInNoDistanceTerm) {
   const at::NoGradGuard guard;
   inputs.logits.fill_(-200);
   inputs.logits.select(1, 1).fill_(200);
-  inputs.logits.select(3, 0).fill_(0);  // the left side of each picture is not sure
+  inputs.logits.select(3, 0).fill_(0);  // the left side of each picture is uncertain
   inputs.target.select(1, kAllPlanes.class_distance()).fill_(255);
-  const auto mine = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
+  const auto own = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
   const auto plain = values_of(plain_losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
-  // Of 42 columns 2 have an entropy that float32 can tell from 0; which of the next ones depends on what underflows.
-  EXPECT_NEAR(mine.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
-  EXPECT_GT(mine.at("distance_class"), 5 * std::log(2) / 42);
+  // In 2 of 42 columns float32 has an entropy above 0; in the next ones that depends on underflows.
+  EXPECT_NEAR(own.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
+  EXPECT_GT(own.at("distance_class"), 5 * std::log(2) / 42);
 }
 
 TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
@@ -255,7 +258,7 @@ TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
     const at::NoGradGuard guard;
     inputs.logits[0][1][2][2] = std::numeric_limits<float>::quiet_NaN();
   }
-  inputs.target.narrow(1, 0, 2).fill_(0);  // another class than the one that is no number
+  inputs.target.narrow(1, 0, 2).fill_(0);  // another class than that of the NaN
   for (const auto& [name, value] : values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}))) {
     EXPECT_TRUE(std::isnan(value)) << name;
   }
@@ -284,7 +287,7 @@ TEST(SegmentationLosses, RefuseATargetWithOtherMapsAndASecondDerivative) {
 
 namespace segmentation_lorm_test {
 
-// LoRM: what is foreground, and that the loss computed in blocks is that of the formula, with its gradients.
+// LoRM: the foreground, and the loss and gradients, computed in blocks, against the formula.
 
 struct Case {
   std::int64_t pictures = 2;
@@ -294,16 +297,16 @@ struct Case {
   at::ScalarType type = at::kDouble;
 };
 
-/// Features as after ReLU: many are 0.
-LormInputs some_inputs(const Case& of) {
+/// Features like those after ReLU: many are 0.
+LormInputs some_inputs(const Case& setting) {
   torch::manual_seed(3);
-  const auto options = at::TensorOptions(of.type);
+  const auto options = at::TensorOptions(setting.type);
   LormInputs inputs;
-  inputs.foreground = at::rand({of.pictures, of.places}) < of.foreground;
+  inputs.foreground = at::rand({setting.pictures, setting.places}) < setting.foreground;
   const auto rows = inputs.foreground.sum().item<std::int64_t>();
-  inputs.features = at::relu(at::randn({of.pictures, of.places, of.channels}, options)).requires_grad_();
-  inputs.queries = at::randn({rows, of.channels}, options).requires_grad_();
-  inputs.keys = at::randn({of.pictures, of.places, of.channels}, options).requires_grad_();
+  inputs.features = at::relu(at::randn({setting.pictures, setting.places, setting.channels}, options)).requires_grad_();
+  inputs.queries = at::randn({rows, setting.channels}, options).requires_grad_();
+  inputs.keys = at::randn({setting.pictures, setting.places, setting.channels}, options).requires_grad_();
   inputs.gamma = at::full({1}, 0.7, options).requires_grad_();
   return inputs;
 }
@@ -319,12 +322,12 @@ Found found_by(at::Tensor (*loss)(const LormInputs&), const LormInputs& inputs) 
           torch::autograd::grad({value}, {inputs.features, inputs.queries, inputs.keys, inputs.gamma})};
 }
 
-/// Norm-wise: the largest share by which a gradient differs.
-double difference(const Found& mine, const Found& theirs) {
-  double worst = std::abs(mine.loss - theirs.loss) / std::max(1e-30, std::abs(theirs.loss));
+/// The largest relative difference of a gradient, by norms.
+double difference(const Found& own, const Found& theirs) {
+  double worst = std::abs(own.loss - theirs.loss) / std::max(1e-30, std::abs(theirs.loss));
   for (std::size_t i = 0; i < theirs.grads.size(); ++i) {
     const auto norm = theirs.grads[i].to(at::kDouble).norm().item<double>();
-    const auto off = (mine.grads[i].to(at::kDouble) - theirs.grads[i].to(at::kDouble)).norm().item<double>();
+    const auto off = (own.grads[i].to(at::kDouble) - theirs.grads[i].to(at::kDouble)).norm().item<double>();
     worst = std::max(worst, off / std::max(1e-30, norm));
   }
   return worst;
@@ -338,13 +341,13 @@ TEST(SegmentationLorm, IsThatOfItsFormulaWithGradientsInFloat64) {
 }
 
 TEST(SegmentationLorm, IsThatOfItsFormulaOverSeveralBlocksInFloat32) {
-  // 1024 places a block at most.
+  // At most 1024 places per block.
   const LormInputs inputs =
       some_inputs({.pictures = 1, .places = 1500, .channels = 8, .foreground = 0.9, .type = at::kFloat});
   EXPECT_LT(difference(found_by(lorm_loss, inputs), found_by(lorm_loss_plain, inputs)), 1e-5);
 }
 
-/// A device does not wait for how many places are foreground, and so asks for all of them.
+/// A device does not wait for the number of foreground places, and so asks for all places.
 LormInputs with_all_queries(LormInputs inputs) {
   const at::NoGradGuard guard;
   at::Tensor all = at::randn_like(inputs.keys);
@@ -363,7 +366,7 @@ TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormula) {
 }
 
 TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormulaOverTwoBlocks) {
-  // 64 places of so many pictures are a block.
+  // 64 places of this many pictures are a block.
   const LormInputs all =
       with_all_queries(some_inputs({.pictures = 4096, .places = 70, .channels = 2, .type = at::kFloat}));
   EXPECT_LT(difference(found_by(lorm_loss, all), found_by(lorm_loss_plain, all)), 1e-5);
@@ -377,7 +380,7 @@ TEST(SegmentationLorm, UnderAutocastIsNearItsFormulaAndSumsInFloat32) {
   EXPECT_LT(difference(found_by(lorm_loss, inputs), plain), 0.02);
 }
 
-/// Of every input: the slope along a direction.
+/// For every input, the slope along a direction.
 TEST(SegmentationLorm, ItsGradientsAreTheSlopesOfTheLoss) {
   const LormInputs inputs = some_inputs({.places = 12, .channels = 8});
   const Found found = found_by(lorm_loss, inputs);
@@ -440,7 +443,7 @@ TEST(SegmentationLorm, ForegroundIsWhereLabelsResizedAsNumbersAreAboveNothing) {
       at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, at::kLong)
           .reshape({5, 5})));
   EXPECT_TRUE(row(3).equal(at::zeros({9}, at::kLong)));  // rows and columns 0, 2, 4
-  // Rows and columns 0, 1.33, 2.67, 4: the third one lies beside the label.
+  // Rows and columns 0, 1.33, 2.67, 4: the third one misses the label.
   EXPECT_TRUE(row(4).equal(at::tensor({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, at::kLong)));
   EXPECT_TRUE(labels.equal(before)) << "labels are not to change";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, its windows over pictures, and what is drawn of its answers.
+// The network, its windows over pictures, and the drawings of its answers.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/arange.h>
@@ -38,7 +38,7 @@ using ::testing::HasSubstr;
 using Sizes = std::vector<std::int64_t>;
 using Starts = std::vector<std::int64_t>;
 
-// The network: shapes of its outputs, names of its parts, and what it refuses.
+// The network: shapes of its outputs, names of its parts, and its refusals.
 
 ModelOptions small(ModelType type = ModelType::kAsppLorm) {
   ModelOptions options{.type = type, .classes = 3};
@@ -125,7 +125,7 @@ TEST(SegmentationModel, TrainsUnderAutocastToBfloat16InChannelsLast) {
   }
 }
 
-/// What sync_batch_norm() looks for, and what nn::optimize() could still put together.
+/// The norms for sync_batch_norm(), and chains that nn::optimize() could still fuse.
 TEST(SegmentationModel, ItsNormsCanBeSyncedAndItsChainsAreFusedAlready) {
   for (const ModelType type : {ModelType::kAsppLorm, ModelType::kDeepLabV3Plus}) {
     const auto net = std::make_shared<Segmenter>(small(type));
@@ -139,14 +139,14 @@ TEST(SegmentationModel, ItsNormsCanBeSyncedAndItsChainsAreFusedAlready) {
     EXPECT_EQ(norms, means);
     const nn::Optimized done = nn::optimize(*net);
     EXPECT_TRUE(done.fused.empty());
-    for (const auto& chain : done.left) {  // those before a sum, and the one that gives the logits
+    for (const auto& chain : done.left) {  // those before a sum, and the one with the logits
       const bool alone = chain.name.ends_with(".bn2") || chain.name.ends_with(".downsample.1");
       EXPECT_TRUE(alone || chain.name == "aspp.bn") << chain.name << ": " << chain.what;
     }
   }
 }
 
-/// As synced_batch_norm() sees a rank of two with equal batches.
+/// One of two ranks with equal batches, as seen by synced_batch_norm().
 class TwoReplicas final : public nn::StatisticsSync {
  public:
   [[nodiscard]] int replicas() const override { return 2; }
@@ -188,9 +188,9 @@ TEST(SegmentationModel, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)net.forward(at::rand({2, 3, 33, 33})), UsageError);
 }
 
-// Looking at pictures through windows and in scales.
+// Pictures through windows and in several scales.
 
-/// A network whose logits depend on the pixel alone: windows then change nothing.
+/// A network whose logits depend only on the pixel: windows change nothing.
 at::Tensor by_pixel(const at::Tensor& pictures) {
   const at::Tensor red = pictures.narrow(1, 0, 1);
   return at::cat({red * 4, at::zeros_like(red), 1 - red}, 1);
@@ -264,7 +264,7 @@ TEST(SegmentationWindows, TakeTheMeanOverScalesInTheSizeOfTheBase) {
 }
 
 TEST(SegmentationWindows, MirroredViewsMakeTheResultSymmetric) {
-  // Logits grow to the right, whatever is there: mirrored and averaged that is gone.
+  // Logits grow to the right in any picture: averaging with the mirror image removes that.
   const auto leaning = [](const at::Tensor& pictures) {
     const at::Tensor ramp =
         at::arange(pictures.size(3), at::kFloat).expand({pictures.size(0), 1, pictures.size(2), -1});
@@ -279,7 +279,7 @@ TEST(SegmentationWindows, RefuseScalesThatAreNone) {
   EXPECT_THROW((void)class_shares(at::rand({3, 8, 8}), by_pixel, {.scales = {0.0}}), UsageError);
 }
 
-// The confusion matrix against numbers that a hand can check, and what is drawn.
+// The confusion matrix against numbers computed by hand, and the drawings.
 
 constexpr std::array<std::uint8_t, 8> kTruth = {0, 0, 0, 1, 1, 2, 255, 255};
 constexpr std::array<std::uint8_t, 8> kPredicted = {0, 0, 1, 1, 1, 0, 1, 2};
@@ -371,20 +371,20 @@ JudgedPicture judged(std::int64_t index, double quality) {
 }
 
 TEST(SegmentationGallery, KeepsTheWorstAndTheBestOfAllRanks) {
-  Gallery mine(2);
+  Gallery own(2);
   Gallery theirs(2);
-  for (const auto& [index, quality] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}}) mine.add(judged(index, quality));
+  for (const auto& [index, quality] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}}) own.add(judged(index, quality));
   for (const auto& [index, quality] : {std::pair{3, 0.3}, {4, 0.95}, {5, 0.9}}) theirs.add(judged(index, quality));
   Gallery all(2);
   all.merge(theirs.bytes());
-  all.merge(mine.bytes());
+  all.merge(own.bytes());
   ASSERT_EQ(all.worst().size(), 2U);
   EXPECT_EQ(all.worst()[0].index, 2);
   EXPECT_EQ(all.worst()[1].index, 3);
   EXPECT_EQ(all.best()[0].index, 4);
   EXPECT_EQ(all.best()[1].index, 1) << "of equal ones that with the lower index";
   EXPECT_EQ(all.best()[0].classes.pixels, (std::vector<std::uint8_t>{4, 0}));
-  EXPECT_THROW(Gallery().merge(mine.bytes().substr(0, 20)), InternalError);
+  EXPECT_THROW(Gallery().merge(own.bytes().substr(0, 20)), InternalError);
 }
 
 /// A picture and its mask.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The origin's checkpoints: its networks, re-created in PyTorch under its names (golden/make_origin_names.py), give the
-// same logits and the same LoRM here, and a checkpoint of this program is one of theirs.
+// The origin's checkpoints: its networks, re-created in PyTorch with its names (golden/make_origin_names.py), give the
+// same logits and the same LoRM here, and can load a checkpoint of this program.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ class SegmentationOrigin : public ::testing::TestWithParam<Network> {
   SegmentationTask task_;
 };
 
-/// Its batch norms have the statistics of the file, its LoRM is computed.
+/// The outputs with the file's batch norm statistics, and LoRM computed.
 Outputs outputs_of(Segmenter& net) {
   const at::Tensor images = ((fractions("images", {2, 3, 41, 33}) - 0.5) * 4).to(at::kFloat);
   at::Tensor labels = (fractions("labels", {2, 41, 33}) * 25).floor();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation as a whole: its settings under two names, gradients that stay synchronised whatever is loaded, and that
-// its result does not depend on the number of processes.
+// Segmentation as a whole: its settings under two names, gradients that stay synchronised after any load, and a result
+// that does not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -289,7 +289,7 @@ TEST_P(SegmentationWorlds, FourReplicasGiveOneDigestAndOneMeanIou) {
 
 INSTANTIATE_TEST_SUITE_P(TwoAndFour, SegmentationWorlds, ::testing::Values(2, 4));
 
-/// One picture a replica, which batch norm alone could not do.
+/// One picture per replica, too few for batch norm without sync.
 SegmentationConfig synced_config() {
   SegmentationConfig config = small_config();
   config.sync_batchnorm = true;
@@ -343,7 +343,7 @@ TEST(SegmentationTally, LeavesClassesOutThatAreNowhere) {
   EXPECT_THAT(names, ::testing::ElementsAre("miou", "pixel_accuracy", "iou_a", "iou_b"));
 }
 
-/// Trains a step on this rank's own pictures and says what the parameters are then.
+/// Trains a step on this rank's own pictures and returns the parameters.
 at::Tensor step_of(DistributedDataParallel<Segmenter>& model, const Job& job) {
   const at::Tensor images = at::randn({2, 3, 33, 33}) + job.rank();
   const at::Tensor labels = at::randint(3, {2, 33, 33}, at::kByte);
@@ -371,7 +371,7 @@ bool same_on_all_ranks(const at::Tensor& value, const Job& job) {
 
 RANKS_TEST(SegmentationRun, GradientsStaySynchronisedWhenWeightsAreLoadedAfterWrapping, 2) {
   DistributedDataParallel<Segmenter> model(Segmenter(small_network()), job);
-  // The origin restored pretrained weights here and lost its wrapper: from then on each rank trained for itself.
+  // The origin restored pretrained weights here and lost its wrapper: after that each rank trained alone.
   Segmenter other(small_network());
   Weights weights;
   for (const auto& [name, value] : named_parameters_of(other)) weights.tensors[name] = at::full_like(value, 0.01);

@@ -52,13 +52,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     gpu_here = index_of(to);
   }
   void uncheckedSetDevice(c10::Device to) const noexcept override { gpu_here = index_of(to); }
-  [[nodiscard]] c10::Stream getStream(c10::Device of) const noexcept override { return current_stream(of); }
-  [[nodiscard]] c10::Stream getDefaultStream(c10::Device of) const override {
-    return c10::Stream(c10::Stream::UNSAFE, gpu(index_of(of)), 0);
+  [[nodiscard]] c10::Stream getStream(c10::Device device) const noexcept override { return current_stream(device); }
+  [[nodiscard]] c10::Stream getDefaultStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, gpu(index_of(device)), 0);
   }
-  [[nodiscard]] c10::Stream getStreamFromGlobalPool(c10::Device of, bool /*high*/) const override {
+  [[nodiscard]] c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override {
     static std::atomic<c10::StreamId> next{1};
-    return c10::Stream(c10::Stream::UNSAFE, gpu(index_of(of)), next++);
+    return c10::Stream(c10::Stream::UNSAFE, gpu(index_of(device)), next++);
   }
   [[nodiscard]] c10::Stream exchangeStream(c10::Stream to) const noexcept override {
     const c10::Stream before = current_stream(to.device());
@@ -68,9 +68,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(gpu_count());
   }
-  void record(void** event, const c10::Stream& of, c10::DeviceIndex /*on*/, c10::EventFlag /*how*/) const override {
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*on*/, c10::EventFlag /*how*/) const override {
     if (*event == nullptr) *event = new Event;
-    const Marker marker = stream_of(of).mark();
+    const Marker marker = stream_of(stream).mark();
     auto& known = *static_cast<Event*>(*event);
     const std::lock_guard lock(known.mutex);
     known.marker = marker;
@@ -120,7 +120,7 @@ struct Pinned final : c10::Allocator {
   [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
 };
 
-/// What the part of libtorch for the CPU asks that for CUDA.
+/// The questions of libtorch's CPU part to its CUDA part.
 struct Hooks final : at::CUDAHooksInterface {
   explicit Hooks(at::CUDAHooksArgs /*none*/) {}
   void initCUDA() const override {}
@@ -149,8 +149,8 @@ int gpu_count() {
 
 c10::Device current_gpu() { return gpu(gpu_here); }
 
-c10::Stream current_stream(const c10::Device& of) {
-  const int index = index_of(of);
+c10::Stream current_stream(const c10::Device& device) {
+  const int index = index_of(device);
   return c10::Stream(c10::Stream::UNSAFE, gpu(index), streams_here.at(static_cast<std::size_t>(index)));
 }
 

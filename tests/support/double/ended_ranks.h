@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks ended that an ordered fault had, and after which time.
+// The ends of ranks after an ordered fault, and the time they took.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ inline EndedRanks ended_ranks(const std::function<void(Job&)>& body, const Ranks
   return {std::move(ends), std::chrono::steady_clock::now() - begin};
 }
 
-/// Of three ranks.
+/// For three ranks.
 inline void expect_the_others_to_name_rank_1(const EndedRanks& ended) {
   for (const std::size_t rank : {0, 2}) {
     EXPECT_EQ(ended.ranks[rank].code, 75) << ended.ranks[rank].log;

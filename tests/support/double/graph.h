@@ -10,7 +10,7 @@ namespace lockstep::testing::make_believe {
 
 [[nodiscard]] std::unique_ptr<tensor::DeviceGraph> make_graph();
 
-/// As tensor::is_recording.
+/// The same as tensor::is_recording.
 [[nodiscard]] bool is_recording();
 
 }  // namespace lockstep::testing::make_believe

@@ -11,20 +11,19 @@
 
 namespace lockstep::testing::make_believe {
 
-/// It lives as long as the process, as its thread does.
+/// Lives as long as the process, like its thread.
 class Lane {
  public:
-  /// Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work wait, 1024 where it is not set.
+  /// Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work wait (1024 by default).
   void push(std::function<void()> work);
-  /// How much work it has been given so far.
+  /// The number of pieces of work so far.
   [[nodiscard]] std::uint64_t pushed();
-  /// Whether the first `count` are done. Throws: what one of them threw, as a device reports its error later.
+  /// True if the first `count` are done. Throws: the error of one of them, as a device reports errors later.
   [[nodiscard]] bool reached(std::uint64_t count);
   void wait(std::uint64_t count);
   [[nodiscard]] bool is_idle();
 
-  /// While it lives, the calling thread does work in the lane's order: after all that the lane has, before all that
-  /// comes.
+  /// For its lifetime the calling thread works in the lane's order: after all present work, before all later work.
   class Turn {
    public:
     explicit Turn(Lane& lane);

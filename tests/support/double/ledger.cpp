@@ -10,13 +10,13 @@
 namespace lockstep::testing::make_believe {
 namespace {
 
-/// What the calling thread has seen by asking events.
+/// The calling thread's knowledge from events that it queried.
 Clock& seen_here() {
   static thread_local Clock clock;
   return clock;
 }
 
-/// An operator may be given the same memory twice, to read and to write.
+/// An operator may get the same memory twice, to read and to write.
 std::vector<Access> merged(const std::vector<Access>& accesses) {
   std::vector<Access> found;
   for (const Access& access : accesses) {
@@ -146,7 +146,7 @@ void Ledger::give_back(const void* begin) {
   for (const Note& note : block.notes) {
     if (note.stream == block.stream || block.recorded.count(note.stream) != 0) continue;
     if (is_over(note, clocks_[static_cast<std::size_t>(block.stream)])) continue;
-    // The allocator waits for what the recorded streams have at this moment, which may have waited for others.
+    // The allocator waits for the recorded streams' present work, which may have waited for other streams.
     if (std::any_of(block.recorded.begin(), block.recorded.end(),
                     [&](int stream) { return is_over(note, clocks_[static_cast<std::size_t>(stream)]); })) {
       continue;

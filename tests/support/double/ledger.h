@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may touch which memory when. Each stream has a vector clock; each operation notes what it reads and writes. Two
-// operations of which one writes need an event, or a wait of the host, between them: where there is none, that is found
-// however lucky their times were.
+// Checks the order of accesses to memory. Each stream has a vector clock; each operation notes its reads and writes.
+// Two operations, one of which writes, need an event or a wait of the host between them. The ledger finds a missing one
+// even if the times happened to be right.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// How far of each stream something is known to have come.
+/// The known progress of each stream.
 class Clock {
  public:
   [[nodiscard]] std::uint64_t at(int stream) const;
@@ -27,34 +27,34 @@ class Clock {
   std::vector<std::uint64_t> ticks_;
 };
 
-/// One for the process. Thread-safe: yes. Streams are numbers from 0 on.
+/// One per process. Thread-safe: yes. Streams are numbers from 0 on.
 class Ledger {
  public:
   static Ledger& instance();
 
   int add_stream(std::string name);
   void run(int stream, const std::string& name, const std::vector<Access>& accesses);
-  /// Returns what an event that is recorded now says.
+  /// Returns the progress that an event recorded now stands for.
   [[nodiscard]] Clock record(int stream);
   void hold(int stream, const Clock& clock);
-  /// The calling thread has seen that it is over.
+  /// Notes that the calling thread has seen this progress.
   void seen(const Clock& clock);
-  /// The host has waited: all of its threads may rely on that.
+  /// Notes that the host has waited for it: all of its threads may rely on that.
   void waited(const Clock& clock);
 
-  /// Memory belongs to the stream that it was taken for, whose later work may get it when it is given back.
+  /// Notes memory as taken for a stream. After give_back(), later work of that stream may get it.
   void take(const void* begin, std::size_t bytes, int stream);
   void give_back(const void* begin);
-  /// Reports memory that nobody has: what a graph uses has to stay. Returns: false where there is such.
+  /// Reports memory that is not taken: a graph's memory has to stay. Returns: false if there is any.
   [[nodiscard]] bool has_taken(const std::string& name, const std::vector<Access>& accesses);
-  /// Tensor::record_stream: memory is kept until the stream's work so far is over.
+  /// As Tensor::record_stream: keeps memory until the stream's work so far is over.
   void record_stream(const void* begin, int stream);
 
-  /// The most bytes that were taken at one time, on all GPUs of the process.
+  /// The most bytes taken at one time, on all GPUs of the process.
   [[nodiscard]] std::int64_t peak();
   void restart_peak();
 
-  /// What was found since the last call, one line each. Each is printed to standard error, too.
+  /// The races since the last call, one line each; they are printed to standard error, too.
   [[nodiscard]] std::vector<std::string> take_races();
 
  private:

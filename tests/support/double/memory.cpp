@@ -15,16 +15,16 @@ void give_back(void* kept) {
   drop_storage(kept);
 }
 
-c10::Storage mirror(const c10::Storage& of, c10::Device device, c10::DeleterFnPtr end) {
-  c10::DataPtr data(of.data(), new c10::Storage(of), end, device);
+c10::Storage mirror(const c10::Storage& storage, c10::Device device, c10::DeleterFnPtr end) {
+  c10::DataPtr data(storage.data(), new c10::Storage(storage), end, device);
   c10::Allocator* const allocator = c10::GetAllocator(c10::kCPU);
-  return c10::Storage(c10::Storage::use_byte_size_t{}, of.nbytes(), std::move(data), allocator, device.is_cpu());
+  return c10::Storage(c10::Storage::use_byte_size_t{}, storage.nbytes(), std::move(data), allocator, device.is_cpu());
 }
 
 /// Takes the memory for a stream of the GPU.
-c10::Storage taken(const c10::Storage& of, c10::Device gpu, int stream) {
-  Ledger::instance().take(of.data(), of.nbytes(), stream);
-  return mirror(of, gpu, give_back);
+c10::Storage taken(const c10::Storage& storage, c10::Device gpu, int stream) {
+  Ledger::instance().take(storage.data(), storage.nbytes(), stream);
+  return mirror(storage, gpu, give_back);
 }
 
 at::Tensor over(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {

@@ -53,10 +53,10 @@ const std::set<std::string>& reshaping_operators() {
   return names;
 }
 
-/// What an operator's schema says.
+/// The facts in an operator's schema.
 struct Traits {
   bool is_view = false;      ///< touches no memory
-  bool can_be_late = false;  ///< its results are tensors of the caller, so that the caller need not wait for it
+  bool can_be_late = false;  ///< its results are tensors of the caller, which need not wait for it
   bool makes_empty = false;  ///< its results have no values yet
   bool may_resize = false;   ///< its results, unless they are among its inputs
   bool waits = false;
@@ -111,7 +111,7 @@ void change_tensors(c10::IValue& value, const Change& change) {
   }
 }
 
-/// Indices that are masks are counted first, and those of the host are copied.
+/// Counts masks among the indices first, and copies indices of the host.
 bool note_indices(const c10::IValue& value) {
   bool waits = false;
   if (!value.isOptionalTensorList()) return waits;
@@ -166,7 +166,7 @@ class Call {
   [[nodiscard]] const std::string& name() const { return op_.schema().name(); }
   [[nodiscard]] c10::IValue& argument(std::size_t i) { return stack_[stack_.size() - traits_.writes.size() + i]; }
 
-  /// An in-place operator may arrive as one with a given result, which is one of its inputs.
+  /// An in-place operator may arrive as one whose given result is one of its inputs.
   [[nodiscard]] bool can_be_late() const {
     if (!traits_.can_be_late || waits_) return false;
     const auto is_input = [&](const at::Tensor& own) {
@@ -193,7 +193,7 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Returns the arguments for later. The host's values are those of now.
+  /// Returns the arguments for later use, with the host's present values.
   [[nodiscard]] Stack kept_arguments() const {
     Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
@@ -203,7 +203,7 @@ class Call {
     return copy;
   }
 
-  /// Leaves the work to the stream.
+  /// Gives the work to the stream.
   void enqueue(DeviceStream& stream) {
     Stack copy = kept_arguments();
     torch::jit::drop(stack_, traits_.writes.size());
@@ -215,7 +215,7 @@ class Call {
     });
   }
 
-  /// Each replay computes into the memory that the results have now.
+  /// Each replay computes into the results' present memory.
   void record(DeviceStream& stream, Recording& recording) {
     if (waits_) recording.refuse_to_wait();
     const bool computes = !traits_.is_view && !traits_.makes_empty;
@@ -306,12 +306,12 @@ class Call {
 
 void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack).run(); }
 
-// Operators that are not the CPU's -----------------------------------------------------------------------------------
+// Operators other than the CPU's -----------------------------------------------------------------------------------
 
-/// Whether the host is waited for, or waits; notes which.
-/// CUDA takes so much of pageable memory at once; for more it waits until the stream is done.
+/// CUDA copies this much pageable memory at once; for more it waits until the stream is done.
 constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
 
+/// True if the host waits for this copy; notes the kind of wait.
 bool copy_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (from.is_cpu() && from.dim() == 0 && !non_blocking) {
     note_wait("copy of a number to the device");
@@ -339,10 +339,10 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   if (self.is_cuda()) accesses.push_back(span_of(self, true));
   DeviceStream& others = stream_of(current_stream(self.is_cuda() ? self.device() : gpu));
   stream.hold(others.mark());  // between two GPUs both streams wait for the copy
-  // Memory that is not pinned is read at once.
+  // Pageable memory is read at once.
   const bool is_read_now = from.is_cpu() && !waits && !is_pinned(from.storage().data());
   at::Tensor to = on_host(self);
-  // What the host reads before the copy is over is not what it wants.
+  // If the host reads before the copy is over, it must get wrong values.
   if (self.is_cpu() && !waits && self.is_contiguous())
     std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
   const at::Tensor source = is_read_now ? from.clone() : on_host(from);
@@ -384,7 +384,7 @@ at::Tensor pinned(const at::Tensor& self, c10::optional<at::Device> /*on*/) {
   return at::empty(self.sizes(), self.options().pinned_memory(true)).copy_(self);
 }
 
-/// libtorch 1.13 has it for CUDA only.
+/// libtorch 1.13 has it only for CUDA.
 void unscale(at::TensorList values, at::Tensor& found_inf, const at::Tensor& factor) {
   DeviceStream& stream = stream_of(current_stream(found_inf.device()));
   std::vector<Access> accesses = {span_of(found_inf, true), span_of(factor, false)};
@@ -412,7 +412,7 @@ void register_operators() {
   aten.impl("is_pinned", &is_pinned_tensor);
   aten.impl("_pin_memory", &pinned);
   aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
-  // A CPU's kernel may not be reached through the fallback here: libtorch chooses between the kernels of devices.
+  // The fallback may not reach a CPU kernel here: libtorch chooses between the kernels of devices.
   for (const char* name : {"convolution", "convolution_backward"}) {
     aten.impl(name, CppFunction::makeFromBoxedFunction<&run_operator>());
   }

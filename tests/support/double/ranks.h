@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of such ranks, in a program of its own
+// Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of such ranks, in a separate program
 // (OWN_MAIN) that links lockstep_make_believe_gpus and has ranks.cpp and register.cpp among its SOURCES:
 //
 //   TEST(Double, Sums) {
@@ -19,14 +19,14 @@
 
 namespace lockstep::testing {
 
-/// The ranks of one host with as many GPUs. Of `env`: LOCKSTEP_DOUBLE_DELAY_US has copies and collectives begin late,
-/// LOCKSTEP_DOUBLE_FAULT is one of support/double/nccl/order.h.
+/// The ranks of one host with as many GPUs. In `env`, LOCKSTEP_DOUBLE_DELAY_US makes copies and collectives begin late;
+/// LOCKSTEP_DOUBLE_FAULT is a fault of support/double/nccl/order.h.
 [[nodiscard]] RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env = {});
 
 /// Returns how often this rank has replayed a graph.
 [[nodiscard]] int found_replays();
 
-/// Returns what this rank did on a GPU without a wait that it needs, since the last call.
+/// Returns this rank's accesses on a GPU without a needed wait, since the last call.
 [[nodiscard]] std::vector<std::string> found_races();
 
 }  // namespace lockstep::testing

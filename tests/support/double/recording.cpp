@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kNotNow = "CUDA error: operation not permitted when stream is capturing";
 
-/// Whether this thread has begun a recording.
+/// True if this thread has begun a recording.
 bool& records_here() {
   static thread_local bool records = false;
   return records;
@@ -39,7 +39,7 @@ void Recording::refuse_to_wait() {
   throw std::runtime_error(kNotNow);
 }
 
-/// The last replay is over, since it would keep this object.
+/// The last replay is over, as it would keep this object alive.
 Recording::~Recording() { Ledger::instance().waited(replayed_); }
 
 void Recording::begin(DeviceStream& origin) {
@@ -132,7 +132,7 @@ void Recording::own(const at::Storage& made) {
   if (made.nbytes() > 0) own_[made.data()] = made.nbytes();
 }
 
-/// Notes for the ledger who touches what, in which order. Returns: false where memory is gone.
+/// Notes the accesses and their order in the ledger. Returns: false if memory is gone.
 bool Recording::account(int number) {
   Ledger& ledger = Ledger::instance();
   for (const Step& step : steps_) {

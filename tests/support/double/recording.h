@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the streams of a make-believe GPU get while it is recorded, with CUDA's rules: a stream that waits for an event
-// of a recorded stream is recorded as well, and has to be joined again; nothing is waited for or asked meanwhile; an
-// event of a recording can be waited for by its streams only.
+// Records the work of a make-believe GPU's streams, with CUDA's rules: a stream that waits for an event of a recorded
+// stream is recorded as well, and has to be joined again; meanwhile the host neither waits nor queries; only the
+// streams of a recording can wait for its events.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,7 +23,7 @@ namespace lockstep::testing::make_believe {
 
 class DeviceStream;
 
-/// Throws where the calling thread has begun a recording: it must not wait for a GPU, nor ask it.
+/// Throws if the calling thread has begun a recording: it must neither wait for a GPU nor query it.
 void refuse_in_recording();
 
 /// Thread-safe: yes.
@@ -34,9 +34,9 @@ class Recording : public std::enable_shared_from_this<Recording> {
   Recording& operator=(const Recording&) = delete;
   ~Recording();
 
-  /// The calling thread records `origin` from here to end() or abandon().
+  /// Lets the calling thread record `origin` until end() or abandon().
   void begin(DeviceStream& origin);
-  /// Throws: where a stream was not joined, or a rule was broken before.
+  /// Throws: if a stream was not joined, or a rule was broken before.
   void end();
   void abandon();
 
@@ -45,21 +45,21 @@ class Recording : public std::enable_shared_from_this<Recording> {
   [[nodiscard]] std::size_t mark(DeviceStream& stream);
   void hold(DeviceStream& stream, std::size_t mark);
 
-  /// Throws what CUDA says where a rule is broken; the recording is lost.
+  /// Throws CUDA's error for a broken rule; the recording is lost.
   [[noreturn]] void refuse(const std::string& why);
   [[noreturn]] void refuse_to_wait();
 
-  // Operators compute while they are recorded, since their results have to have a size. No value is left of that.
-  /// Keeps what an operation would write.
+  // Operators compute while they are recorded, because their results need a size. The values do not stay.
+  /// Keeps the memory that an operation would write.
   void save(const std::vector<Access>& accesses);
-  /// Keeps new memory, which belongs to the recording. It gets values by replays only.
+  /// Keeps new memory of the recording. Only replays give it values.
   void own(const at::Storage& made);
-  /// The work draws random numbers: the caller's thread has to do it, as soon as it is called.
+  /// Notes that the work draws random numbers: the caller's thread has to do it at once.
   void note_draw() { draws_ = true; }
 
-  /// Puts all of it on the stream.
+  /// Puts the whole recording on the stream.
   void replay(DeviceStream& stream);
-  /// How often this process has called replay().
+  /// The number of calls of replay() in this process.
   [[nodiscard]] static int replays();
 
  private:
@@ -74,7 +74,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
   struct Branch {
     DeviceStream* stream = nullptr;
-    int number = 0;  ///< the ledger's; the first one's is that of the stream that replays
+    int number = 0;  ///< in the ledger; the first one's is the replaying stream's
     Clock clock = {};
   };
   [[nodiscard]] std::size_t branch_of(DeviceStream& stream);
@@ -87,8 +87,8 @@ class Recording : public std::enable_shared_from_this<Recording> {
   std::atomic<bool> draws_{false};
   bool over_ = false;
   std::vector<Step> steps_;
-  std::vector<Branch> branches_;  ///< the first is that where it began
-  std::vector<Clock> marks_;      ///< which work of the branches is before each mark
+  std::vector<Branch> branches_;  ///< the first is that of the origin
+  std::vector<Clock> marks_;      ///< the branches' work before each mark
   std::vector<std::pair<void*, std::string>> saved_;
   std::map<const void*, std::size_t> own_;  ///< bytes, by address
   std::vector<at::Storage> kept_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows a program that has make-believe GPUs to Lockstep as one that has GPUs: their streams, memory and graphs.
+// Presents make-believe GPUs to Lockstep as GPUs: their streams, memory and graphs.
 #include "support/double/graph.h"
 #include "support/double/ledger.h"
 #include "support/double/recording.h"
@@ -9,7 +9,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// What Lockstep hands to NCCL as a cudaStream_t.
+/// The pointer that Lockstep passes to NCCL as a cudaStream_t.
 void* handle_of(const c10::Stream& stream) {
   make_believe::StreamHandle& handle = make_believe::stream_of(stream);
   return &handle;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the make-believe NCCL, a library of its own, sees of a make-believe GPU's stream. It is behind the pointer that
-// Lockstep hands to NCCL as a cudaStream_t.
+// The view that the make-believe NCCL, a separate library, has of a make-believe GPU's stream. It is behind the pointer
+// that Lockstep passes to NCCL as a cudaStream_t.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ class StreamHandle {
   StreamHandle(const StreamHandle&) = delete;
   StreamHandle& operator=(const StreamHandle&) = delete;
 
-  /// Puts work behind what the stream has. The stream's thread does it, after the delay that LOCKSTEP_DOUBLE_DELAY_US
-  /// orders. Thread-safe: yes.
-  /// While it is recorded, the work is not done, and each replay does it: is_recording().
+  /// Puts work after the stream's present work. The stream's thread does it after the delay in
+  /// LOCKSTEP_DOUBLE_DELAY_US. Thread-safe: yes.
+  /// If the stream is being recorded, each replay does the work instead: is_recording().
   virtual void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) = 0;
   [[nodiscard]] virtual bool is_recording() = 0;
 };

@@ -52,7 +52,7 @@ Marker DeviceStream::mark() {
 void DeviceStream::hold(const Marker& marker) {
   if (marker.recording) return marker.recording->hold(*this, marker.at);
   if (marker.stream == nullptr) return;
-  if (const auto mine = recording()) mine->refuse("dependency created on uncaptured work in another stream");
+  if (const auto own = recording()) own->refuse("dependency created on uncaptured work in another stream");
   if (marker.stream == this) return;
   Ledger::instance().hold(number_, marker.clock);
   if (marker.stream->lane_.reached(marker.at)) return;
@@ -60,7 +60,7 @@ void DeviceStream::hold(const Marker& marker) {
 }
 
 void DeviceStream::wait() {
-  if (const auto mine = recording()) mine->refuse_to_wait();
+  if (const auto own = recording()) own->refuse_to_wait();
   const Marker now = mark();
   lane_.wait(now.at);
   Ledger::instance().waited(now.clock);

@@ -21,7 +21,7 @@ namespace lockstep::testing::make_believe {
 
 class DeviceStream;
 
-/// A place in a stream, which an event has.
+/// A place in a stream, kept by an event.
 struct Marker {
   DeviceStream* stream = nullptr;
   std::uint64_t at = 0;
@@ -34,14 +34,14 @@ class DeviceStream final : public StreamHandle {
   explicit DeviceStream(const c10::Stream& stream);
 
   void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) override;
-  /// The calling thread does it in the stream's order, if the stream has nothing to do; else as enqueue().
+  /// If the stream is idle, the calling thread does the work in the stream's order; else as enqueue().
   void enqueue_or_run(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work);
   [[nodiscard]] Marker mark();
   void hold(const Marker& marker);
-  /// Waits until all is done, as cudaStreamSynchronize.
+  /// Waits until all is done, like cudaStreamSynchronize.
   void wait();
 
-  /// What it gets goes into the recording; null: it is done.
+  /// Later work goes into the recording; null: it is done again.
   void record(std::shared_ptr<Recording> recording);
   [[nodiscard]] std::shared_ptr<Recording> recording();
   [[nodiscard]] bool is_recording() override { return recording() != nullptr; }
@@ -61,7 +61,7 @@ class DeviceStream final : public StreamHandle {
 
 [[nodiscard]] bool is_done(const Marker& marker);
 
-/// How much later than possible copies and collectives begin: LOCKSTEP_DOUBLE_DELAY_US.
+/// The delay of copies and collectives: LOCKSTEP_DOUBLE_DELAY_US.
 [[nodiscard]] std::chrono::microseconds ordered_delay();
 
 }  // namespace lockstep::testing::make_believe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A liblockstep-cuda.so for tests. It says when it is loaded.
+// A liblockstep-cuda.so for tests. It reports when it is loaded.
 #include "tensor/cuda_parts.h"
 
 #include <cstdio>

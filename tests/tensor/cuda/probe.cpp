@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program with libtorch gets from the parts for CUDA.
+// A program with libtorch that asks the parts for CUDA.
 #include <cstdint>
 
 #include "lockstep/base/error.h"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace lockstep;
 
-/// Prints what `call` returns, or its error.
+/// Prints the result of `call`, or its error.
 template <class F>
 void show(const char* what, F&& call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of augmentations that is chosen at run time, such as from a configuration.
+// A chain of augmentations that is chosen at run time, for example from a configuration.
 #pragma once
 
 #include <functional>
@@ -25,13 +25,13 @@ struct Augmentation {
   std::function<void(AnnotatedImage&, SampleContext&)> run;
 };
 
-/// Makes the built-in step `name`, such as "random_resized_crop", with `settings` and else its defaults.
-/// Throws: UsageError with the nearest name for an unknown step or setting, or where a setting has the wrong number of
-///         values.
+/// Makes the built-in step `name`, such as "random_resized_crop", with `settings` and defaults for the rest.
+/// Throws: UsageError with the nearest name for an unknown step or setting, or for a wrong number of values of a
+///         setting.
 [[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
 
-/// Does the same from text: "rotation degrees=20 p=0.5", "resize size=320,240".
-/// Throws: UsageError as make_augmentation(), and for text that cannot be parsed.
+/// Makes a step from text: "rotation degrees=20 p=0.5", "resize size=320,240".
+/// Throws: the UsageErrors of make_augmentation(), and UsageError for text that cannot be parsed.
 [[nodiscard]] Augmentation parse_augmentation(std::string_view text);
 
 /// Returns the names of all built-in steps, sorted.
@@ -41,7 +41,7 @@ struct Augmentation {
 /// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
 class Augmentations {
  public:
-  /// Adds a step behind those that are there.
+  /// Adds a step behind the others.
   void add(Augmentation step) { steps_.push_back(std::move(step)); }
   /// Returns the steps, in the order in which they run.
   [[nodiscard]] const std::vector<Augmentation>& steps() const noexcept { return steps_; }

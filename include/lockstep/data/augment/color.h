@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Augmentations that change pixels and leave annotations where they are.
+// Augmentations that change pixels, but no annotations.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,20 @@ namespace lockstep {
 struct Gray {
   std::int64_t channels = 1;  ///< 1, or 3 equal ones
 
-  /// Throws: UsageError where channels is neither 1 nor 3; DataError naming the file that cannot be decoded.
+  /// Throws: UsageError if channels is neither 1 nor 3; DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Make the four changes of ColorJitter, each with Pillow's bits. Gray pictures have no saturation and no hue.
-/// Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 .. 0.5.
+/// Multiplies every value by `factor`. This and the next three are the changes of ColorJitter, each with Pillow's bits.
+/// Gray pictures have no saturation and no hue. Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 ..
+/// 0.5.
 void adjust_brightness(Image& image, double factor);
 /// Moves every value away from the mean of the picture's gray, or towards it.
 void adjust_contrast(Image& image, double factor);
 /// Moves every value away from its pixel's gray, or towards it.
 void adjust_saturation(Image& image, double factor);
 /// Turns the hue by a part of the circle.
-void adjust_hue(Image& image, double by);
+void adjust_hue(Image& image, double turn);
 
 /// Changes brightness, contrast, saturation and hue at random, in random order.
 /// Source: torchvision's ColorJitter.
@@ -38,14 +39,14 @@ struct ColorJitter {
   double hue = 0.0;         ///< drawn from -hue .. hue
   double p = 1.0;           ///< probability that the picture is changed
 
-  /// What parameters() draws.
+  /// The numbers that parameters() draws.
   struct Parameters {
     std::array<int, 4> order{0, 1, 2, 3};         ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
-    std::array<std::optional<double>, 4> values;  ///< factor of each change, in the order above; none: not made
+    std::array<std::optional<double>, 4> values;  ///< factor of each change, in the order above; none: no change
   };
   /// Draws order and factors.
   [[nodiscard]] Parameters parameters(SampleRandom& random) const;
-  /// Makes the changes that were drawn.
+  /// Makes the drawn changes.
   static void apply(AnnotatedImage& image, const Parameters& parameters);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -56,7 +57,7 @@ struct ColorJitter {
 struct PhotometricDistort {
   double min_brightness = 0.875;  ///< least factor
   double max_brightness = 1.125;  ///< largest factor
-  double min_contrast = 0.5;      ///< limits of contrast and saturation
+  double min_contrast = 0.5;      ///< least factor of contrast and saturation
   double max_contrast = 1.5;      ///< largest factor of contrast and saturation
   double hue = 0.05;              ///< largest shift of the hue, either way, as a part of the circle
   double p = 0.5;                 ///< probability of each distortion
@@ -67,12 +68,12 @@ struct PhotometricDistort {
 /// Blurs with a Gaussian of `kernel` x `kernel` pixels, with probability `p`.
 /// Source: torchvision's GaussianBlur; a value may differ from it by one.
 struct GaussianBlur {
-  std::int64_t kernel = 5;  ///< odd
+  std::int64_t kernel = 5;  ///< pixels; odd
   double min_sigma = 0.1;   ///< pixels
   double max_sigma = 2.0;   ///< largest standard deviation
   double p = 1.0;           ///< probability that the picture is blurred
 
-  /// Throws: UsageError where the kernel is not odd and positive.
+  /// Throws: UsageError if the kernel is not odd and positive.
   void apply(AnnotatedImage& image, double sigma) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -85,10 +86,10 @@ struct RandomErasing {
   double max_scale = 0.33;  ///< largest share of the area
   double min_ratio = 0.3;   ///< height to width
   double max_ratio = 3.3;   ///< largest ratio
-  float value = 0.0F;       ///< what the rectangle is set to
+  float value = 0.0F;       ///< value of the rectangle's elements
 
-  /// Returns none where ten tries found no place.
-  [[nodiscard]] std::optional<Region> parameters(ImageSize of, SampleRandom& random) const;
+  /// Returns none if ten tries found no place.
+  [[nodiscard]] std::optional<Region> parameters(ImageSize picture, SampleRandom& random) const;
   /// Shapes: float32, C x H x W. Throws: UsageError for another dtype or shape.
   void apply(Sample& sample, const Region& region) const;
   [[nodiscard]] Sample operator()(Sample sample, SampleRandom& random) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of pictures, and pictures with a border. Boxes are clipped to what is left and keep their place in the list
-// even where they are empty; SanitizeBoxes drops those.
+// Parts of pictures, and pictures with a border. Boxes are clipped to the remaining part and keep their place in the
+// list even if they are empty; SanitizeBoxes drops those.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The colour outside of the picture, by channel; gray pictures take the first.
+/// The colour outside the picture, by channel; gray pictures use the first.
 using Color = std::array<std::uint8_t, 3>;
 
 /// Cuts a part of random area and shape, and resizes it. Only that part of a JPEG is decoded.
@@ -23,13 +23,12 @@ struct RandomResizedCrop {
   double max_scale = 1.0;                                  ///< largest share of the area
   double min_ratio = 3.0 / 4.0;                            ///< width to height
   double max_ratio = 4.0 / 3.0;                            ///< largest ratio
-  Interpolation interpolation = Interpolation::kBilinear;  ///< how the part is resized
-  /// Decodes a part of a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits
-  /// than Pillow's.
+  Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
+  /// Decodes a part of a JPEG of at least twice the size at a half, quarter or eighth: faster, but not Pillow's bits.
   bool shrink_while_decoding = true;
 
   /// Draws the part of a picture of this size.
-  [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
+  [[nodiscard]] Region parameters(ImageSize picture, SampleRandom& random) const;
   /// Throws: DataError naming the file that cannot be decoded.
   void apply(AnnotatedImage& image, const Region& region) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
@@ -41,8 +40,8 @@ struct CenterCrop {
   ImageSize size{224, 224};  ///< size of the result
   Color fill{};              ///< colour of the border
 
-  /// Returns the region, which may reach outside of the picture.
-  [[nodiscard]] Region region_of(ImageSize of) const;
+  /// Returns the region, which may extend outside the picture.
+  [[nodiscard]] Region region_of(ImageSize picture) const;
   void operator()(AnnotatedImage& image) const;
 };
 
@@ -65,9 +64,9 @@ struct RandomCrop {
   std::int64_t padding = 0;  ///< width of the border that is added first, in pixels
   Color fill{};              ///< colour of the border
 
-  /// Returns the region in pixels of the picture without its border; it may reach outside.
-  [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
-  /// Cuts the region; what is outside of the picture gets the border's colour.
+  /// Returns the region in pixels of the picture without its border; it may extend outside.
+  [[nodiscard]] Region parameters(ImageSize picture, SampleRandom& random) const;
+  /// Cuts the region; pixels outside the picture get the border's colour.
   void apply(AnnotatedImage& image, const Region& region) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };

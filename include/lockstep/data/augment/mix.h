@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MixUp and CutMix: samples of a batch mixed with their neighbours, with soft targets. One object has two places: as
-// the last step of the transform it draws the numbers, as the loader's collate function it mixes.
+// MixUp and CutMix: mix the samples of a batch with their neighbours, with soft targets. One object has two uses: as
+// the last step of the transform it draws the numbers, and as the loader's collate function it mixes.
 #pragma once
 
 #include <vector>
@@ -19,21 +19,22 @@ namespace lockstep {
 ///          DataLoader loader(set, {.batch_size = 64, .collate = mix});
 struct MixUp {
   std::int64_t classes = 0;  ///< number of classes; it must be set
-  double alpha = 0.2;        ///< of the distribution Beta(alpha, alpha): small values keep one picture nearly whole
+  double alpha = 0.2;        ///< parameter of the distribution Beta(alpha, alpha): small values keep one picture nearly
+                             ///< whole
   double p = 1.0;            ///< probability that a batch is mixed
 
-  /// Keeps drawn numbers in Sample::extra for the batch.
+  /// Stores the drawn numbers in Sample::extra for the batch.
   void operator()(Sample& sample, SampleRandom& random) const;
-  /// Throws: UsageError where a sample has no drawn numbers, or `classes` is not positive; DataError where a class is
-  ///         not below `classes`.
+  /// Throws: UsageError if a sample has no drawn numbers, or `classes` is not positive; DataError if a class is too
+  ///         large.
   [[nodiscard]] Batch operator()(const std::vector<Sample>& samples) const;
 };
 
-/// Puts a rectangle of the neighbour into each sample; its share of the area is its share of the target. The area is
+/// Copies a rectangle of the neighbour into each sample; its share of the area is its share of the target. The area is
 /// drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019; torchvision's RandomCutmix.
 struct CutMix {
   std::int64_t classes = 0;  ///< number of classes; it must be set
-  double alpha = 1.0;        ///< of the distribution Beta(alpha, alpha)
+  double alpha = 1.0;        ///< parameter of the distribution Beta(alpha, alpha)
   double p = 1.0;            ///< probability that a batch is mixed
 
   void operator()(Sample& sample, SampleRandom& random) const;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing of whole pictures. Boxes, points, masks and maps are resized too; masks and maps are resampled without
-// mixing values.
+// Resizes whole pictures with their boxes, points, masks and maps; masks and maps are resampled without mixing values.
 #pragma once
 
 #include "lockstep/data/resample.h"
@@ -13,25 +12,24 @@ namespace lockstep {
 /// Source: torchvision's Resize with two numbers.
 struct Resize {
   ImageSize size{224, 224};                                ///< size of the result
-  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
-  /// Decodes a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits than
-  /// Pillow's.
+  Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
+  /// Decodes a JPEG of at least twice the size at a half, quarter or eighth: faster, but not Pillow's bits.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or less where the longer one would
-/// exceed `longest`.
+/// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or fewer to keep the longer within
+/// `longest`.
 /// Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
   std::int64_t shorter = 256;                              ///< pixels of the shorter side
-  std::int64_t longest = 0;                                ///< 0: no limit
-  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
+  std::int64_t longest = 0;                                ///< most pixels of the longer side; 0: no limit
+  Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
   bool shrink_while_decoding = false;                      ///< as in Resize
 
-  /// Returns the size that a picture of this size gets.
+  /// Returns the new size of a picture of this size.
   [[nodiscard]] ImageSize size_of(ImageSize size) const;
   void operator()(AnnotatedImage& image) const;
 };

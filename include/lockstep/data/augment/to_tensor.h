@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a picture to a sample: the last step, except for steps that work on tensors.
+// Turns a picture into a sample: the last step, except for steps that work on tensors.
 #pragma once
 
 #include <array>
@@ -23,40 +23,40 @@ struct Normalize {
   [[nodiscard]] Sample operator()(Sample sample) const;
 };
 
-/// Writes what Sample::target or Sample::extra gets from a picture. It must be thread-safe.
+/// Sets Sample::target or Sample::extra from a picture. It must be thread-safe.
 using PictureTarget = std::function<void(const AnnotatedImage&, const SampleContext&, Sample&)>;
 
-/// Makes the picture's class the target, as an int64 scalar. Throws: DataError where a picture has none.
+/// Makes the picture's class the target, as an int64 scalar. Throws: DataError if a picture has none.
 struct ClassTarget {
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 
-/// Makes map `index` the target, as int64, H x W. Throws: DataError where a picture has no such map.
+/// Makes map `index` the target, as int64, H x W. Throws: DataError if a picture has no such map.
 struct MapTarget {
-  std::size_t index = 0;  ///< which of AnnotatedImage::maps
+  std::size_t index = 0;  ///< index in AnnotatedImage::maps
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 
-/// The objects of one picture. DetectionTarget puts it into Sample::extra.
+/// The objects of one picture. DetectionTarget stores them in Sample::extra.
 struct Detections {
   at::Tensor boxes;     ///< float32, n x 4
   at::Tensor labels;    ///< int64, n
   at::Tensor areas;     ///< float32, n: pixels
   at::Tensor crowd;     ///< bool, n
-  ImageSize size;       ///< size of the picture that the network sees
+  ImageSize size;       ///< size of the picture as the network sees it
   std::int64_t id = 0;  ///< the sample's index in its set
 };
 
-/// Puts Detections into Sample::extra, with boxes as corners in pixels, or as centre and size in 0 .. 1.
+/// Stores Detections in Sample::extra, with boxes as corners in pixels, or as centre and size in 0 .. 1.
 struct DetectionTarget {
   bool centered = false;  ///< boxes as centre and size in 0 .. 1; false: corners in pixels
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 
-/// Converts 8-bit pixels to float32 C x H x W in 0 .. 1, written directly into the batch where there is one.
+/// Converts 8-bit pixels to float32 C x H x W in 0 .. 1, directly into the batch if there is one.
 struct ToTensor {
-  std::optional<Normalize> normalize = {};  ///< done in the same pass
-  PictureTarget target = {};                ///< none: the picture's class where it has one, else no target
+  std::optional<Normalize> normalize = {};  ///< applied in the same pass
+  PictureTarget target = {};                ///< none: the picture's class if it has one, else no target
 
   /// Throws: DataError naming the file that cannot be decoded.
   [[nodiscard]] Sample operator()(AnnotatedImage& image, const SampleContext& context) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flips, rotations and affine maps. A turned box becomes the upright one around its corners, clipped to the picture.
+// Flips, rotations and affine maps. A rotated box becomes the upright box around its corners, clipped to the picture.
 #pragma once
 
 #include "lockstep/data/augment/crop.h"
@@ -46,12 +46,12 @@ struct Affine {
   double max_scale = 1.0;                                  ///< largest factor of the size
   double shear_x = 0.0;                                    ///< degrees, either way
   double shear_y = 0.0;                                    ///< degrees, either way
-  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
-  Color fill{};                                            ///< colour where the picture shows nothing
+  Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
+  Color fill{};                                            ///< colour outside the picture
   double p = 1.0;                                          ///< probability that the picture is changed
 
   /// Draws the parameters for a picture of this size.
-  [[nodiscard]] AffineParameters parameters(ImageSize of, SampleRandom& random) const;
+  [[nodiscard]] AffineParameters parameters(ImageSize picture, SampleRandom& random) const;
   /// Changes pixels, boxes, points, masks and maps.
   void apply(AnnotatedImage& image, const AffineParameters& parameters) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
@@ -60,8 +60,8 @@ struct Affine {
 /// Rotates about the centre by -degrees .. degrees, with probability `p`; the picture keeps its size.
 struct Rotation {
   double degrees = 10.0;                                   ///< the angle is drawn from -degrees .. degrees
-  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
-  Color fill{};                                            ///< colour where the picture shows nothing
+  Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
+  Color fill{};                                            ///< colour outside the picture
   double p = 1.0;                                          ///< probability that the picture is rotated
 
   /// Rotates by `degrees` counter-clockwise, as torchvision's rotate() does.

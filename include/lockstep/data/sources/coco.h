@@ -17,21 +17,21 @@ namespace data {
 struct Coco;
 }  // namespace data
 
-/// What CocoImages reads of an annotation file.
+/// The options of CocoImages.
 struct CocoOptions {
   std::filesystem::path images = {};  ///< the pictures' folder; empty: that of the JSON file
   bool masks = false;                 ///< draws every object's mask, as pycocotools does
   bool remap = true;                  ///< labels 0 .. n - 1 in the order of the category ids; false: the ids themselves
   bool strict = true;          ///< false: missing pictures and bad annotations are left out and counted in a note
-  bool allow_outside = false;  ///< pictures may lie outside of `images` (name_inside())
+  bool allow_outside = false;  ///< pictures may be outside `images` (name_inside())
 };
 
 /// Yields the pictures in the file's order, each with its annotations in the file's order. Boxes [x, y, w, h] become
-/// corners; iscrowd becomes Object::crowd; a keypoint is visible where it is labelled (v > 0).
+/// corners; iscrowd becomes Object::crowd; a keypoint is visible if it is labelled (v > 0).
 class CocoImages final : public ImageSource {
  public:
   /// Throws: DataError naming the file and the annotation: unknown image or category ids, boxes of negative size,
-  /// pictures that are missing; IoError.
+  /// missing pictures; IoError.
   explicit CocoImages(const std::filesystem::path& annotations, const CocoOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const override;
@@ -39,12 +39,12 @@ class CocoImages final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// Returns the size that the file states; 0 x 0 where it states none.
+  /// Returns the size in the file; 0 x 0 if the file has none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  /// Returns COCO's id of each label; empty where labels are ids.
+  /// Returns COCO's id of each label; empty if labels are ids.
   [[nodiscard]] const std::vector<std::int64_t>& category_ids() const noexcept;
-  /// Returns how many pictures and annotations `strict = false` left out.
+  /// Returns the number of pictures and annotations that `strict = false` left out.
   [[nodiscard]] std::int64_t left_out() const noexcept { return left_out_; }
 
  private:

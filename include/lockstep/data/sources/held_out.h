@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a set that is kept for the test, where nobody made lists of splits. No torch header.
+// A part of a set that is held out for the test, for sets without lists of splits. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class ImageSubset final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return whole_->describe(in_whole(index)); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
 
-  /// Returns the source that the pictures are from.
+  /// Returns the source of the pictures.
   [[nodiscard]] const ImageSource& whole() const noexcept { return *whole_; }
-  /// Returns where picture `index` stands in the whole.
+  /// Returns the index of picture `index` in the whole set.
   [[nodiscard]] std::int64_t in_whole(std::int64_t index) const { return indices_[static_cast<std::size_t>(index)]; }
 
  private:
@@ -40,9 +40,9 @@ struct HeldOut {
   std::vector<std::int64_t> held_out;  ///< for evaluation
 };
 
-/// Holds out `fraction` of the pictures, at least one. Which ones depends on `seed` and the names of their files,
-/// without folders: the same on every machine, and in whatever order a folder lists them. Throws: UsageError unless 0 <
-/// fraction < 1; DataError where there are fewer than two pictures.
+/// Holds out `fraction` of the pictures, at least one. The choice depends on `seed` and the names of their files,
+/// without folders: it is the same on every machine, in whatever order a folder lists them. Throws: UsageError unless 0
+/// < fraction < 1; DataError if there are fewer than two pictures.
 [[nodiscard]] HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed);
 
 }  // namespace lockstep

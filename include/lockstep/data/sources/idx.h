@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDX files, the format of MNIST: numbers of one type in a box of any dimensions, often gzipped. No torch header.
+// IDX files, the format of MNIST: numbers of one type in an array of any dimensions, often gzipped. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -42,20 +42,20 @@ struct IdxFile {
 class IdxImages final : public ImageSource {
  public:
   /// An empty `labels` means no labels.
-  /// Throws: DataError naming the file where its type or shape is wrong, or where both have different lengths.
+  /// Throws: DataError naming the file if its type or shape is wrong, or if their lengths differ.
   explicit IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels = {});
 
   [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
-  /// Returns the size that every picture has.
+  /// Returns the size of every picture.
   [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
   /// Returns 1 or 3.
   [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }
-  /// Returns true where a file of labels was given.
+  /// Returns true if there is a file of labels.
   [[nodiscard]] bool has_labels() const noexcept { return !labels_.empty(); }
-  /// Return the pixels of image `index`, and its label (0 where there are none). Lifetime: that of this object.
+  /// Returns the pixels of image `index`. Lifetime: that of this object.
   [[nodiscard]] const std::uint8_t* pixels(std::int64_t index) const;
-  /// Returns the label of image `index`; 0 where there are none.
+  /// Returns the label of image `index`; 0 if there are none.
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
  private:
@@ -68,7 +68,7 @@ class IdxImages final : public ImageSource {
 /// train-images.idx3-ubyte and the like.
 struct IdxPaths {
   std::filesystem::path images;  ///< the file of the images
-  std::filesystem::path labels;  ///< empty where there are no labels
+  std::filesystem::path labels;  ///< empty if there are no labels
 };
 /// Finds the files. `images` is a folder, which is searched for `split`, or the file of the images. Throws: DataError.
 [[nodiscard]] IdxPaths find_idx(const std::filesystem::path& images, const std::string& split = "train");

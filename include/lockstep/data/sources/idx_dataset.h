@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MNIST and its like as tensors, written straight into the batch.
+// MNIST and the like as tensors, written directly into the batch.
 #pragma once
 
 #include "lockstep/data/dataset.h"
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// Yields float C x H x W in 0 .. 1, and the label as int64 where there are labels.
+/// Yields float C x H x W in 0 .. 1, and the label as int64 if there are labels.
 /// Example: DataLoader loader{IdxDataset({"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}), job, {}};
 class IdxDataset final : public FixedShapeDataset {
  public:
-  /// Throws: as IdxImages.
+  /// Throws: the errors of IdxImages.
   explicit IdxDataset(const IdxPaths& paths) : images_(paths.images, paths.labels) {}
 
   [[nodiscard]] std::int64_t size() const override { return images_.size(); }

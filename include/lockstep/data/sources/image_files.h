@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures that are files: of one folder, of a folder for each class, or named by a list. No torch header.
+// Picture files: of one folder, of a folder for each class, or named by a list. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace data {
 struct ParsedList;
 }  // namespace data
 
-/// Which files ImageFiles takes.
+/// The options of ImageFiles.
 struct ImageFilesOptions {
   bool recursive = false;  ///< also the folders in the folder; links to folders are followed
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
@@ -25,7 +25,7 @@ struct ImageFilesOptions {
 /// The image files of a folder, sorted by folder and name.
 class ImageFiles final : public ImageSource {
  public:
-  /// Throws: DataError where the folder is missing or holds no such file; IoError.
+  /// Throws: DataError if the folder is missing or holds no such file; IoError.
   explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
   /// Makes a source of these files, in this order.
   [[nodiscard]] static ImageFiles of(std::vector<std::filesystem::path> files);
@@ -44,18 +44,18 @@ class ImageFiles final : public ImageSource {
   std::vector<std::filesystem::path> files_;
 };
 
-/// Which files ClassFolders takes.
+/// The options of ClassFolders.
 struct ClassFoldersOptions {
   bool allow_empty = false;                                         ///< a class may have no files
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in any case of letters
 };
 
-/// Reads a folder for each class. The label is the position of the folder's name in the sorted names; files anywhere
-/// below it count.
-/// Source: torchvision.datasets.ImageFolder, whose order of classes and files this is.
+/// Reads a folder for each class. The label is the position of the folder's name when sorted; files anywhere below
+/// count.
+/// Source: torchvision.datasets.ImageFolder, with the same order of classes and files.
 class ClassFolders final : public ImageSource {
  public:
-  /// Throws: DataError where there is no folder in `root`, or none of its files is a picture, or a class is empty.
+  /// Throws: DataError if there is no folder in `root`, or none of its files is a picture, or a class is empty.
   explicit ClassFolders(const std::filesystem::path& root, const ClassFoldersOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -71,15 +71,14 @@ class ClassFolders final : public ImageSource {
   std::vector<std::string> classes_;
 };
 
-/// Reads a list of files with their annotations; paths are relative to the list's folder.
-/// CSV (RFC 4180, with a header row): the column `path`; `label`, a number or a class name; of the others, columns of
-/// numbers become `values` and texts `captions`, in their order.
-/// JSON (an array, or an object a line): "path" and any of "label", "labels" (of the boxes where there are any, else
-/// `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
+/// Reads a list of files with their annotations; paths are relative to the list's folder. CSV (RFC 4180, with a header
+/// row): the column `path`; `label`, a number or a class name; other columns of numbers become `values` and texts
+/// `captions`, in their order. JSON (an array, or an object a line): "path" and any of "label", "labels" (of the boxes
+/// if there are any, else `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
 class ImageList final : public ImageSource {
  public:
   /// `images` is the folder that paths are relative to and must stay in (name_inside()); empty: the list's own.
-  /// Throws: DataError naming file and line; IoError. A missing file is noticed when it is read.
+  /// Throws: DataError naming file and line; IoError. A missing file is an error when it is read.
   explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {},
                      bool allow_outside = false);
 

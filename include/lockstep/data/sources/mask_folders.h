@@ -16,32 +16,32 @@ namespace lockstep {
 /// The meaning of the numbers in a mask.
 enum class MaskMeaning {
   kClasses,     ///< a class for each pixel, as in VOC's SegmentationClass; 255 means none
-  kForeground,  ///< any number but 0 is class 1: instance maps as a segmentation of two classes
+  kForeground,  ///< any number except 0 is class 1: instance maps as a segmentation of two classes
   kInstances,   ///< as kForeground, and each number is an object with box, area and mask
 };
 
-/// How MaskFolders reads masks.
+/// The options of MaskFolders.
 struct MaskFoldersOptions {
-  MaskMeaning meaning = MaskMeaning::kClasses;  ///< what the numbers in a mask mean
+  MaskMeaning meaning = MaskMeaning::kClasses;  ///< the meaning of the numbers in a mask
   std::filesystem::path list = {};              ///< a text file with one name a line; empty: every mask of the folder
   /// Names by class id; mask_class_names() reads them from a file.
   std::vector<std::string> class_names = {};
   bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
 };
 
-/// Returns the names of the classes of masks, by id, from `classes.txt` (a name a line) or `labelmap.txt` (as CVAT
-/// writes it: name:colour:parts:actions) in this folder or the one above; none where there is no such file.
+/// Returns the names of the classes of masks, by id, from `classes.txt` (a name a line) or `labelmap.txt` (CVAT's:
+/// name:colour:parts:actions) in this folder or its parent; none if there is no such file.
 [[nodiscard]] std::vector<std::string> mask_class_names(const std::filesystem::path& root);
 
 /// Yields pictures (.jpg, .jpeg or .png) with a LabelMap each. Masks are gray or palette PNGs of up to 16 bits.
 class MaskFolders final : public ImageSource {
  public:
-  /// Throws: DataError where a folder is missing, there is no mask, or a mask has no picture; IoError.
+  /// Throws: DataError if a folder is missing, there is no mask, or a mask has no picture; IoError.
   MaskFolders(const std::filesystem::path& pictures, const std::filesystem::path& masks,
               MaskFoldersOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(pictures_.size()); }
-  /// Throws: DataError where the mask is damaged, its size is not that of the picture, or it has a class above 255;
+  /// Throws: DataError if the mask is damaged, its size differs from the picture's, or it has a class above 255;
   ///         IoError.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }

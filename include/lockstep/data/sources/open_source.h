@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for every source: from a path that a person typed to an ImageSource. No torch header.
+// One function for every source: makes an ImageSource from a path that a user typed. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ enum class SourceKind {
   kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
   kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets, or images and annotations (VocImages)
   kMasks,    ///< a folder of pictures and one of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
-  kTar,      ///< shards as WebDataset writes them
+  kTar,      ///< shards in WebDataset's layout
   kPacked,   ///< Lockstep's packed file
   kIdx,      ///< MNIST's IDX files
 };
@@ -31,7 +31,7 @@ enum class SourceKind {
 /// Parses a name of configurations: "auto", "folder", ... Throws: UsageError with the nearest name.
 [[nodiscard]] SourceKind parse_source_kind(std::string_view name);
 
-/// What open_source() opens.
+/// The arguments of open_source().
 struct SourceOptions {
   std::string path;                     ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
   SourceKind kind = SourceKind::kAuto;  ///< the layout
@@ -48,12 +48,12 @@ struct SourceOptions {
   bool strict = true;  ///< false: entries without a good picture or box are left out and counted in a note
 };
 
-/// Returns the splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such
-/// folder. Each split is a separate set: `path`/train and so on.
+/// Returns the splits of a folder that holds nothing else, such as train and val, sorted; none if it is no such folder.
+/// Each split is a separate set: `path`/train and so on.
 [[nodiscard]] std::vector<std::string> split_folders(const std::string& path);
 
 /// Returns the layout that kAuto finds for this path.
-/// Throws: DataError where the path is missing, has no known layout, or is a folder of splits.
+/// Throws: DataError if the path is missing, has no known layout, or is a folder of splits.
 [[nodiscard]] SourceKind detect_source(const std::string& path);
 
 /// Opens a source.

@@ -20,18 +20,18 @@ enum class PackFormat {
   kTar      ///< tar shards, as WebDataset's
 };
 
-/// How pack_images() packs.
+/// The options of pack_images().
 struct PackOptions {
-  std::filesystem::path out;                ///< the file; of several shards the first part of their names
+  std::filesystem::path out;                ///< the file; for several shards the first part of their names
   PackFormat format = PackFormat::kPacked;  ///< a packed file of Lockstep's, or tar shards
   std::uint64_t shard_bytes = 0;            ///< tar: begins a new shard when one has reached this size; 0: one shard
-  PackedOptions packed = {};                ///< class_names: those of the source where empty
+  PackedOptions packed = {};                ///< class_names: those of the source if empty
   std::int64_t workers = 1;                 ///< threads that decode
   bool skip_bad = false;  ///< leaves unreadable pictures out; otherwise the first one ends the packing
   std::function<void(std::int64_t done)> progress = {};  ///< called in the calling thread
 };
 
-/// What pack_images() has done.
+/// The results of pack_images().
 struct PackReport {
   std::int64_t samples = 0;                  ///< samples that were packed
   std::uint64_t bytes = 0;                   ///< size of all files

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed files: a whole set in one file that is mapped into memory, its pixels decoded once and for all. The format is
-// in docs/design/data_sources.md. No torch header.
+// Packed files: a whole set in one file that is mapped into memory, with its pixels decoded once and for all.
+// docs/design/data_sources.md defines the format. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class PackedFile;
 class PackedSink;
 }  // namespace data
 
-/// How PackedWriter stores pictures.
+/// The options of PackedWriter.
 struct PackedOptions {
   bool encoded = false;                       ///< keeps the files' bytes: smaller, but decoded at every use
   ColorMode color = ColorMode::kRgb;          ///< colour mode of decoded pictures
@@ -38,24 +38,24 @@ struct PackedSample {
 /// Writes a packed file, under a temporary name until finish(). Thread-safe: prepare() is.
 class PackedWriter {
  public:
-  /// Throws: IoError; UsageError where both `encoded` and `max_side` are set.
+  /// Throws: IoError; UsageError if both `encoded` and `max_side` are set.
   PackedWriter(std::filesystem::path path, PackedOptions options);
   ~PackedWriter();
   PackedWriter(const PackedWriter&) = delete;
   PackedWriter& operator=(const PackedWriter&) = delete;
 
-  /// Decodes and shrinks a picture, which takes the time. Throws: DataError naming the picture.
+  /// Decodes and shrinks a picture, which is the slow part. Throws: DataError naming the picture.
   [[nodiscard]] PackedSample prepare(AnnotatedImage picture) const;
   /// Appends a sample. Throws: IoError.
   void append(PackedSample sample);
   /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture))); }
-  /// Completes the file and gives it its name. Throws: IoError; DataError where it has no sample.
+  /// Completes the file and gives it its name. Throws: IoError; DataError if it has no sample.
   void finish();
 
   /// Returns the number of samples so far.
   [[nodiscard]] std::int64_t size() const noexcept;
-  /// Returns the bytes that were written so far.
+  /// Returns the number of bytes written so far.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
  private:
@@ -67,16 +67,16 @@ class PackedWriter {
 /// Lifetime: pictures keep the file mapped. Thread-safe: yes.
 class PackedImages final : public ImageSource {
  public:
-  /// Throws: DataError naming path and offset where the file is missing, cut short, or damaged; IoError.
+  /// Throws: DataError naming path and offset if the file is missing, truncated, or damaged; IoError.
   explicit PackedImages(const std::filesystem::path& path);
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Returns a sample; compares its hash the first time that it is read.
+  /// Returns a sample; compares its hash at the first read.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
-  /// Compares the hash of every sample; `progress` gets the number of samples that are done.
-  /// Throws: DataError naming the first sample that differs, and its offset.
+  /// Compares the hash of every sample; `progress` gets the number of samples compared so far.
+  /// Throws: DataError naming the first sample whose hash differs, and its offset.
   void check(const std::function<void(std::int64_t)>& progress = {}) const;
 
  private:

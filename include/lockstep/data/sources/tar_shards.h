@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards as WebDataset writes them: tar files in which neighbours with the same name up to the first dot are a sample.
-// What each ending means is in docs/design/data_sources.md. No torch header.
+// Shards in WebDataset's layout: tar files in which neighbours with the same name up to the first dot are a sample.
+// docs/design/data_sources.md lists the endings. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,16 @@ class TarFile;
 
 /// Expands braces: "a-{000..002}.tar" becomes a-000.tar, a-001.tar, a-002.tar; "{x,y}" becomes x, y. It returns all
 /// combinations; the last brace varies fastest.
-/// Throws: UsageError where a brace is not closed, a range is invalid, or there are more than a million.
+/// Throws: UsageError if a brace is not closed, a range is invalid, or there are more than a million.
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);
 
-/// How shards are read.
+/// The options for reading shards.
 struct TarOptions {
   bool strict = true;           ///< false: samples without a picture are left out and counted in a note
   bool allow_commands = false;  ///< lets "pipe:COMMAND" run COMMAND in a shell
 };
 
-/// Reads local shards. Their headers are read once, when they are opened; after that any sample can be read at any
-/// time.
-/// Thread-safe: yes.
+/// Reads local shards. Opening reads their headers once; then any sample can be read at any time. Thread-safe: yes.
 class TarShards final : public ImageSource {
  public:
   /// Throws: DataError naming the shard and the byte offset of the damage, or two shards with different class names;
@@ -45,7 +43,7 @@ class TarShards final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
-  /// Returns the class names: those of the first shard that has some, as the first of TarWriter's has.
+  /// Returns the class names of the first shard that has some; TarWriter stores them in its first shard.
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
  private:
@@ -56,24 +54,23 @@ class TarShards final : public ImageSource {
 /// Thread-safe: no.
 class TarStream {
  public:
-  /// Throws: UsageError where a command is not allowed; DataError where the file is missing; IoError.
+  /// Throws: UsageError if a command is not allowed; DataError if the file is missing; IoError.
   explicit TarStream(const std::string& shard, const TarOptions& options = {});
   ~TarStream();
   TarStream(TarStream&&) noexcept;
   TarStream& operator=(TarStream&&) noexcept;
 
   /// Returns the next sample; none at the end.
-  /// Blocks: yes. Throws: DataError naming the shard and offset; also where the command failed, with its status;
-  ///         IoError.
+  /// Blocks: yes. Throws: DataError naming the shard and offset, or the status of a command that failed; IoError.
   [[nodiscard]] std::optional<AnnotatedImage> next();
-  /// Returns the class names, where what was read so far has some.
+  /// Returns the class names that have been read so far.
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept;
 
  private:
   std::unique_ptr<data::TarPipe> pipe_;
 };
 
-/// How TarWriter writes shards.
+/// The options of TarWriter.
 struct TarWriterOptions {
   std::uint64_t shard_bytes = 0;  ///< a shard ends with the sample that reaches this size; 0: one shard, exactly `path`
   std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the first shard
@@ -94,14 +91,14 @@ class TarWriter {
   void append(const std::string& sample);
   /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture), count_)); }
-  /// Completes the last shard. Throws: IoError; DataError where there is no sample.
+  /// Completes the last shard. Throws: IoError; DataError if there is no sample.
   void finish();
 
   /// Returns the number of samples so far.
   [[nodiscard]] std::int64_t size() const noexcept { return count_; }
-  /// Returns the bytes that were written so far.
+  /// Returns the number of bytes written so far.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Returns the shards that were written so far.
+  /// Returns the shards written so far.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:

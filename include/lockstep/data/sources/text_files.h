@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that people and tools leave beside a data set: lists, tables, annotations. They come in several encodings, and
-// lists of names have one reader. No torch header.
+// Text files of a data set: lists, tables, annotations. They come in several encodings, and one function reads all
+// lists of names. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -15,23 +15,23 @@
 
 namespace lockstep {
 
-/// The most bytes that a file of annotations or a list may have: Objects365 has 3 GB of JSON.
+/// The most bytes of a file of annotations or a list: Objects365 has 3 GB of JSON.
 inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 
-/// Returns `bytes` as UTF-8 without a byte order mark. Texts with the mark of UTF-16 or UTF-32 are converted.
-/// Fails for what is no text: the message names the line or the byte.
+/// Returns `bytes` as UTF-8 without a byte order mark. Texts with the mark of UTF-16 or UTF-32 are converted. Fails for
+/// bytes that are not text: the message names the line or the byte.
 [[nodiscard]] Result<std::string> utf8_text(std::string_view bytes);
 
-/// Returns the bytes of `encoding` as UTF-8. Names of encodings are those of XML's declarations and HTML's, so that
-/// GB2312 includes what GBK and GB18030 add to it. Fails where the name is unknown, or a byte belongs to no letter.
+/// Returns the bytes of `encoding` as UTF-8. `encoding` is a name as in XML and HTML, so GB2312 includes the additions
+/// of GBK and GB18030. Fails if the name is unknown, or a byte belongs to no letter.
 [[nodiscard]] Result<std::string> converted_text(std::string_view bytes, const std::string& encoding);
 
 /// Returns the text of a file, converted as by utf8_text().
 /// Throws: DataError naming the file if it is missing, not UTF-8 or larger than kMostTextBytes; IoError.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
-/// Returns the lines of a list, one name each. Spaces inside of a name belong to it; those around it, line ends of
-/// Windows and empty lines do not. Throws: as read_text().
+/// Returns the lines of a list, one name each. Spaces inside a name belong to it; those around it, Windows line ends
+/// and empty lines do not. Throws: the errors of read_text().
 [[nodiscard]] std::vector<std::string> read_names(const std::filesystem::path& file);
 
 /// Returns the names of one of VOC's lists for a class, whose lines all end with a column of -1, 0 or 1, without that

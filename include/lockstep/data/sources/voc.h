@@ -17,10 +17,10 @@ namespace data {
 struct VocSet;
 }  // namespace data
 
-/// What VocImages reads of a folder.
+/// The options of VocImages.
 struct VocOptions {
   /// `ImageSets/Main/<split>.txt`; a file with a flag after each name is valid too. Without ImageSets only "trainval"
-  /// is valid, which are all XML files.
+  /// is valid: all XML files.
   std::string split = "trainval";
   bool difficult_is_crowd = false;            ///< objects marked as difficult become crowds, which evaluation ignores
   bool drop_empty_boxes = false;              ///< leaves boxes without area out, and counts them
@@ -30,10 +30,10 @@ struct VocOptions {
 };
 
 /// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. The folders may be called images and
-/// annotations, in any spelling, or both kinds of file lie in the folder itself; the folders that stand in the XML are
-/// those of another machine and are not looked at. VOC counts pixels from 1 and includes the
-/// last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
-/// without area in VOC (xmin = xmax or ymin = ymax) has none here either.
+/// annotations, in any spelling, or the folder itself holds both kinds of file. The folders in the XML are those of
+/// another machine and are ignored. VOC counts pixels from 1 and includes the last one: (xmin, ymin, xmax, ymax)
+/// becomes (xmin - 1, ymin - 1, xmax, ymax), clipped to the picture. A box without area in VOC (xmin = xmax or ymin =
+/// ymax) has none here either.
 class VocImages final : public ImageSource {
  public:
   /// Throws: DataError naming the file and the byte or the object; IoError.
@@ -44,10 +44,10 @@ class VocImages final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// Returns the size that the XML states; 0 x 0 where it states none.
+  /// Returns the size in the XML; 0 x 0 if it has none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< boxes in this split; dropped where the option says so
+  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< empty boxes in this split, which drop_empty_boxes drops
   [[nodiscard]] std::int64_t left_out() const noexcept;     ///< names that `strict = false` left out
 
  private:

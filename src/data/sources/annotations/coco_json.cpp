@@ -23,21 +23,21 @@ namespace {
 
 using nlohmann::json;
 
-/// An annotation whose picture may stand further below.
+/// An annotation whose picture may come later.
 struct Annotation {
   std::int64_t image_id = 0;
   std::int64_t category = -1;
   std::int64_t place = 0;  // in the file
   std::string caption;
   bool is_caption = false;
-  ImageSize mask_size;  // as its runs say it
+  ImageSize mask_size;  // from its runs
   Object object;
   CocoOutline outline;
 };
 
 constexpr std::int64_t kMaxNamedId = 100'000;
 
-/// The number that an entry cannot do without.
+/// Returns an id that an entry must have.
 Result<std::int64_t> needed_id(const json& object, const char* key) {
   const auto id = whole_number_at(object, key);
   if (!id) return Failure{id.error()};
@@ -122,7 +122,7 @@ std::string read_outline(const json& from, Annotation& to) {
   return "";
 }
 
-/// Takes the elements of the three lists one by one, and puts them together once all are there.
+/// Takes the elements of the three lists one by one, and combines them once all are read.
 class CocoBuilder {
  public:
   explicit CocoBuilder(const CocoChoice& choice) : choice_(choice) {}
@@ -183,7 +183,7 @@ class CocoBuilder {
     if (image.size.width < 0 || image.size.height < 0 || image.size.width > kMaxSide || image.size.height > kMaxSide) {
       return fmt::format("{} x {} pixels", image.size.width, image.size.height);
     }
-    if (!by_id_.emplace(*id, coco_.images.size()).second) return fmt::format("image id {} stands twice", *id);
+    if (!by_id_.emplace(*id, coco_.images.size()).second) return fmt::format("image id {} occurs twice", *id);
     coco_.images.push_back(std::move(image));
     return "";
   }
@@ -197,7 +197,7 @@ class CocoBuilder {
     if (!id) return fmt::format("a category needs \"id\" and \"name\": {}", id.error());
     if (*id < 0) return fmt::format("category id {}", *id);
     if (!categories_.emplace(*id, name->get<std::string>()).second)
-      return fmt::format("category id {} stands twice", *id);
+      return fmt::format("category id {} occurs twice", *id);
     return "";
   }
 
@@ -236,7 +236,7 @@ class CocoBuilder {
     return "";
   }
 
-  /// An annotation's id, which may be a text, is only there to show that one stands twice.
+  /// An annotation's id, which may be a text, only serves to find duplicates.
   std::string note_id(const json& from) {
     const auto at = from.find("id");
     if (at == from.end() || at->is_null()) return "";
@@ -244,7 +244,7 @@ class CocoBuilder {
     if (!number && !at->is_string()) return fmt::format("\"id\" is {}, must be a whole number", shown_json(*at));
     const bool is_new = number ? annotation_ids_.insert(*number).second
                                : annotation_names_.insert(at->get_ref<const std::string&>()).second;
-    return is_new ? "" : fmt::format("annotation id {} stands twice", number ? at->dump() : shown_json(*at));
+    return is_new ? "" : fmt::format("annotation id {} occurs twice", number ? at->dump() : shown_json(*at));
   }
 
   void number_categories() {
@@ -304,13 +304,13 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
       section = value.get<std::string>();
       if (section == "images" || section == "annotations" || section == "categories") return true;
       section.clear();
-      return false;  // such as licenses: let it go
+      return false;  // such as licenses: drop it
     }
     const bool whole = event == json::parse_event_t::object_end || event == json::parse_event_t::value ||
                        event == json::parse_event_t::array_end;
     if (depth != 2 || !whole || section.empty()) return true;
     builder.add(section, value);
-    return false;  // it is read; let it go
+    return false;  // it is read; drop it
   };
   try {
     const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 2}, each);

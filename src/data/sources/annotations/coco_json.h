@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's JSON as foreign input; one annotation at a time is ever in memory as JSON. No torch header.
+// COCO's JSON as foreign input; only one annotation at a time is in memory as JSON. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// Where an object is, as COCO says it: polygons, or runs, or neither.
+/// The place of an object in COCO's form: polygons, or runs, or neither.
 struct CocoOutline {
   std::vector<std::vector<double>> polygons;
   RunLengths runs;
@@ -22,18 +22,18 @@ struct CocoOutline {
 struct CocoImage {
   std::int64_t id = 0;
   std::string file;
-  ImageSize size;  ///< 0 x 0 where the file does not say it
+  ImageSize size;  ///< 0 x 0 if the file does not state it
   std::vector<Object> objects;
-  std::vector<CocoOutline> outlines;  ///< outlines of the objects, where masks are wanted
+  std::vector<CocoOutline> outlines;  ///< outlines of the objects, if masks are wanted
   std::vector<std::string> captions;
 };
 
 struct Coco {
   std::vector<CocoImage> images;
   std::vector<std::string> class_names;
-  std::vector<std::int64_t> category_ids;  ///< by label; empty where labels are ids
+  std::vector<std::int64_t> category_ids;  ///< by label; empty if labels are ids
   std::int64_t left_out = 0;
-  std::string first_left_out;  ///< which annotation, and why
+  std::string first_left_out;  ///< the annotation, and the reason
 };
 
 struct CocoChoice {
@@ -44,7 +44,7 @@ struct CocoChoice {
 
 [[nodiscard]] Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice);
 
-/// The object's mask; none where the outline is empty.
+/// Draws the object's mask; none if the outline is empty.
 [[nodiscard]] Result<std::optional<Image>> draw_outline(const CocoOutline& outline, ImageSize size);
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pictures as JSON: an array, or an object a line. One entry at a time is ever in memory as JSON.
+// Lists of pictures as JSON: an array, or an object a line. Only one entry at a time is in memory as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A label as it stands there; names become numbers once all are known.
+/// A label as text; names become numbers once all are known.
 struct LabelText {
   std::int64_t entry = 0;
   enum class Use { kPicture, kPictures, kObject } use = Use::kPicture;
@@ -28,7 +28,7 @@ struct LabelText {
 
 class ListBuilder {
  public:
-  // "" where the entry is good.
+  // "" if the entry is good.
   std::string add(const json& object) {
     if (!object.is_object()) return "an entry is no object";
     ListEntry entry;
@@ -67,7 +67,7 @@ class ListBuilder {
     if (const auto all = object.find("captions"); all != object.end()) {
       if (!all->is_array()) return "\"captions\" is no list";
       for (const json& caption : *all) {
-        if (!caption.is_string()) return "\"captions\" holds what is no text";
+        if (!caption.is_string()) return "\"captions\" holds a value that is no text";
         entry.captions.push_back(caption.get<std::string>());
       }
     }
@@ -79,7 +79,7 @@ class ListBuilder {
     if (values == object.end()) return "";
     if (!values->is_array()) return "\"values\" is no list";
     for (const json& value : *values) {
-      if (!value.is_number()) return "\"values\" holds what is no number";
+      if (!value.is_number()) return "\"values\" holds a value that is no number";
       if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
       entry.values.push_back(value.get<float>());
     }
@@ -180,7 +180,7 @@ Result<ParsedList> parse_array(std::string_view text) {
       if (!why.empty()) why = fmt::format("entry {}: {}", entry, why);
     }
     ++entry;
-    return false;  // it is read; let it go
+    return false;  // it is read; drop it
   };
   try {
     const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 1}, each);  // an empty array
@@ -195,7 +195,7 @@ Result<ParsedList> parse_array(std::string_view text) {
   return builder.finish();
 }
 
-/// Returns "" where all is good.
+/// Returns "" if all is good.
 std::string add_line(ListBuilder& builder, std::string_view line) {
   try {
     return builder.add(parse_json(line));

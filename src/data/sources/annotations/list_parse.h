@@ -13,9 +13,9 @@
 
 namespace lockstep::data {
 
-inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger one of several labels is taken for a mistake
+inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger one of several labels is probably a mistake
 
-/// What one entry of a list says. Labels are numbers; where they were names, ParsedList::classes has them.
+/// One entry of a list. Labels are numbers; if they were names, ParsedList::classes has them.
 struct ListEntry {
   std::string path;
   std::optional<std::int64_t> label;
@@ -32,19 +32,19 @@ struct ParsedList {
   std::int64_t label_count = 0;  ///< 0: no entry has `labels`
 };
 
-/// One record of a CSV file and the line that it begins at.
+/// One record of a CSV file and its first line.
 struct CsvRow {
   std::int64_t line = 0;
   std::vector<std::string> fields;
 };
 
-/// RFC 4180; also with bare line feeds, without the last line end, with a byte order mark. Empty lines are skipped.
+/// Parses RFC 4180; also with bare line feeds, without the last line end, with a byte order mark. Skips empty lines.
 [[nodiscard]] Result<std::vector<CsvRow>> parse_csv(std::string_view text);
 
-/// A list with a header row.
+/// Parses a list with a header row.
 [[nodiscard]] Result<ParsedList> parse_csv_list(std::string_view text);
 
-/// An array of objects, or an object a line.
+/// Parses an array of objects, or an object a line.
 [[nodiscard]] Result<ParsedList> parse_json_list(std::string_view text);
 
 }  // namespace lockstep::data

@@ -53,7 +53,7 @@ LabelMap classes_of(const data::NumberMap& numbers, bool foreground, const fs::p
   return map;
 }
 
-/// Where an instance lies, in whole pixels.
+/// The extent of an instance, in whole pixels.
 struct Extent {
   std::int64_t left = 0;
   std::int64_t top = 0;
@@ -97,7 +97,7 @@ std::vector<Object> instances_of(const data::NumberMap& numbers, const fs::path&
   return objects;
 }
 
-/// Each line that is no comment, up to a colon.
+/// Returns each line that is no comment, up to a colon.
 std::vector<std::string> names_in(const fs::path& file) {
   std::vector<std::string> names;
   for (std::string line : read_names(file)) {
@@ -112,7 +112,7 @@ std::vector<std::string> names_in(const fs::path& file) {
 }  // namespace
 
 std::vector<std::string> mask_class_names(const fs::path& root) {
-  const fs::path whole = fs::absolute(root / "x").lexically_normal().parent_path();  // a slash at its end is no folder
+  const fs::path whole = fs::absolute(root / "x").lexically_normal().parent_path();  // a trailing slash is no folder
   for (const fs::path& folder : {whole, whole.parent_path()}) {
     for (const char* name : {"classes.txt", "labelmap.txt"}) {
       if (FileSystem::system().exists(folder / name)) return names_in(folder / name);

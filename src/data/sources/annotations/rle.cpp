@@ -19,7 +19,7 @@ struct FinePoint {
 
 std::int64_t fine(double coordinate) { return static_cast<std::int64_t>(kFine * coordinate + 0.5); }
 
-// Every point from one corner to the next, one a step of the longer direction; both ends are part of it.
+// Adds every point from one corner to the next, one for each step of the longer direction, with both ends.
 void walk_edge(FinePoint from, FinePoint to, std::vector<FinePoint>& outline) {
   const std::int64_t dx = std::abs(to.x - from.x);
   const std::int64_t dy = std::abs(to.y - from.y);
@@ -39,7 +39,7 @@ void walk_edge(FinePoint from, FinePoint to, std::vector<FinePoint>& outline) {
   }
 }
 
-// Where, down the columns, inside and outside change: the outline crosses the middle of a column.
+// Marks the places where, down the columns, inside and outside change: the outline crosses the middle of a column.
 void toggle_crossings(const std::vector<FinePoint>& outline, Image& toggles) {
   const auto width = static_cast<double>(toggles.size.width);
   const auto height = static_cast<double>(toggles.size.height);
@@ -52,7 +52,7 @@ void toggle_crossings(const std::vector<FinePoint>& outline, Image& toggles) {
     if (std::floor(x) != x || x < 0 || x > width - 1) continue;
     const double y =
         std::ceil(std::clamp((static_cast<double>(std::min(point.y, before.y)) + 0.5) / kFine - 0.5, 0.0, height));
-    // From the last row on: that is the first of the next column.
+    // From the last row on: that is the first row of the next column.
     const auto place =
         static_cast<std::size_t>(x) * static_cast<std::size_t>(toggles.size.height) + static_cast<std::size_t>(y);
     if (place < toggles.pixels.size()) toggles.pixels[place] ^= 1U;
@@ -126,7 +126,7 @@ Result<RunLengths> runs_from_text(std::string_view text) {
       if (at == text.size() || shift > 30)
         return Failure{fmt::format("the counts of a mask break off at letter {}", at)};
       const int letter = text[at] - 48;
-      if (letter < 0 || letter > 63) return Failure{fmt::format("letter {} of a mask's counts is none of theirs", at)};
+      if (letter < 0 || letter > 63) return Failure{fmt::format("letter {} of a mask's counts is invalid", at)};
       value |= static_cast<std::int64_t>(letter & 0x1f) << shift;
       more = (letter & 0x20) != 0;
       if (!more && (letter & 0x10) != 0) value -= std::int64_t{1} << (shift + 5);
@@ -145,7 +145,7 @@ Result<bool> draw_polygon(const std::vector<double>& corners, Image& mask) {
     return Failure{fmt::format("a polygon of {} numbers", corners.size())};
   std::vector<FinePoint> points;
   for (std::size_t i = 0; i < corners.size(); i += 2) {
-    // Also where it is no number.
+    // False also for NaN.
     if (!(std::abs(corners[i]) <= kMaxOutlineCoordinate && std::abs(corners[i + 1]) <= kMaxOutlineCoordinate)) {
       return Failure{fmt::format("a polygon's corner at ({}, {})", corners[i], corners[i + 1])};
     }

@@ -46,7 +46,7 @@ VocPicture read_voc(const fs::path& path) {
   return std::move(picture).value();
 }
 
-/// Of a set without lists: every XML file. Pictures without one are left out.
+/// Returns the names of a set without lists: every XML file. Pictures without one are left out.
 std::vector<std::string> names_of_files(const VocFolders& folders) {
   std::vector<std::string> names;
   for (const fs::path& path : files_in(folders.annotations, {".xml"})) names.push_back(path.stem().string());
@@ -86,7 +86,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
 
 const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
 
-/// The picture of an XML file: by the file's own name, else by the name that stands in it.
+/// Returns the picture of an XML file: by the file's own name, else by the name in the file.
 fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
   if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
   const bool is_picture = has_extension(in_xml, kVocPictures);
@@ -104,7 +104,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return text::join(some);
 }
 
-/// Reads the set; the classes of all XML files count, so that every split has the same labels.
+/// Reads the set; the classes of all XML files count, so every split has the same labels.
 class VocReader {
  public:
   VocReader(fs::path root, VocOptions options) : root_(std::move(root)), options_(std::move(options)) {}
@@ -159,14 +159,14 @@ class VocReader {
 
   void add(const std::string& name) {
     fs::path path = file_of_name(folders_.annotations, name, {".xml"});
-    if (path.empty()) path = folders_.annotations / (name + ".xml");  // the file that is missing
+    if (path.empty()) path = folders_.annotations / (name + ".xml");  // the missing file, for the error
     const VocPicture picture = read_voc(path);
     VocEntry entry{picture_path(folders_.pictures, name, picture.file_name), picture.size, {}};
     std::int64_t empty = 0;
     for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);
       if (label == labels_.end()) {
-        throw DataError(fmt::format("{} marks a '{}', which is none of the {} classes: {}", path.string(), from.name,
+        throw DataError(fmt::format("{} marks a '{}', which is not one of the {} classes: {}", path.string(), from.name,
                                     labels_.size(), some_of(set_.classes)));
       }
       const bool no_area = from.box.width() <= 0 || from.box.height() <= 0;

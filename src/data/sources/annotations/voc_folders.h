@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of a Pascal VOC set lie: people and tools call its folders by several names. No torch header.
+// The places of the parts of a Pascal VOC set, whose folders go by several names. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ struct VocFolders {
   std::filesystem::path lists;  ///< ImageSets/Main; empty: there is none
 };
 
-/// The folders of a set: Annotations and JPEGImages, or annotations and images in any spelling, or XML files beside
-/// their pictures in `root` itself. None where there is neither a folder Annotations nor an XML file. Throws: IoError.
+/// Finds the folders of a set: Annotations and JPEGImages, or annotations and images in any spelling, or XML files
+/// beside their pictures in `root` itself. None without a folder Annotations or an XML file. Throws: IoError.
 [[nodiscard]] std::optional<VocFolders> find_voc(const std::filesystem::path& root);
 
 }  // namespace lockstep::data

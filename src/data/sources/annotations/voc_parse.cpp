@@ -23,13 +23,13 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// A file as UTF-8; where it cannot be converted, its own bytes and why.
+/// A file as UTF-8; if it cannot be converted, its own bytes and the reason.
 struct XmlText {
   std::string text;
   std::string fault;
 };
 
-/// The encoding that the first line names: <?xml version="1.0" encoding="GB2312"?>. "" where it names none.
+/// Returns the encoding that the first line names: <?xml version="1.0" encoding="GB2312"?>. "" if it names none.
 std::string declared_encoding(std::string_view xml) {
   if (xml.starts_with(std::string_view("<\0", 2))) return "UTF-16LE";
   if (xml.starts_with(std::string_view("\0<", 2))) return "UTF-16BE";
@@ -43,8 +43,8 @@ std::string declared_encoding(std::string_view xml) {
   return std::string(value.substr(0, std::min(value.find(head[open]), value.size())));
 }
 
-/// Most tools write UTF-8, some what their system has, and say so or not. Only names of classes need to be letters:
-/// the path of another machine may be anything.
+/// Most tools write UTF-8, some the encoding of their system, which they may not declare. Only names of classes need to
+/// be letters: the path of another machine may be anything.
 XmlText xml_text(std::string_view xml) {
   const std::string encoding = declared_encoding(xml);
   const std::string plain = lower_case(encoding);

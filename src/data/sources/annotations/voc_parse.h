@@ -19,8 +19,8 @@ struct VocObject {
 };
 
 struct VocPicture {
-  ImageSize size;         ///< 0 x 0 where the file does not say it
-  std::string file_name;  ///< <filename>, without the folders that another machine had; may be empty
+  ImageSize size;         ///< 0 x 0 if the file does not state it
+  std::string file_name;  ///< <filename>, without the folders of another machine; may be empty
   std::vector<VocObject> objects;
 };
 

@@ -25,7 +25,7 @@ Result<std::int64_t> class_number(std::string_view text) {
   return *label;
 }
 
-/// The numbers of a list; none where there are others than `count`, or something else is among them.
+/// Returns the numbers of a list; none if there are not `count`, or something else is among them.
 std::optional<std::vector<double>> numbers(const json& list, std::size_t count) {
   if (!list.is_array() || list.size() != count) return std::nullopt;
   std::vector<double> all;
@@ -38,7 +38,7 @@ std::optional<std::vector<double>> numbers(const json& list, std::size_t count) 
 
 std::string far_away(const char* what, const json& list) { return fmt::format("{} {}", what, list.dump()); }
 
-/// The objects of Lockstep's own JSON; what other programs write under other names is not looked at.
+/// Reads the objects of Lockstep's own JSON; it ignores the names of other programs.
 class ObjectReader {
  public:
   explicit ObjectReader(ImageSize size) : size_(size) {}
@@ -62,7 +62,7 @@ class ObjectReader {
     object.area = static_cast<float>(covered);
     for (const json& one : from.value("points", json::array())) {
       const auto point = numbers(one, 3);
-      if (!point) return Failure{"a point that is not x, y and whether it is visible"};
+      if (!point) return Failure{"a point that is not x, y and visibility"};
       if (!std::ranges::all_of(*point, is_coordinate)) return Failure{far_away("a point of", one)};
       object.points.push_back({static_cast<float>((*point)[0]), static_cast<float>((*point)[1]), (*point)[2] != 0});
     }
@@ -88,7 +88,7 @@ class ObjectReader {
   std::uint64_t bytes_ = 0;
 };
 
-// "" where all is good.
+// Returns "" if all is good.
 std::string read_values(const json& values, AnnotatedImage& picture) {
   if (values.is_null()) return "";
   if (!values.is_array()) return fmt::format("\"values\" is {}, must be a list", shown_json(values));
@@ -100,18 +100,18 @@ std::string read_values(const json& values, AnnotatedImage& picture) {
   return "";
 }
 
-// "" where all is good.
+// Returns "" if all is good.
 std::string read_texts(const json& from, AnnotatedImage& picture) {
   const auto label = picture.label ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "label");
   if (!label) return label.error();
   if (*label) picture.label = *label;
   const json id = from.value("id", json());
-  const bool is_name = id.is_string();  // other programs call the sample by it
+  const bool is_name = id.is_string();  // other programs use it as the sample's name
   const auto number = is_name ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "id");
   if (!number) return number.error();
   picture.id = number->value_or(picture.id);
   if (const std::string why = read_values(from.value("values", json()), picture); !why.empty()) return why;
-  if (!picture.captions.empty()) return "";  // a .txt said it
+  if (!picture.captions.empty()) return "";  // a .txt has given them
   if (from.contains("caption") && from["caption"].is_string())
     picture.captions.push_back(from["caption"].get<std::string>());
   if (!from.contains("captions") || !from["captions"].is_array()) return "";

@@ -37,7 +37,7 @@ Result<std::uint64_t> number(std::string_view block, std::size_t at, std::size_t
   return value;
 }
 
-// The sum of all bytes with the field of the sum as spaces; some old programs summed signed bytes.
+// The sum of all bytes, with spaces in the field of the sum; some old programs summed signed bytes.
 bool sum_fits(std::string_view block, std::uint64_t stated) {
   std::uint64_t bytes = 0;
   std::int64_t chars = 0;
@@ -49,7 +49,8 @@ bool sum_fits(std::string_view block, std::uint64_t stated) {
   return bytes == stated || chars == static_cast<std::int64_t>(stated);
 }
 
-/// One record of a pax header: "27 path=some/long/name\n", of which `length` counts all.
+/// One record of a pax header: "27 path=some/long/name
+/// "; `length` counts all of it.
 struct PaxRecord {
   std::string_view key;
   std::string_view value;
@@ -102,7 +103,7 @@ Result<TarScanner::Step> TarScanner::block(std::string_view block) {
     return Step{What::kText, *stated};
   }
   if (type == 'g' || type == 'K') return Step{What::kSkip, *stated};
-  if (type == 'S') return Failure{"a sparse file, which nobody here reads"};
+  if (type == 'S') return Failure{"a sparse file, which is not supported"};
   std::string name(field(block, 0, kNameBytes));
   const std::string_view prefix = field(block, 345, 155);
   if (block.substr(257, 6) == std::string_view("ustar\0", 6) && !prefix.empty())
@@ -110,7 +111,7 @@ Result<TarScanner::Step> TarScanner::block(std::string_view block) {
   if (!long_name_.empty()) name = std::exchange(long_name_, {});
   const std::uint64_t size = long_size_ >= 0 ? static_cast<std::uint64_t>(std::exchange(long_size_, -1)) : *stated;
   long_size_ = -1;
-  // A link's size says nothing: no content follows it.
+  // A link's size means nothing: no content follows it.
   if (type >= '1' && type <= '6') return Step{What::kSkip, 0};
   const bool file = (type == '0' || type == '\0' || type == '7') && !name.ends_with('/');
   return Step{file ? What::kFile : What::kSkip, size, std::move(name)};
@@ -125,7 +126,7 @@ Result<bool> TarScanner::text(std::string_view content) {
     const Result<PaxRecord> record = pax_record(content);
     if (!record) return Failure{record.error()};
     if (record->key == "path") long_name_ = std::string(record->value);
-    if (record->key.starts_with("GNU.sparse.")) return Failure{"a sparse file, which nobody here reads"};
+    if (record->key.starts_with("GNU.sparse.")) return Failure{"a sparse file, which is not supported"};
     if (record->key == "size") {
       const char* end = record->value.data() + record->value.size();
       const auto read = std::from_chars(record->value.data(), end, long_size_);

@@ -15,18 +15,18 @@ inline constexpr std::uint64_t kTarBlock = 512;                       // bytes
 inline constexpr std::uint64_t kMaxTarText = std::uint64_t{1} << 20;  // bytes of a long name or of pax records
 inline constexpr std::uint64_t kMaxTarFile = std::uint64_t{1} << 30;  // bytes of one file in a shard
 
-/// Content in whole blocks.
+/// Returns the size of the content in whole blocks.
 [[nodiscard]] constexpr std::uint64_t tar_padded(std::uint64_t size) noexcept {
   return (size + kTarBlock - 1) / kTarBlock * kTarBlock;
 }
 
-/// Reads header blocks one after the other; long names of blocks before are kept for the file that they belong to.
+/// Reads header blocks one after the other; long names of earlier blocks are kept for their file.
 class TarScanner {
  public:
   enum class What {
     kFile,  ///< `size` bytes of a file follow
-    kSkip,  ///< `size` bytes of what is no file follow
-    kText,  ///< `size` bytes follow, which text() wants
+    kSkip,  ///< `size` bytes that are no file follow
+    kText,  ///< `size` bytes follow, for text()
     kEnd,
   };
   struct Step {
@@ -45,7 +45,7 @@ class TarScanner {
   std::int64_t long_size_ = -1;
 };
 
-/// A file in a shard; `extension`: what follows the first dot of its base name, in lower case.
+/// A file in a shard; `extension`: the part after the first dot of its base name, in lower case.
 struct TarPart {
   std::string extension;
   std::uint64_t offset = 0;
@@ -57,16 +57,16 @@ struct TarSample {
   std::vector<TarPart> parts;
 };
 
-/// What WebDataset does with a name.
+/// WebDataset's split of a name.
 struct TarName {
   std::string key;
   std::string extension;  ///< empty: the file belongs to no sample
 };
 [[nodiscard]] TarName split_tar_name(const std::string& name);
 
-/// The file in which TarWriter leaves the class names; WebDataset passes over names of this kind.
+/// The file in which TarWriter stores the class names; WebDataset ignores names of this kind.
 inline constexpr std::string_view kTarClassNames = "__classes__";
-/// The names in it, a line each.
+/// Returns the names in it, a line each.
 [[nodiscard]] std::vector<std::string> tar_class_names(std::string_view content);
 
 struct TarIndex {
@@ -77,7 +77,7 @@ struct TarIndex {
 /// Reads a whole shard's headers. A Failure names the byte offset.
 [[nodiscard]] Result<TarIndex> parse_tar(std::string_view file);
 
-/// A file with header and padding.
+/// Returns a file with header and padding.
 [[nodiscard]] std::string tar_member(const std::string& name, std::string_view content);
 
 }  // namespace lockstep::data

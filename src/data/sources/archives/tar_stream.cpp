@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard read from its start to its end, one sample in memory.
+// Reads a shard from its start to its end, with one sample in memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,14 +23,14 @@ ByteStream open_shard(const std::string& shard, const TarOptions& options) {
   if (!shard.starts_with(kPipe)) return ByteStream::open_file(shard);
   if (!options.allow_commands) {
     throw UsageError(fmt::format("'{}' would run a command", shard),
-                     "set allow_commands to true where the list of shards can be trusted");
+                     "set allow_commands to true if the list of shards can be trusted");
   }
   return ByteStream::run_command(shard.substr(kPipe.size()));
 }
 
 }  // namespace
 
-/// Reads ahead by one file: only the next one's name shows that a sample is whole.
+/// Reads ahead by one file: only the name of the next one shows that a sample is complete.
 class TarPipe {
  public:
   TarPipe(const std::string& shard, const TarOptions& options)
@@ -62,7 +62,7 @@ class TarPipe {
     return DataError(fmt::format("cannot read the shard {}: byte {}: {}", stream_.name(), offset, why));
   }
 
-  // A command that failed is the reason for all that is wrong with its output.
+  // A failed command is the cause of all faults in its output.
   [[noreturn]] void fail(std::uint64_t offset, const std::string& why) {
     done_ = true;
     stream_.close();
@@ -112,7 +112,7 @@ class TarPipe {
     }
   }
 
-  // Grows as the bytes come: a size in a header is only a claim.
+  // Grows as the bytes arrive: a size in a header is only a claim.
   std::string take(std::uint64_t size) {
     constexpr std::uint64_t kPiece = 1 << 20;
     std::string bytes;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace data {
 
-/// A shard under its temporary name; gone unless it is put in its place.
+/// A shard under its temporary name; it is removed unless it is moved to its place.
 class TarFile {
  public:
   explicit TarFile(fs::path path)
@@ -89,7 +89,7 @@ void TarWriter::end() {
 std::string TarWriter::prepare(AnnotatedImage picture, std::int64_t index) {
   const std::string key = fmt::format("{:08}", index);
   std::string bytes;
-  (void)picture.pixels.size();  // a file whose header is bad is told now, not in training
+  (void)picture.pixels.size();  // a bad header is reported now, not during training
   const EncodedImage* encoded = picture.pixels.encoded_image();
   if (encoded != nullptr && !encoded->as_stored) {
     bytes = data::tar_member(key + (data::is_png(encoded->bytes) ? ".png" : ".jpg"), encoded->bytes);

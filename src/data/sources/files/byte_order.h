@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian numbers and counted texts, written and read back from foreign bytes without ever reading past the end.
+// Writes little-endian numbers and counted texts, and reads them from foreign bytes without ever reading past the end.
 #pragma once
 
 #include <bit>
@@ -37,7 +37,7 @@ class ByteWriter {
   std::vector<char> bytes_;
 };
 
-/// After the first read past the end ok() is false, and all that is read is zero.
+/// After the first read past the end, ok() is false and all reads return zero.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -59,7 +59,7 @@ class ByteReader {
     return part;
   }
   [[nodiscard]] std::string get_text() { return std::string(get_raw(get<std::uint32_t>())); }
-  /// How many things follow, each of at least `least` bytes; 0 where there cannot be so many.
+  /// Returns the number of elements that follow, each of at least `least` bytes; 0 if there cannot be so many.
   [[nodiscard]] std::uint32_t get_count(std::size_t least) {
     const auto count = get<std::uint32_t>();
     if (count > (bytes_.size() - at_) / least) ok_ = false;

@@ -75,7 +75,7 @@ std::size_t ByteStream::read(char* to, std::size_t size) {
 }
 
 void ByteStream::close() {
-  // A command whose output is not taken to its end would be killed by it, and its status would say so.
+  // A command whose output is not read to its end would be killed by a signal, and its status would report that.
   std::array<char, 65536> rest{};
   while (fd_.valid() && read(rest.data(), rest.size()) == rest.size()) {
   }

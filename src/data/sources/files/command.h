@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from a file or from what a shell command writes. No torch header.
+// Reads bytes from a file or from the output of a shell command. No torch header.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +14,18 @@ namespace lockstep::data {
 /// Thread-safe: no.
 class ByteStream {
  public:
-  /// Throws: DataError where the file is missing or no regular file; IoError.
+  /// Throws: DataError if the file is missing or no regular file; IoError.
   static ByteStream open_file(const std::string& path);
-  /// `/bin/sh -c command`, reading nothing. Throws: IoError.
+  /// Runs `/bin/sh -c command`, without input. Throws: IoError.
   static ByteStream run_command(const std::string& command);
   ~ByteStream();
   ByteStream(ByteStream&& other) noexcept;
   ByteStream& operator=(ByteStream&&) = delete;
 
-  /// Up to `size` bytes; fewer only at the end. Blocks. Throws: IoError.
+  /// Reads up to `size` bytes; fewer only at the end. Blocks: yes. Throws: IoError.
   std::size_t read(char* to, std::size_t size);
   /// Reads to the end and waits for the command.
-  /// Throws: DataError with its exit status or signal where it failed.
+  /// Throws: DataError with its exit status or signal if it failed.
   void close();
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 

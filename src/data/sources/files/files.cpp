@@ -60,7 +60,7 @@ fs::path file_of_name(const fs::path& folder, const std::string& name, const std
     }
     return ending;
   };
-  // The usual spellings of all endings come first: other ones are looked for only where a file has none of these.
+  // The usual spellings of all endings come first: others are tried only if a file has none of these.
   constexpr std::size_t kMostSpellings = 16;  // of four letters
   for (const std::size_t capitals : {std::size_t{0}, kMostSpellings - 1}) {
     for (const std::string& ending : extensions) {

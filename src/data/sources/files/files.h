@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources that read image files share. No torch header.
+// The functions shared by the sources that read image files. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -10,49 +10,49 @@
 
 namespace lockstep::data {
 
-/// The bytes of a picture's file, not yet decoded.
-/// Throws: DataError where it is missing or no regular file; IoError.
+/// Returns the bytes of a picture's file, not yet decoded.
+/// Throws: DataError if it is missing or no regular file; IoError.
 [[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
 
-/// The file's first bytes, at most `most`. Throws: as encoded_file().
+/// Returns the file's first bytes, at most `most`. Throws: the errors of encoded_file().
 [[nodiscard]] std::string first_bytes(const std::filesystem::path& path, std::size_t most);
 
-/// A picture from its file, with `index` as its id.
+/// Makes a picture from its file, with `index` as its id.
 [[nodiscard]] AnnotatedImage picture_of(const std::filesystem::path& path, std::int64_t index);
 
-/// The same for bytes that are already here.
+/// Does the same for bytes in memory.
 [[nodiscard]] EncodedImage encoded_bytes(std::string bytes, std::string name);
 
 [[nodiscard]] std::string lower_case(std::string text);
 [[nodiscard]] bool has_extension(const std::filesystem::path& path, const std::vector<std::string>& extensions);
 
-/// Whether the name begins with a dot: programs leave such files and folders behind (.ipynb_checkpoints, ._a.png), and
-/// no listing below has them.
+/// True if the name begins with a dot: programs leave such files and folders behind (.ipynb_checkpoints, ._a.png), and
+/// no listing below includes them.
 [[nodiscard]] bool is_hidden(const std::filesystem::path& path);
 
-/// The file `name` with one of these endings, which are in lower case, in any case of letters: the first that is there.
-/// Empty: there is none. `name` may lead into a folder in `folder`.
+/// Finds the file `name` with one of these endings (in lower case), in any case of letters: the first that exists;
+/// empty if none does. `name` may include a folder in `folder`.
 [[nodiscard]] std::filesystem::path file_of_name(const std::filesystem::path& folder, const std::string& name,
                                                  const std::vector<std::string>& extensions);
 
-/// Notes where all names of classes are numbers and some label is another number than its name: names are sorted as
-/// text. `where` is the set.
+/// Writes a note if all class names are numbers and a label differs from its name: names sort as text. `where`: the
+/// set.
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);
 
-/// Throws: DataError where `folder` is missing or is none.
+/// Throws: DataError if `folder` is missing or no folder.
 void require_folder(const std::filesystem::path& folder);
 
-/// Files in `folder` itself, sorted by name.
+/// Lists the files in `folder` itself, sorted by name.
 /// Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& extensions);
 
-/// Files below `folder`, at any depth, sorted by the text of their folder, then by name (as Python's sorted(os.walk)).
+/// Lists the files below `folder`, at any depth, sorted by folder as text, then by name (as Python's sorted(os.walk)).
 /// Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
                                                              const std::vector<std::string>& extensions);
 
-/// Names of the folders in `folder`, sorted; links to folders count.
+/// Lists the names of the folders in `folder`, sorted; links to folders count.
 /// Throws: IoError.
 [[nodiscard]] std::vector<std::string> folders_in(const std::filesystem::path& folder);
 

@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostShown = 40;  // bytes of a value in a message
+constexpr std::size_t kMostShown = 40;  // most bytes of a value in a message
 
-/// The value under `key`; null where there is none.
+/// Returns the value under `key`; null if there is none.
 const json* value_at(const json& object, const char* key) {
   const auto at = object.find(key);
   return at == object.end() || at->is_null() ? nullptr : &*at;

@@ -10,7 +10,7 @@ namespace lockstep::data {
 
 class MappedFile {
  public:
-  /// Throws: DataError where the file is missing; IoError.
+  /// Throws: DataError if the file is missing; IoError.
   explicit MappedFile(std::filesystem::path path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -18,10 +18,10 @@ class MappedFile {
 
   [[nodiscard]] std::string_view bytes() const noexcept { return {data_, size_}; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Has the kernel read ahead what is about to be used.
+  /// Makes the kernel read ahead the bytes that are about to be used.
   void will_need(std::size_t offset, std::size_t size) const noexcept;
-  /// Whether the file (not another that took its name) has still as many bytes as when it was mapped: reading past its
-  /// end would kill the process.
+  /// True if the file (not another with its name) still has as many bytes as when it was mapped: reading past its end
+  /// would kill the process.
   [[nodiscard]] bool whole() const noexcept;
 
  private:

@@ -18,7 +18,7 @@ using PngNumbers = std::unique_ptr<spng_ctx, FreePngNumbers>;
 
 constexpr std::size_t kMaxMaskChunkBytes = 16 << 20;
 
-// Numbers of `depth` bits in rows of whole bytes, high bits first.
+// Unpacks numbers of `depth` bits in rows of whole bytes, high bits first.
 std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const spng_ihdr& header) {
   const std::size_t row_bytes = raw.size() / header.height;
   std::vector<std::uint16_t> values;

@@ -11,13 +11,13 @@
 
 namespace lockstep::data {
 
-/// One channel of numbers, as instance maps have them.
+/// One channel of numbers, as in an instance map.
 struct NumberMap {
   ImageSize size;
   std::vector<std::uint16_t> values;
 };
 
-/// A gray or palette PNG of any depth: its numbers as they are stored, palettes as their indices.
+/// Decodes a gray or palette PNG of any depth: its numbers as they are stored, palettes as their indices.
 [[nodiscard]] Result<NumberMap> decode_numbers(std::string_view bytes);
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of foreign files are taken: one answer for all formats. No torch header.
+// The numbers of foreign files that are accepted: one answer for all formats. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,8 @@
 
 namespace lockstep::data {
 
-inline constexpr double kMaxCoordinate =
-    1e6;                                  // pixels, beyond the largest picture: floats still tell 0.1 of them apart
-inline constexpr double kMaxArea = 1e12;  // pixels
+inline constexpr double kMaxCoordinate = 1e6;  // pixels, beyond the largest picture: floats still resolve 0.1 of them
+inline constexpr double kMaxArea = 1e12;       // pixels
 
 /// Returns true for a valid coordinate of a box or a point, in pixels; false for a number that is not finite.
 [[nodiscard]] constexpr bool is_coordinate(double value) noexcept {
@@ -23,25 +22,25 @@ inline constexpr double kMaxArea = 1e12;  // pixels
 
 [[nodiscard]] constexpr bool is_area(double value) noexcept { return value >= 0 && value <= kMaxArea; }
 
-/// Whether a float holds about this number: without the question 1e308 would become infinite.
+/// True if a float can hold about this number: without this check 1e308 would become infinite.
 [[nodiscard]] constexpr bool fits_float(double value) noexcept {
   constexpr double kMost = std::numeric_limits<float>::max();
   return value >= -kMost && value <= kMost;
 }
 
-/// `text` without the blanks and line ends around it.
+/// Returns `text` without the blanks and line ends around it.
 [[nodiscard]] std::string_view without_blanks(std::string_view text) noexcept;
 
-/// The number that all of `text` is, with or without a plus; none where it is no number, not finite or out of range.
+/// Returns the number that all of `text` is, with or without a plus; none if it is no finite number in range.
 [[nodiscard]] std::optional<double> number_of(std::string_view text) noexcept;
 
-/// The whole number that `text` is, also written as 10.0, which tables of floats leave; none where it is no such one.
+/// Returns the whole number that `text` is, also as 10.0, which tables of floats contain; else none.
 [[nodiscard]] std::optional<std::int64_t> whole_number_of(std::string_view text) noexcept;
 
 /// Doubles hold every whole number up to this, 2^53.
 inline constexpr double kMostExact = 9'007'199'254'740'992.0;
 
-/// "" where box, area and points of an object are numbers of this kind, else which one is not.
+/// Returns "" if box, area and points of an object are such numbers, else the one that is not.
 [[nodiscard]] std::string object_fault(const Object& object);
 
 }  // namespace lockstep::data

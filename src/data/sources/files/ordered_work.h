@@ -36,7 +36,7 @@ class OrderedWork {
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
-  /// The next result; at most `count` times. Throws: what the function threw for it; the one after it may still be had.
+  /// Returns the next result; at most `count` times. Throws: the function's error for it; the next call may succeed.
   T next() {
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(taken_);

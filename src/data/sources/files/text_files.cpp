@@ -19,8 +19,8 @@ namespace lockstep {
 namespace data {
 namespace {
 
-/// Bytes of the letter with which `text` begins; 0: it is none. Longer forms than needed, halves of pairs and codes
-/// above U+10FFFF are none.
+/// Returns the bytes of the first letter of `text`; 0 if it is invalid. Overlong forms, halves of pairs and codes above
+/// U+10FFFF are invalid.
 std::size_t letter_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(text[i])); };
   const unsigned lead = byte(0);
@@ -55,15 +55,15 @@ namespace fs = std::filesystem;
 
 using Pair = std::pair<std::string_view, const char*>;
 
-// The longer marks before those that they begin with.
+// Longer marks come before those that they begin with.
 constexpr std::array<Pair, 5> kMarks{{{std::string_view("\xff\xfe\0\0", 4), "UTF-32LE"},
                                       {std::string_view("\0\0\xfe\xff", 4), "UTF-32BE"},
                                       {"\xef\xbb\xbf", "UTF-8"},
                                       {"\xff\xfe", "UTF-16LE"},
                                       {"\xfe\xff", "UTF-16BE"}}};
 
-// Only these reach iconv, by its own names: a stranger who names any other has no converter of the system loaded.
-// Files that say GB2312 have letters of GBK, and those that say Shift_JIS have Microsoft's.
+// Only these reach iconv, under its own names: an untrusted file that names another encoding loads no converter of the
+// system. Files that say GB2312 have letters of GBK, and those that say Shift_JIS have Microsoft's.
 constexpr std::array<Pair, 21> kEncodings{{{"gb2312", "GB18030"},   {"gbk", "GB18030"},       {"cp936", "GB18030"},
                                            {"gb18030", "GB18030"},  {"big5", "BIG5"},         {"cp950", "CP950"},
                                            {"shiftjis", "CP932"},   {"sjis", "CP932"},        {"cp932", "CP932"},
@@ -72,7 +72,7 @@ constexpr std::array<Pair, 21> kEncodings{{{"gb2312", "GB18030"},   {"gbk", "GB1
                                            {"koi8u", "KOI8-U"},     {"latin1", "ISO-8859-1"}, {"utf16", "UTF-16"},
                                            {"utf16le", "UTF-16LE"}, {"utf16be", "UTF-16BE"},  {"tis620", "TIS-620"}}};
 
-/// "Shift_JIS" as "shiftjis".
+/// Returns "Shift_JIS" as "shiftjis".
 std::string plain_name(std::string_view encoding) {
   std::string plain;
   for (const char letter : encoding) {
@@ -82,7 +82,7 @@ std::string plain_name(std::string_view encoding) {
   return plain;
 }
 
-/// "iso88592" and "windows1252" with the prefix of iconv's name; "" where `plain` is none of them.
+/// Returns "iso88592" and "windows1252" with the prefix of iconv's name; "" for other names.
 std::string numbered_encoding(const std::string& plain) {
   for (const auto& [begin, name] :
        {Pair{"iso8859", "ISO-8859-"}, Pair{"windows125", "CP125"}, Pair{"cp125", "CP125"}}) {
@@ -143,10 +143,10 @@ Result<std::string> run_iconv(std::string_view bytes, const std::string& encodin
   return text;
 }
 
-/// ASCII of 16 bits a letter begins so.
+/// True for the first bytes of ASCII with 16 bits a letter.
 bool is_wide(std::string_view bytes) { return bytes.size() > 1 && (bytes[0] == '\0') != (bytes[1] == '\0'); }
 
-/// UTF-8 without a mark.
+/// True for UTF-8 without a mark.
 bool is_plain(std::string_view bytes) {
   const auto marks = [&](const Pair& mark) { return bytes.starts_with(mark.first); };
   return std::ranges::none_of(kMarks, marks) && !is_wide(bytes) && !data::first_no_utf8(bytes);
@@ -158,7 +158,7 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
-/// The name before a column of -1, 0 or 1; "" where the line has none.
+/// Returns the name before a column of -1, 0 or 1; "" if the line has none.
 std::string before_flag(std::string_view line) {
   const std::size_t blank = line.find_last_of(" \t");
   if (blank == line.npos) return "";

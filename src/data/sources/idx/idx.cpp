@@ -133,7 +133,7 @@ IdxPaths find_idx(const fs::path& images, const std::string& split) {
     if (FileSystem::system().exists(file)) return with_labels(file);
   }
   throw DataError(fmt::format("{} holds no {}-images-idx3-ubyte, plain or gzipped", images.string(), split),
-                  "name what the files begin with as the split, such as train or t10k");
+                  "give the beginning of the file names as the split, such as train or t10k");
 }
 
 }  // namespace lockstep

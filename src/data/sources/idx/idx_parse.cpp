@@ -11,9 +11,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 8;
-constexpr std::int64_t kMostInflated = 1040;  // bytes out of one byte of deflate's: more than it can be
+constexpr std::int64_t kMostInflated = 1040;  // bytes from one byte of deflate's: more than possible
 
-/// The file's bytes one part after the other, inflated where it is gzipped.
+/// Reads the file's bytes one part after the other, inflated if it is gzipped.
 class IdxBytes {
  public:
   explicit IdxBytes(std::string_view file) : file_(file), gzip_(file.starts_with("\x1f\x8b")) {
@@ -27,10 +27,10 @@ class IdxBytes {
   IdxBytes(const IdxBytes&) = delete;
   IdxBytes& operator=(const IdxBytes&) = delete;
 
-  // How many of `size` bytes are there.
+  // Returns the number of bytes read, up to `size`.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
 
-  // The most that can still come.
+  // Returns the most bytes that can still come.
   [[nodiscard]] std::int64_t bound() const {
     return static_cast<std::int64_t>(file_.size()) * (gzip_ ? kMostInflated : 1);
   }

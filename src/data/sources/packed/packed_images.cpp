@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads packed files where they lie in memory.
+// Reads packed files in place in memory.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ class PackedFile {
     Result<PackedIndex> index = parse_packed(file_.bytes());
     if (!index) throw damaged(index.error());
     index_ = std::move(index).value();
-    // A copy: were the file cut short in use, reading the index from it would kill the process.
+    // A copy: if the file were truncated in use, reading the index from it would kill the process.
     entries_ = index_.entries;
     index_.entries = entries_;
     seen_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(index_.count));
@@ -86,7 +86,7 @@ AnnotatedImage PackedImages::get(std::int64_t index) const {
   if (entry.encoded == 1) {
     picture.pixels =
         EncodedImage{file_, pixels, fmt::format("{} (sample {} of {})", picture.name, index, file_->path().string())};
-    picture.pixels.fit_to(size);  // marks of an older file are of the pixels that are stored
+    picture.pixels.fit_to(size);  // marks of an older file refer to the pixels as stored
   } else {
     PixelView view;
     view.owner = file_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a packed file: laid out, and read back as foreign input. No torch header. The format is in
-// docs/design/data_sources.md.
+// The bytes of a packed file: writes them, and reads them as foreign input. No torch header.
+// docs/design/data_sources.md defines the format.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ inline constexpr std::uint64_t kPackedEntryBytes = 48;
 inline constexpr std::uint64_t kPackedFooterBytes = 64;
 inline constexpr std::uint64_t kMaxMaskBytes = std::uint64_t{1} << 30;  // limit of the decoded masks of one sample
 
-/// Where a sample lies: its pixels at `offset`, its marks right behind them.
+/// The place of a sample: its pixels at `offset`, its marks directly behind them.
 struct PackedEntry {
   std::uint64_t offset = 0;
   std::uint64_t pixel_bytes = 0;
   std::uint32_t marks_bytes = 0;
   std::uint8_t encoded = 0;   ///< 1: the bytes of a PNG or JPEG file
-  std::uint8_t channels = 0;  ///< 0 where encoded
+  std::uint8_t channels = 0;  ///< 0 if encoded
   std::uint32_t width = 0;
   std::uint32_t height = 0;
   std::uint64_t hash = 0;  ///< XXH3-64 of pixels and marks
@@ -43,23 +43,23 @@ struct PackedIndex {
   [[nodiscard]] PackedEntry entry(std::int64_t index) const;
 };
 
-enum class PackedCheck { kHash, kLayout };  ///< kLayout: as if every hash were right
+enum class PackedCheck { kHash, kLayout };  ///< kLayout: assumes that every hash is right
 
 [[nodiscard]] std::uint64_t packed_hash(std::string_view bytes) noexcept;
 
 [[nodiscard]] std::string packed_header();
 [[nodiscard]] std::string packed_entry(const PackedEntry& entry);
-/// Class names; with the entries in front of them, the index.
+/// Returns the class names; with the entries in front of them, they are the index.
 [[nodiscard]] std::string packed_classes(const std::vector<std::string>& classes);
-/// `at`: where the index begins.
+/// `at`: the start of the index.
 [[nodiscard]] std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_t count);
 
-/// Reads a whole file's frame: every entry then lies between header and index. A Failure says the offset.
+/// Reads a whole file's frame: every entry then is between header and index. A Failure names the offset.
 [[nodiscard]] Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check = PackedCheck::kHash);
 
-/// All of a picture but its pixels.
+/// Returns everything of a picture except its pixels.
 [[nodiscard]] std::string packed_marks(const AnnotatedImage& picture);
-/// `size`: of the picture's pixels, which masks must have, too.
+/// `size`: that of the picture's pixels, which masks must have, too.
 [[nodiscard]] Result<AnnotatedImage> parse_packed_marks(std::string_view bytes, ImageSize size);
 
 }  // namespace lockstep::data

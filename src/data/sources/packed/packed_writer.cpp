@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes packed files: samples one after the other, then the index, then the footer that makes the file whole.
+// Writes packed files: samples one after the other, then the index, then the footer that completes the file.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -65,7 +65,7 @@ namespace fs = std::filesystem;
 
 namespace data {
 
-/// The file that grows, and what its index will say.
+/// The growing file, and the data for its index.
 class PackedSink {
  public:
   explicit PackedSink(fs::path path)
@@ -156,11 +156,11 @@ PackedWriter::~PackedWriter() = default;
 
 PackedSample PackedWriter::prepare(AnnotatedImage picture) const {
   const EncodedImage* encoded = picture.pixels.encoded_image();
-  if (!options_.encoded || (encoded != nullptr && encoded->as_stored)) {  // whoever reads a file turns it
+  if (!options_.encoded || (encoded != nullptr && encoded->as_stored)) {  // readers of an encoded file rotate it
     (void)picture.pixels.decoded(options_.color);
     if (options_.max_side > 0) data::shrink(picture, options_.max_side, options_.color);
   } else {
-    (void)picture.pixels.size();  // a file whose header is bad is told now, not in training
+    (void)picture.pixels.size();  // a bad header is reported now, not during training
   }
   for (const Object& object : picture.objects) {
     const std::string fault = data::object_fault(object);

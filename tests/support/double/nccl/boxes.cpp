@@ -46,9 +46,9 @@ struct Boxes::Shared {
 
 std::string Boxes::make() {
   static std::atomic<int> next{0};
-  // No name of Lockstep: tests look for what the library leaves there.
+  // Not a name of Lockstep's: tests look for leftovers of the library there.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
-  (void)shm_unlink(name.c_str());  // of a process that was killed and had this number
+  (void)shm_unlink(name.c_str());  // left by a killed process with this number
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return "";
   const bool is_large = ftruncate(file, sizeof(Shared)) == 0;
@@ -78,7 +78,7 @@ bool Boxes::meet(int rank, int world, const std::atomic<bool>& aborted) {
 
 void Boxes::remove_name() { shm_unlink(name_.c_str()); }
 
-/// Returns whether something was moved.
+/// Returns true if something was moved.
 bool Boxes::move(int rank, Transfer& transfer) {
   const auto self = static_cast<std::size_t>(rank);
   const auto peer = static_cast<std::size_t>(transfer.peer);

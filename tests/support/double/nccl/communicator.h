@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: one thread at a time is in it, a call
-// of a non-blocking one is a job of another thread, which ncclCommGetAsyncError ends.
+// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: only one thread at a time is in it; a
+// call of a nonblocking one is a job of another thread until ncclCommGetAsyncError ends it.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// A call is in the communicator while it lives. A second one ends the process.
+  /// A call is in the communicator for the lifetime of the object. A second one ends the process.
   class Visit {
    public:
     Visit(Communicator& communicator, const char* call);
@@ -45,7 +45,7 @@ class Communicator {
   void abort();
   [[nodiscard]] const char* last_error() const;
   [[nodiscard]] int world() const { return world_; }
-  /// A thread is in a call that ends by abort() only, which another thread may therefore call.
+  /// True if a thread is in a call that only abort() ends; then another thread may call abort().
   [[nodiscard]] bool is_blocked() const { return blocked_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a real GPU: it is copied to the host on the stream, a function of the host exchanges it with the peers,
-// and the results are copied back. All three can be recorded into a CUDA graph. The runtime is the one that the process
-// has, so that this file needs no header of it.
+// The memory of a real GPU: the stream copies it to the host, a host function exchanges it with the peers, and the
+// stream copies the results back. All three can be recorded into a CUDA graph. The runtime is the one in the process,
+// so this file needs no header of it.
 //
-// A function of the host holds its stream until the peers come. CUDA may call such functions one after another, so two
+// A host function holds its stream until the peers come. CUDA may call such functions one after another, so two
 // communicators of a rank must not wait for each other's peers.
 #include <dlfcn.h>
 
@@ -19,7 +19,7 @@
 namespace lockstep::testing::nccl_double {
 namespace {
 
-/// The functions of the CUDA runtime that this file calls, in the shape that they have had since CUDA 10.
+/// The functions of the CUDA runtime that this file calls, with their signatures since CUDA 10.
 struct Runtime {
   int (*copy)(void* to, const void* from, std::size_t bytes, int kind, nccl::Stream stream) = nullptr;
   int (*call)(nccl::Stream stream, void (*function)(void*), void* argument) = nullptr;
@@ -51,7 +51,7 @@ void require(int error, const char* call) {
   if (error != 0) end_for(std::string(call) + " failed with error " + std::to_string(error) + " of CUDA");
 }
 
-/// Pinned memory of the host. It is given back by functions of the host, which must not call CUDA: so it is kept.
+/// Pinned memory of the host. Host functions give it back and must not call CUDA, so it is kept.
 class PinnedMemory {
  public:
   [[nodiscard]] std::byte* take(std::size_t bytes) {
@@ -89,7 +89,7 @@ PinnedMemory& pinned() {
   return *memory;
 }
 
-/// A group that lies in memory of the host.
+/// A group with its data in the host's memory.
 struct OnHost {
   std::vector<Operation> group;
   Calls work;
@@ -110,7 +110,7 @@ void give_back(void* argument) {
   for (std::byte* memory : there->memory) pinned().give_back(memory);
 }
 
-/// Puts copies of what the group reads on the stream, and makes room for what it writes.
+/// Enqueues copies of the group's inputs on the stream, and makes room for its outputs.
 void bring(const std::vector<Operation>& group, const Place& place, OnHost& there) {
   for (Operation operation : group) {
     const auto room = [&](std::size_t bytes) { return there.memory.emplace_back(pinned().take(bytes)); };
@@ -134,7 +134,7 @@ bool is_recorded(nccl::Stream stream) {
 
 bool forgets_recordings() { return false; }
 
-/// What is recorded is kept, since a graph may be replayed as long as the process lives.
+/// Recorded work is kept: a graph may be replayed as long as the process lives.
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work) {
   const nccl::Stream stream = group.front().stream;
   auto* there = new OnHost{.group = {}, .work = std::move(work), .memory = {}};

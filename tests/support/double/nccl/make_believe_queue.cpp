@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a make-believe GPU is the host's.
+// A make-believe GPU's memory is the host's.
 #include <utility>
 
 #include "queue.h"

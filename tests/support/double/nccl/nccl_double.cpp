@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of NCCL that Lockstep calls. A test names this library by LOCKSTEP_NCCL.
+// The functions of NCCL that Lockstep calls. A test names this library in LOCKSTEP_NCCL.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -11,11 +11,11 @@
 #include "order.h"
 
 namespace nccl = lockstep::nccl;
-using namespace lockstep::testing::nccl_double;  // NOLINT(google-build-using-namespace): all of its own file
+using namespace lockstep::testing::nccl_double;  // NOLINT(google-build-using-namespace): this file is about it
 
 namespace {
 
-/// What a thread has called between ncclGroupStart and ncclGroupEnd.
+/// A thread's calls between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
   Communicator* communicator = nullptr;
@@ -29,7 +29,7 @@ Group& group() {
 
 Communicator& of(nccl::Comm comm) { return *reinterpret_cast<Communicator*>(comm); }
 
-/// Communicators are kept: a call of one that is gone must be seen.
+/// Communicators are kept: a call of a destroyed one must be seen.
 std::vector<std::unique_ptr<Communicator>>& kept() {
   static auto* const all = new std::vector<std::unique_ptr<Communicator>>;
   return *all;

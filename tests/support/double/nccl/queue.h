@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a group of calls gets onto its stream: that of a make-believe GPU, or a real one's.
+// Puts a group of calls on its stream, of a make-believe or a real GPU.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@ namespace lockstep::testing::nccl_double {
 /// The calls, over memory that the host may read and write.
 using Calls = std::function<void(const std::vector<Operation>&)>;
 
-/// Puts the group behind what its stream has. `work` is called in the stream's order, in another thread; once for each
-/// replay where the stream is being recorded.
+/// Puts the group after the stream's present work. Another thread calls `work` in the stream's order; if the stream is
+/// being recorded, once for each replay.
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work);
 
-/// Whether the stream is being recorded: then enqueue() does not call `work`, each replay does.
+/// True if the stream is being recorded: then not enqueue() but each replay calls `work`.
 [[nodiscard]] bool is_recorded(nccl::Stream stream);
 
-/// Whether a recorded `work` goes with its graph; else it is kept as long as the process lives.
+/// True if a recorded `work` is dropped with its graph; else it is kept as long as the process lives.
 [[nodiscard]] bool forgets_recordings();
 
 }  // namespace lockstep::testing::nccl_double

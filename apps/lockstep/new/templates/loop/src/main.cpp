@@ -1,4 +1,4 @@
-// A training loop: everything that happens in a step stands here.
+// A training loop: everything that happens in a step is in this file.
 #include <lockstep/loop.h>
 
 #include <ATen/ops/cross_entropy_loss.h>

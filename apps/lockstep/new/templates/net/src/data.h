@@ -1,4 +1,4 @@
-// The data set: points of a square; the class tells whether their coordinates have the same sign.
+// The data set: points of a square. The class says if their coordinates have the same sign.
 #pragma once
 
 #include <lockstep/data.h>
@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-/// `part` is the value of data.train or data.test in config.yml: a folder, or any word. Replace the points by your
-/// files. The first line reads a folder of classes (CocoImages, VocImages and others read other layouts), the
-/// second MNIST's files in a folder mnist:
+/// `part` is the value of data.train or data.test in config.yml: a folder, or any word. Replace the points with your
+/// files. The first line reads a folder of classes (CocoImages, VocImages and others read other layouts); the second
+/// reads MNIST's files in a folder mnist:
 ///   return lockstep::image_dataset(std::make_shared<lockstep::ClassFolders>(part), lockstep::ToTensor{});
 ///   return std::make_shared<lockstep::IdxDataset>(lockstep::find_idx("mnist", part));
 std::shared_ptr<lockstep::Dataset> make_data(const std::string& part);

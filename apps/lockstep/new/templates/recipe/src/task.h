@@ -1,5 +1,5 @@
-// The captcha recipe with something of your own: CaptchaTask brings data, network, loss and figures, and MyTask changes
-// what it overrides.
+// The captcha recipe with your own changes: CaptchaTask brings data, network, loss and metrics; MyTask overrides some
+// of them.
 #pragma once
 
 #include <captcha/task.h>

@@ -1,4 +1,4 @@
-// A test of the task, without a framework: it ends with 1 where something is wrong.
+// A test of the task, without a framework: its exit code is 1 if something is wrong.
 #include "task.h"
 
 #include <torch/nn/module.h>

@@ -1,4 +1,4 @@
-// What is trained, and how. Settings come from config.yml and the command line: @NAME@ --help lists them all.
+// Defines the training. Settings come from config.yml and the command line: @NAME@ --help lists them all.
 #include <lockstep/trainer.h>
 
 #include <ATen/ops/cross_entropy_loss.h>
