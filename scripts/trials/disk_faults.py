@@ -233,7 +233,7 @@ class Faults:
         with Disk(self.disk, f"size=1g,nr_inodes={entries - 1}") as disk:
             run_dir = disk.path / "run"
             run = self.train(world, run_dir)
-            run.require_one_error(74, f"{run_dir}/summary.json is not written: cannot create ", *NO_SPACE)
+            run.require_one_error(74, f"{run_dir}/summary.json was not written: cannot create ", *NO_SPACE)
             self.require_whole_checkpoints(run_dir, *range(EVERY, STEPS + 1, EVERY))
             require_nothing_half_written(run_dir)
             disk.remount("nr_inodes=1000")

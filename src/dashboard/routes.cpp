@@ -191,7 +191,7 @@ Response Routes::answer_api(const Request& request) {
   }
   if (request.method == "POST" && path->resource == "verify") return verify(run, request.value("name"));
   const auto found = run_answers().find(path->resource);
-  if (!gets || found == run_answers().end()) return refuse(404, "a run has no such answer");
+  if (!gets || found == run_answers().end()) return refuse(404, "a run has no such page");
   return found->second(run, request);
 }
 

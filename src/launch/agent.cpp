@@ -52,8 +52,8 @@ void check(const AgentOptions& options) {
     throw UsageError("several nodes need a common port", "give the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
-    throw UsageError(fmt::format("a run over {} nodes needs a secret, and none is given", options.nodes),
-                     "set LOCKSTEP_TOKEN to the same on every node: lockstep run --new-token prints one");
+    throw UsageError(fmt::format("a run over {} nodes needs a secret, but none is given", options.nodes),
+                     "set LOCKSTEP_TOKEN to the same secret on every node: lockstep run --new-token prints one");
   }
 }
 

@@ -296,7 +296,7 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
     return print_stacks(stacks_for(order, facts));
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
-    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
+    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "it reported nothing";
     log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), text::first_line(said),
               order.reason, folder_of(facts, end->rank).string());
   } else {

@@ -243,7 +243,7 @@ GpuReport read_gpus(const std::string& library) {
     const auto device = nvml.read<Device>("nvmlDeviceGetHandleByIndex_v2", index);
     if (device) report.gpus.push_back(state_of(nvml, *device, index));
   }
-  if (report.gpus.empty()) report.problem = "the NVIDIA driver is there and knows no GPU";
+  if (report.gpus.empty()) report.problem = "the NVIDIA driver is installed but finds no GPU";
   return report;
 }
 

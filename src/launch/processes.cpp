@@ -34,11 +34,11 @@ std::string idle_words(const RankPlaces& places) {
 
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {
   if (places.gpus == 0) {
-    throw UsageError("--nproc-per-node gpu, and no GPU is visible",
+    throw UsageError("--nproc-per-node is gpu, but no GPU is visible",
                      "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
   }
   throw UsageError(
-      fmt::format("--nproc-per-node gpu, and {}", idle_words(places)),
+      fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
       fmt::format("{}; or give 'cpu', or {} if the program is not Lockstep's", places.obstacle.remedy, places.gpus));
 }
 

@@ -242,7 +242,7 @@ void WorkerGroup::on_times() {
     times_.give_up_at.reset();
     for (auto& member : members_) {
       if (member.worker->is_gone()) continue;
-      log::warn("rank {} (pid {}) does not end after SIGKILL: it hangs in the kernel and is left behind",
+      log::warn("rank {} (pid {}) does not end after SIGKILL: it hangs in the kernel and is abandoned",
                 member.worker->rank(), member.pid);
       member.worker->abandon();
       if (!member.has_ended) on_end(member, SIGKILL, SIGKILL);

@@ -73,7 +73,7 @@ Recorder& Recorder::instance() {
 }
 
 void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
-  if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
+  if (on_.exchange(true)) throw UsageError("two profilers run at once", "finish one before the other begins");
   layers_ = LayersOfMemory(parameters);
   with_inputs_ = recorded.inputs;
   {
@@ -83,7 +83,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
   ++run_;
   if (!trace::add_sink(*this)) {
     on_ = false;
-    throw UsageError("there is no place for the profiler's sink", "remove one of the trace sinks");
+    throw UsageError("there is no free place for the profiler's trace sink", "remove one of the trace sinks");
   }
   // A record of a backward node's inputs would hold them while it runs, so that it copies those that it could have
   // moved.

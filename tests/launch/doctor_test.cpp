@@ -101,7 +101,7 @@ TEST_F(RunFolder, TornFilesAreNotedAndNeverMore) {
   EXPECT_EQ(run.log->loss, 0.5);
   EXPECT_THAT(run.checkpoint, HasSubstr("step-00000005"));
   EXPECT_THAT(run.notes, ElementsAre(HasSubstr("verdict.json is torn"), HasSubstr("summary.json is torn"),
-                                     HasSubstr("log.jsonl has a line that is no JSON object"),
+                                     HasSubstr("log.jsonl has a line that is not whole JSON"),
                                      HasSubstr("step-00000009 has no manifest")));
 }
 
@@ -447,7 +447,7 @@ TEST(ReadMeasuredRun, RefusesWhatIsNoRun) {
     (void)read_measured_run("/nowhere");
     FAIL() << "there is nothing to read";
   } catch (const DataError& error) {
-    EXPECT_EQ(error.message(), "/nowhere is no folder");
+    EXPECT_EQ(error.message(), "/nowhere is not a folder");
   }
 }
 

@@ -144,7 +144,7 @@ TEST_F(TwoNodes, ANodeThatFreezesIsNamed) {
   second.signal(SIGSTOP);
   const auto of_first = first.wait();
   EXPECT_EQ(of_first.code, 75);
-  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost: no word from it for 2.0 s; it is frozen"));
+  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost: it reported nothing for 2.0 s; it is frozen"));
   second.signal(SIGCONT);
   const auto of_second = second.wait();
   EXPECT_EQ(of_second.code, 75);
@@ -432,9 +432,8 @@ TEST_F(SomeNodes, GoOnWithoutOneThatIsKilled) {
   EXPECT_EQ(of_c.code, 0) << of_c.err;
   EXPECT_THAT(of_a.out, HasSubstr("0 of 2 in 1, 3\n"));
   for (const auto& each : {of_a, of_c}) {
-    EXPECT_THAT(
-        each.err,
-        HasSubstr(") is lost: its launcher was killed, or its machine went down: the nodes that are left go on"));
+    EXPECT_THAT(each.err,
+                HasSubstr(") is lost: its launcher was killed, or its machine went down: the remaining nodes go on"));
     EXPECT_THAT(each.err, AllOf(HasSubstr("(b, rank "), Not(HasSubstr("(a, ")), Not(HasSubstr("(c, "))));
   }
   EXPECT_TRUE(all_gone());

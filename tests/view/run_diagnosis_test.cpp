@@ -202,7 +202,7 @@ TEST(RunDiagnosis, ARunWhoseEndNobodyWroteIsLost) {
   EXPECT_EQ(diagnose(facts).state, RunState::kLost);
   facts.attempts = {{.ranks = 2}};
   facts.launcher_is_gone = true;
-  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher has written nothing about its end"));
+  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher wrote nothing about its end"));
   facts.is_recipe = false;
   EXPECT_THAT(diagnose(facts).next, ElementsAre("start the program again with --run-dir runs/a --resume auto"));
   facts.checkpoint.clear();

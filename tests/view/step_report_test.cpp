@@ -201,7 +201,7 @@ TEST(StepReport, NamesACoreThatIsShared) {
   EXPECT_EQ(finding.sentence,
             "rank 2 is 17 % slower in backward: its core is shared; it waited 40 % of the time for a core, the others "
             "1 %");
-  EXPECT_EQ(finding.advice, "look at what else runs on gpu-a (top), or give the ranks cores of their own");
+  EXPECT_EQ(finding.advice, "look at what else runs on gpu-a (top), or give each rank its own cores");
 }
 
 TEST(StepReport, TellsSinceWhenACoreIsShared) {

@@ -120,7 +120,7 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
     const HostFacts& host = hosts[rank];
     if (host.gpu.empty()) {
       return UsageError(fmt::format("nccl needs GPUs, but rank {} on {} computes on the CPU", rank, host.name),
-                        "use use --device cuda on every rank, or --backend auto");
+                        "use use use --device cuda on every rank, or --backend auto");
     }
     if (host.nccl.empty()) {
       return UsageError(

@@ -44,7 +44,7 @@ std::vector<std::string> from_inside(const LateProcess& late, const StackSources
     return {fmt::format("none: {}, and the rank did not write its own: {}", refused, report.problem)};
   }
   std::vector<std::string> lines{
-      fmt::format("{}, so this is what the rank wrote of the one thread that took its signal", refused)};
+      fmt::format("{}, so this is the stack that the rank itself wrote, of one thread only", refused)};
   const ProcessStacks one{.pid = late.pid, .threads = {{.thread = late.pid, .frames = report.frames}}};
   for (std::string& line : words_of(one)) lines.push_back(std::move(line));
   return lines;
@@ -61,7 +61,7 @@ std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& 
   const ProcessStacks outside = sources.outside(late.pid);
   if (is_forbidden(outside.refusal)) return from_inside(late, sources);
   if (outside.refusal != 0) return {"none: " + std::generic_category().message(outside.refusal)};
-  if (outside.threads.empty()) return {"none: there was no time to read them"};
+  if (outside.threads.empty()) return {"none: the time to read them was over"};
   return words_of(outside);
 }
 

@@ -179,7 +179,7 @@ std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits
     }
     lines.insert(lines.end(), next.begin(), next.end());
   }
-  if (stacks.is_cut) lines.emplace_back("there was no time for more threads");
+  if (stacks.is_cut) lines.emplace_back("the time for more threads was over");
   if (stacks.program.starts_with("python")) {
     lines.push_back(fmt::format("python frames: py-spy dump --pid {} (while it hangs)", stacks.pid));
   }

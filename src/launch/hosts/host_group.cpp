@@ -63,10 +63,9 @@ void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
   if (::write(fd, orders.data(), orders.size()) == static_cast<ssize_t>(orders.size())) return;
-  throw UsageError(
-      fmt::format("the variables that go to each host have {} in all, and {} is the most that a pipe takes",
-                  text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
-      "unset those that no rank needs: lockstep inspect env lists them");
+  throw UsageError(fmt::format("the variables that go to each host have {} in all, and the limit of a pipe is {}",
+                               text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
+                   "unset the variables that no rank needs: lockstep inspect env lists them");
 }
 
 int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
@@ -86,8 +85,8 @@ std::string text_of_loss(const HostsOptions& options, const HostLauncher& launch
   const std::string end =
       code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
-      "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
-      end, options.ssh[0], launcher.host.name);
+      "host {} was not reached, or was lost ({} ssh)\n  next    make sure that '{} {} true' works without a password",
+      host, end, options.ssh[0], launcher.host.name);
 }
 
 }  // namespace

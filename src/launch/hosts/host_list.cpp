@@ -92,13 +92,13 @@ namespace {
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);
-  if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it has one host a line");
+  if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it must have one host per line");
   std::string text(kMostBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() <= kMostBytes) return text;
   throw DataError(fmt::format("the hostfile {} has more than {}", file.string(), text::bytes(kMostBytes)),
-                  "it has one host a line");
+                  "it must have one host per line");
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
     hosts.push_back(*host);
   }
   if (hosts.empty())
-    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it has one host a line");
+    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it must have one host per line");
   require_distinct(hosts);
   return hosts;
 }

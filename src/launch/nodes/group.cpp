@@ -162,9 +162,9 @@ std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
   return refuse(newest,
-                fmt::format("{} nodes are here already, for a group of {}", state.nodes.size() - 1,
+                fmt::format("{} nodes have already joined a group of {}", state.nodes.size() - 1,
                             shown_size(options.min_nodes, options.max_nodes)),
-                "see who else has the token of this run, and start fewer nodes");
+                "find out which other nodes have the token of this run, and start fewer nodes");
 }
 
 std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOptions& options) {
@@ -194,7 +194,7 @@ std::optional<Decision> refuse_excluded(const GroupState& state) {
     for (const ExcludedNode& excluded : state.excluded) {
       if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
       Decision refusal = refuse(*node, fmt::format("{} is left out: {}", node->info.host, excluded.why),
-                                "test its memory and processor; a new job takes it in again");
+                                "test its memory and processor; a new job accepts it again");
       refusal.cause->type = "CorruptionError";
       return refusal;
     }
@@ -220,7 +220,7 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
           .cause = FailureRecord{.kind = FailureKind::kTimeout,
                                  .type = "TimeoutError",
                                  .message = text,
-                                 .hint = "start the same command on the nodes that are missing"}};
+                                 .hint = "start the same command on the missing nodes"}};
 }
 
 Decision end_by_signal(const GroupState& state, int number) {
@@ -303,7 +303,7 @@ Decision finish_on_request(const GroupState& state, const FailureRecord& first, 
 }
 
 Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
-  if (options.is_range()) return again(state, "the nodes that are left go on", *state.lost, false);
+  if (options.is_range()) return again(state, "the remaining nodes go on", *state.lost, false);
   const auto decision = decide_restart({.restarts_done = state.restarts, .max_restarts = options.max_restarts});
   if (decision.restart) return again(state, decision.reason, *state.lost, true);
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
@@ -314,14 +314,14 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
     if (node.phase != Phase::kEnded || !node.end.is_success) continue;
-    return FailureRecord{.kind = FailureKind::kHang,
-                         .type = "PeerError",
-                         .message = fmt::format("{} on {} left: the program has ended there; other ranks still called "
-                                                "collectives",
-                                                ranks_text(name_of(node)), node.info.host),
-                         .hint = flight::kLeftHint,
-                         .rank = node.first_rank,
-                         .host = node.info.host};
+    return FailureRecord{
+        .kind = FailureKind::kHang,
+        .type = "PeerError",
+        .message = fmt::format("{} on {} left: its program has ended, but other ranks still called collectives",
+                               ranks_text(name_of(node)), node.info.host),
+        .hint = flight::kLeftHint,
+        .rank = node.first_rank,
+        .host = node.info.host};
   }
   return std::nullopt;
 }
@@ -358,7 +358,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   const int said = cause.type.empty() ? static_cast<int>(ExitCode::kPeer) : exit_code_of(cause);
   const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : said;
   if (auto erred = node_that_erred(state, options, cause)) {
-    Decision without = again(state, "the nodes that are left go on", cause, false);
+    Decision without = again(state, "the remaining nodes go on", cause, false);
     without.excluded = std::move(erred);
     return without;
   }
@@ -405,7 +405,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   }
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
-                 fmt::format("the run has {} for {}: nodes that have no work wait as spares",
+                 fmt::format("the run has {} for {}: nodes without work wait as spares",
                              counted(static_cast<int>(*state.replicas), "replica"),
                              counted(ranks_of(nodes_of_round(state)), "rank")),
                  std::nullopt, false);

@@ -58,9 +58,9 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
 
 void require_free_master_port(const AgentOptions& options) {
   if (options.master_port == 0 || is_free(options.master_addr, options.master_port)) return;
-  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy or the address is not of this machine",
+  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy, or the address does not belong to this machine",
                                options.master_addr, options.master_port),
-                   "choose another --master-port, or leave it out: any free port is taken");
+                   "choose another --master-port, or leave it out to use any free port");
 }
 
 // Reports the wait, checks about once a second if it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of this
@@ -85,8 +85,8 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
     const bool is_over = AwakeClock::instance().now() - begin >= limit;
     if (is_over && is_own) {
       throw ResourceError(
-          fmt::format("the launcher's own store answered nothing for {}", text::duration(Seconds(limit).count())),
-          "is there memory left? ulimit -v shows what is allowed here");
+          fmt::format("the launcher's own store did not answer for {}", text::duration(Seconds(limit).count())),
+          "check that memory is left; ulimit -v shows the limit here");
     }
     if (is_over || is_asked_to_end()) {
       throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
@@ -143,7 +143,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
       if (is_here) log::note("{}: joining the job there", problem.message());
     }
   } else if (names_loopback(options_.master_addr)) {
-    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
+    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr must name node 0's machine",
               options_.node_rank, options_.master_addr);
   }
   store_ = reach_store(address_, server_ != nullptr, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),

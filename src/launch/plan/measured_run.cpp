@@ -315,7 +315,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
   const auto most =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == counts.end()) {
-    throw DataError("the flight rings have no whole step with gradient buckets",
+    throw DataError("the flight rings have no complete step with gradient buckets",
                     "the run needs two ranks or more on CPUs, and some steps since its last evaluation");
   }
   std::vector<double> seconds;
@@ -331,7 +331,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
 simulate::Workload read_measured_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is no folder", path), "give a run folder (runs/NAME), or a folder of logs");
+    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a folder of logs");
   }
   std::vector<flight::Snapshot> rings;
   for (const fs::path& file : rings_of(path)) rings.push_back(flight::read_ring_file(file));

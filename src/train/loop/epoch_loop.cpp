@@ -163,8 +163,8 @@ void EpochLoop::note_left_out() {
   require_useful_scale(scale, state_.step);
   if (std::exchange(said_left_out_, true) || !job_.is_main()) return;
   log::note(
-      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; now by {:g}. Further ones "
-      "are counted",
+      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; the scale is now {:g}. Later such "
+      "steps are only counted",
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 

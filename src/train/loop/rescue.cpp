@@ -37,8 +37,9 @@ void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_
   if (folder.empty()) return;
   do_on_main(job, [&] {
     if (lies_in(folder, run_dir)) {
-      throw UsageError(fmt::format("the rescue folder {} lies in the run folder {}", folder.string(), run_dir.string()),
-                       "choose one on another disk: " + option_words("rescue", "DIR"));
+      throw UsageError(
+          fmt::format("the rescue folder {} is inside the run folder {}", folder.string(), run_dir.string()),
+          "choose one on another disk: " + option_words("rescue", "DIR"));
     }
     std::error_code problem;
     fs::create_directories(folder / "checkpoints", problem);

@@ -88,7 +88,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   const bool skips = request.may_skip && options_.when_busy == "skip";
   if (skips && writer_.is_busy()) {
     ++skipped_;
-    log::note("the checkpoint of step {} is left out: the one before is still being written ({} so far)",
+    log::note("the checkpoint of step {} is left out: the previous one is still being written ({} left out so far)",
               text::thousands(request.order.meta.step), skipped_);
     return;
   }

@@ -37,7 +37,7 @@ void do_on_main(const Job& job, const std::function<void()>& work) {
   const std::string outcome = job.store().get(key, kLongest);
   if (outcome == kSuccess) return;
   const auto failure = parse_failure(outcome);
-  if (!failure) throw InternalError("rank 0's word on its work is none: " + outcome);
+  if (!failure) throw InternalError("rank 0's report on its work cannot be read: " + outcome);
   rethrow(*failure);
 }
 

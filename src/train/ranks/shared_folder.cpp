@@ -67,7 +67,7 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
   }
   answer = broadcast_object(job.group(), answer, 0);
   if (answer.contains("problem")) {
-    throw IoError(answer["problem"].get<std::string>(), "see that the run folder can be written");
+    throw IoError(answer["problem"].get<std::string>(), "make sure that the run folder is writable");
   }
   const nlohmann::json own = {{"host", job.host()},
                               {"sees", sees(answer["path"].get<std::string>(), answer["content"])}};
@@ -79,9 +79,9 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
     ++rank;
   }
   if (blind.empty()) return;
-  throw UsageError(fmt::format("checkpoint.sharded is set, and what rank 0 writes in {} is not there for {}",
+  throw UsageError(fmt::format("checkpoint.sharded is set, but files that rank 0 writes in {} cannot be seen by {}",
                                fs::path(answer["path"].get<std::string>()).parent_path().string(), text::join(blind)),
-                   fmt::format("a {} on a disk that all hosts share, or {}", option_words("run-dir"),
+                   fmt::format("use use a {} on a disk that all hosts share, or {}", option_words("run-dir"),
                                setting_words("checkpoint.sharded=false")));
 }
 

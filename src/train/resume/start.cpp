@@ -30,7 +30,7 @@ namespace {
 void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& recipe) {
   const CheckpointMeta& meta = checkpoint.manifest().meta;
   if (config.threads != 0 && config.threads != meta.threads) {
-    log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
+    log::warn("threads is {}, but was {}: the result will not have the same bits as the earlier run", config.threads,
               meta.threads);
   }
   require_same_settings(checkpoint, settings_text(recipe, config), config.rows());
@@ -60,9 +60,9 @@ void take_total_batch(TrainConfig& config) {
   const std::int64_t parts = config.replicas * config.accumulate_steps;
   if (config.total_batch_size % parts != 0) {
     throw UsageError(
-        fmt::format("total_batch_size is {}, which {} x {} accumulated batches do not divide", config.total_batch_size,
-                    counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
-        fmt::format("a multiple of {}, or batch_size instead", parts));
+        fmt::format("total_batch_size is {}, which is not divisible by {} x {} accumulated batches",
+                    config.total_batch_size, counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
+        fmt::format("use a multiple of {}, or set batch_size instead", parts));
   }
   config.batch_size = config.total_batch_size / parts;
 }
@@ -93,8 +93,8 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   if (config.replicas == 0) config.replicas = saved.replicas;
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
-    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, saved.replicas),
-                     fmt::format("leave it out: the result depends on it; {} divides the run's batches anew",
+    throw UsageError(fmt::format("replicas is {}, but the checkpoint has {}", config.replicas, saved.replicas),
+                     fmt::format("leave it out, because the result depends on it; {} divides the run's batches again",
                                  option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
@@ -164,7 +164,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (step == 0 || is_past || !config.has_second_stage()) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
-    throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
+    throw UsageError(fmt::format("the second stage needs the first stage's best, {}, but it is not beside {}",
                                  base.filename().string(), checkpoint.path().string()),
                      "resume from the run's own folder, or take only the weights: " + option_words("init-from"));
   }

@@ -16,18 +16,19 @@ namespace {
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
   if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {
-    throw UsageError("stages.patience, stages.epochs or stages.lr is set, and there is one stage only (stop_epoch=0)",
-                     "stop_epoch: the epochs that the first stage has at most");
+    throw UsageError("stages.patience, stages.epochs or stages.lr is set, but there is only one stage (stop_epoch=0)",
+                     "set stop_epoch to the most epochs of the first stage");
   }
   if (!config.has_second_stage()) return;
   if (!config.has_evaluations()) {
-    throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
-                     "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
+    throw UsageError(
+        fmt::format("stop_epoch is {}, but without evaluations the first stage has no best checkpoint", stop),
+        "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
   }
   const std::int64_t first = (config.eval_from_epoch / config.eval_every_epochs + 1) * config.eval_every_epochs;
   if (first > stop) {
     throw UsageError(
-        fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
+        fmt::format("stop_epoch is {}, but the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
                     first, config.eval_from_epoch > 0 ? ", eval_from_epoch" : ""),
         "an evaluation within the first stage: " + setting_words("eval_every_epochs=1") + " " +
             setting_words("eval_from_epoch=0"));
@@ -310,8 +311,8 @@ ConfigFields TrainConfig::rows() const {
 void TrainConfig::validate() const {
   rows().check();
   if (checkpoint.sharded && checkpoint.when_busy == "skip") {
-    throw UsageError("checkpoint.when_busy is skip and checkpoint.sharded is set",
-                     "ranks cannot skip each for itself: " + setting_words("checkpoint.when_busy=wait"));
+    throw UsageError("checkpoint.when_busy is skip, but checkpoint.sharded is set",
+                     "ranks cannot skip saves independently: " + setting_words("checkpoint.when_busy=wait"));
   }
   optimizer.validate();
   schedule.validate();
@@ -322,7 +323,7 @@ void TrainConfig::validate() const {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
   require_base(*this);
-  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "auto, none or a folder");
+  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "use use auto, none or a folder");
   if (!metrics_address.empty()) (void)train::parse_address(metrics_address);
   if (data.train.empty()) throw UsageError("data.train is not set", setting_words("data.train=FOLDER"));
 }

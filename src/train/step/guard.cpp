@@ -56,7 +56,7 @@ int carrier_of(int replica, int world, int replicas) {
 
 /// Returns why it cannot serve; empty: it can.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
-  if (job.world_size() < 2) return "it needs two processes at least";
+  if (job.world_size() < 2) return "it needs at least two processes";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
     if (platforms[rank] == platforms[0]) continue;
     return fmt::format("rank 0 has {}, and rank {} has {}", platforms[0], rank, platforms[rank]);
@@ -212,14 +212,15 @@ void Guard::blame(const std::vector<int>& ranks, const std::string& fault) const
     std::vector<std::string> places;
     for (const int rank : ranks) places.push_back(place(rank));
     throw Miscomputed(proved_, fmt::format("{}{} {}", prefix, text::join(places), fault),
-                      fmt::format("take {} out and test memory and processor; {}",
+                      fmt::format("remove {} from the job and test memory and processor; {}",
                                   ranks.size() == 1 ? "that host" : "these hosts", go_on),
                       ranks.front());
   }
   std::string carrier = place(roles_.carrier);
-  throw Miscomputed(proved_,
-                    prefix + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,
-                    "three processes can name one; " + go_on);
+  throw Miscomputed(
+      proved_,
+      prefix + "ranks differ, but the faulty one is not known: it is " + place(roles_.checker) + " or " + carrier,
+      "three processes can find the faulty one; " + go_on);
 }
 
 }  // namespace lockstep::train

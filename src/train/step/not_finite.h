@@ -22,7 +22,8 @@ class NonFiniteGradient : public DataError {
   /// `message` names it; `steps_ago` is 1 for the step before the one under way, if its norms came from a GPU
   /// meanwhile.
   explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
-      : DataError(message, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
+      : DataError(message,
+                  "look at the loss for a division by zero or a logarithm or root of 0; or use a smaller optimizer.lr"),
         steps_ago_(steps_ago) {}
   [[nodiscard]] std::int64_t steps_ago() const noexcept { return steps_ago_; }
 

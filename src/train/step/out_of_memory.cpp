@@ -40,14 +40,13 @@ void largest_first(std::vector<Holder>& found) {
 /// Returns the first line, with the parts that a message can use.
 std::string advice(const OutOfMemory& facts) {
   if (facts.setting_up) {
-    return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "
-           "else "
-           "holds memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
+    return "no batch was computed yet, so a smaller one does not help: `lockstep inspect gpu` and `free -h` show which "
+           "programs hold memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
   }
-  if (facts.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
+  if (facts.batch_size <= 1) return "use use amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
   const std::int64_t half = (facts.batch_size + 1) / 2;
-  return fmt::format("{} {}: as many samples a step, in smaller parts",
+  return fmt::format("{} {}: as many samples per step, in smaller parts",
                      setting_words(fmt::format("batch_size={}", half)),
                      setting_words(fmt::format("accumulate_steps={}", facts.accumulate_steps * 2)));
 }

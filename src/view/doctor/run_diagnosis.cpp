@@ -313,21 +313,20 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
   if (!has_begun) {
-    diagnosis.text = "it has not begun: there are no steps and no logs of ranks";
+    diagnosis.text = "it has not begun: it has no steps and no logs of ranks";
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
   if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) {
     diagnosis.state = RunState::kEnded;
     diagnosis.text =
-        fmt::format("{} of this host ended, and none failed; whoever stopped them, if anybody did, is not known",
-                    counted(attempt->ranks, "rank"));
+        fmt::format("{} of this host ended, and none failed; the cause is not known", counted(attempt->ranks, "rank"));
     return diagnosis;
   }
   diagnosis.state = RunState::kLost;
   diagnosis.text = facts.launcher_is_gone
-                       ? "it does not run here, and its launcher has written nothing about its end: it was killed, the "
-                         "host went down, or it runs on another host"
+                       ? "it does not run here, and its launcher wrote nothing about its end: it was killed, the host "
+                         "went down, or it runs on another host"
                        : "it does not run here, and nothing was written about its end: the process was killed, or the "
                          "host went down";
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
