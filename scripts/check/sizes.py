@@ -45,6 +45,8 @@ def blank(match):
     """Keeps the noise's line ends, for the line numbers; a text becomes empty."""
     text = match.group(0)
     lines = "\n" * text.count("\n")
+    if text.startswith(("//", "/*")):
+        return lines
     return ('""' + lines) if text[0] in '"R' else ("0" + lines) if text[-1] == "'" else lines
 
 

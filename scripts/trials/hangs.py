@@ -1,29 +1,30 @@
 """Starts 3 ranks, one of which has a fault at a random step: does the launcher name the right one, and the reason?
 
-  kill, kill_reduce  it is killed, between two sums or inside one   "killed by signal 9 (SIGKILL)"
+  kill, kill_reduce  it is killed, between two all-reduces or inside one   "killed by signal 9 (SIGKILL)"
   stop       it is stopped                             "stopped by SIGSTOP"
   exit       it exits with 1                           "exit code 1"
   exit0      it exits with 0 in the middle of a step   "left: its program has ended"
   early      it leaves its loop and ends               "left: its program has ended"
   exception  it throws                                 "no luck"
-  skip       it leaves out a collective                "called barrier", and the others' call; if no host has a majority, the calls of two
-             ranks
+  skip       it leaves out a collective                "called barrier", and the others' collective; if no call has a majority, the different
+             calls of two ranks
   loop       it computes forever                       "it computes in backward"
   data       its data never comes                      "it waits for data"
-  alone      it computes forever, longer than its section may take, while the others are patient
+  alone      it computes forever, longer than its section's time limit; the others have a longer time limit for their wait
   long       it saves for 3 s, longer than the others would wait for a step: this is no fault
   stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
-             it is stopped inside a large sum, in a barrier or a wait before the others come, in a broadcast, in messages
-             around all ranks, or right after these                         "stopped by SIGSTOP"
-  suspend    all processes of the job, also the launchers, are stopped for longer than any limit and go on: this is no fault
-  suspend_save  the same while it saves and the others are patient
+             it is stopped inside a large all-reduce, in a barrier or an all-reduce before the others come, in a broadcast,
+             in send and recv around the ring of ranks, or right after one of these   "stopped by SIGSTOP"
+  suspend    all processes of the job, launchers included, are stopped for longer than any limit, then continued: this is no fault
+  suspend_save  the same while it saves and the others wait
   suspend_start the same in the first second, while the ranks meet
-  meet       without a launcher, one rank is never started, and one is killed while the others wait for that one: they end at once
+  meet       without a launcher, one rank is never started, two wait for it, and one of the two is killed: the other ends at once
 
-If a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials eight use shm, one tcp, and one shm and tcp on two hosts (network namespaces; root and ip), where both launchers
-must say the same; of five trials of the last nine faults two use shm, two the hosts, one tcp. With --gpus each rank has a make-believe
-GPU, and NCCL between them, on one host or on two. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
-hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
+If a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials of a fault eight use shm, one uses tcp, and one uses shm and
+tcp on two hosts; of five trials of a stop_* or suspend* fault two use shm, two the hosts, and one tcp. The hosts are network namespaces,
+which need root and ip, and both of their launchers must say the same. With --gpus each rank has a make-believe GPU and reduces over NCCL,
+on one host or on two. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
+hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs an otherwise idle machine, so only
 --on-time checks it.
 
 example:
@@ -159,8 +160,8 @@ def wait_for(moment: pathlib.Path, launchers: list[Launcher]) -> bool:
 
 
 def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
-    """Requires that the doctor on the rank's host says that it is stopped, or the launcher's verdict if a busy machine made the
-    launcher first."""
+    """Requires that the doctor on the rank's host reports the stopped rank, or the launcher's verdict if the launcher was faster, as on
+    a busy machine."""
     time.sleep(0.2)
     said = [runs.lockstep(given, "doctor", str(folder), check=False).stdout for folder in logs if folder.exists()]
     is_right = re.compile(rf"^waits: no progress for [\d.]+ s: rank {rank} is stopped \(T\)|^failed: rank {rank} hangs: stopped")
@@ -168,7 +169,7 @@ def doctor_faults(given, logs: list[pathlib.Path], rank: int) -> list[str]:
 
 
 def meet(given, draw: random.Random) -> dict:
-    """Starts two of three ranks by hand. One is killed once it says that it waits."""
+    """Starts two of three ranks by hand. One is killed once both say that they wait."""
     dies, lives = draw.sample([0, draw.choice([1, 2])], 2)
     variables = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + 1), "LOCKSTEP_TIMEOUT": "60"}
     ranks = {rank: Launcher([str(broken_runs.test_program(given, "hanging_ranks"))],
@@ -233,8 +234,8 @@ class Trial(driver.Trial):
     KINDS = tuple(SAID)
     OPTIONS = {
         "--limit": (1.0, "LOCKSTEP_TIMEOUT, in seconds"),
-        "--gpus": (False, "the ranks have make-believe GPUs, and NCCL between them"),
-        "--on-time": (False, "fail where a hang is named later than the limit plus 10 %"),
+        "--gpus": (False, "the ranks have make-believe GPUs and reduce over NCCL"),
+        "--on-time": (False, "fail if a hang is named later than the limit plus 10 %"),
     }
 
     def prepare(self, given) -> None:
@@ -253,8 +254,8 @@ class Trial(driver.Trial):
         return "shm" if self.given.gpus else backend
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
-        """A run that ends before its fault shows nothing, as on a machine so busy that its ranks do not meet in time: it is
-        repeated with twice the limit."""
+        """Runs a trial. If the run ends before its fault, it proves nothing: the machine may be so busy that the ranks do not meet in
+        time. It is then repeated with twice the limit."""
         if kind == "meet":
             return meet(self.given, draw)
         state, backend = draw.getstate(), self.backend(kind, number)

@@ -12,7 +12,7 @@ namespace lockstep::dashboard {
 
 struct ProcessUse {
   char state = '?';            ///< R, S, D, T, Z, ...
-  double cpu_seconds = 0;      ///< of all its threads
+  double cpu_seconds = 0;      ///< CPU time of all its threads
   std::uint64_t resident = 0;  ///< bytes
 };
 

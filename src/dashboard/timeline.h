@@ -18,7 +18,7 @@ struct TimeSpan {
   std::int64_t step = -1;
   std::uint64_t bytes = 0;
   int bucket = -1;
-  int depth = 0;  ///< of a section: the number of those around it
+  int depth = 0;  ///< the number of sections around a section
   bool is_open = false;
 };
 

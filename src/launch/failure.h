@@ -71,7 +71,7 @@ struct RoundFacts {
   const WorkerGroupResult& result;
   const LogFolder& logs;
   int attempt = 0;          ///< the number in the log folder
-  const std::string& path;  ///< of the program
+  const std::string& path;  ///< path of the program
 };
 
 /// The report to the coordinator.

@@ -54,7 +54,7 @@ struct WorkerGroupResult {
   std::optional<FailureRecord> lost;   ///< node 0, with the store
   std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
   std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node: its last word
-  std::vector<std::string> stacks;     ///< of that rank if it is late, a line each
+  std::vector<std::string> stacks;     ///< the stacks of that rank if it is late, a line each
   std::int64_t last_step = -1;         ///< the furthest step that a rank of this node was in; -1: none
 
   /// Every rank ended with 0.

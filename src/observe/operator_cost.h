@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator in a table: its name, and its least cost, from the shapes of its inputs.
+// An operator in a profile's table: its name, and the operations and bytes that it needs at least, from the shapes of
+// its inputs.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstdint>
 #include <string>
@@ -13,19 +14,20 @@
 
 namespace lockstep::observe {
 
-/// Returns true for the autograd engine around a backward node.
+/// Returns true if `name` is an event of the autograd engine, which encloses the event of a backward node.
 [[nodiscard]] bool is_engine(std::string_view name);
 
-/// Returns "ConvolutionBackward0", "lockstep::WinogradConvolution backward" for a node's C++ type, "autograd engine",
-/// or the name itself.
+/// Returns the name for the table. A backward node's C++ type becomes "ConvolutionBackward0" or
+/// "lockstep::WinogradConvolution backward", an event of the engine "autograd engine"; other names stay.
 [[nodiscard]] std::string short_name(std::string_view name, view::CallKind kind);
 
-/// One for each argument, even for those that are neither tensors nor whole numbers. For a list of tensors its first.
+/// Returns an entry for each argument, empty if it is neither a tensor nor whole numbers. A list of tensors gives the
+/// entry of its first tensor.
 [[nodiscard]] std::vector<view::CallInput> inputs_of(c10::ArrayRef<const c10::IValue> inputs);
 
 struct OperatorCost {
-  double flops = 0;        ///< of products and convolutions: two for each multiplication and its addition
-  std::int64_t bytes = 0;  ///< of the inputs, if an operator does little but move them
+  double flops = 0;        ///< operations of products and convolutions: two for each multiplication and its addition
+  std::int64_t bytes = 0;  ///< bytes of the inputs, if an operator does little but move them
 };
 
 /// Both are 0 for an unknown operator. A convolution counts as the direct sum, however it is computed.

@@ -162,7 +162,7 @@ class OperatorValues::Impl {
   LayersOfMemory layers_;
   at::CallbackHandle callback_;
   std::vector<OperatorValue> values_;
-  std::vector<std::string> layers_around_;  ///< of the operators under way
+  std::vector<std::string> layers_around_;  ///< layers of the operators under way
   std::map<std::uint64_t, std::string> layers_of_nodes_;
   int nodes_ = 0;  ///< nodes of the backward under way
 };

@@ -52,7 +52,7 @@ class Recorder final : public trace::Sink {
 
   std::atomic<bool> on_{false};
   std::atomic<int> run_{0};  ///< counts the starts: a call of an earlier one is left out
-  std::mutex mutex_;         ///< of threads_
+  std::mutex mutex_;         ///< guards threads_
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
   LayersOfMemory layers_;     ///< changed while off
   bool with_inputs_ = false;  ///< changed while off

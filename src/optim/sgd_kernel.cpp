@@ -109,8 +109,9 @@ struct AdagradUpdate {
 
 void adagrad(const Memory& memory, const AdagradStep& step) { for_elements(memory, AdagradUpdate{step}); }
 
-// A float's square is exact in double. 16 lanes whatever the vectors' width, so that the width changes no bits: two
-// vectors of them at a time, whose sums stay in registers. Callers pass blocks that stay in the cache.
+// A float's square is exact in double. There are always 16 partial sums, so that the width of the vectors does not
+// change the result. The outer loop takes two vectors of them, which stay in registers, and reads the whole block each
+// time: callers pass blocks that fit into the cache.
 double squares(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   const hn::CappedTag<double, kLanes / 2> wide;

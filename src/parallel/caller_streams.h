@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of a caller, for threads that compute for it: the caller's earlier work comes before theirs, and theirs
-// before its later work. A thread starts with the default streams.
+// The CUDA streams of a caller, for threads that compute for it. On the same streams the GPU does the caller's earlier
+// work before theirs, and theirs before the caller's later work. Without this a thread starts with the default streams.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <c10/core/Stream.h>
 
 #include <vector>
@@ -14,7 +14,7 @@ class CallerStreams {
  public:
   /// Takes the calling thread's current stream of each GPU; none if libtorch has no CUDA.
   CallerStreams();
-  /// Makes them the calling thread's.
+  /// Makes them the current streams of the calling thread.
   void enter() const;
 
  private:

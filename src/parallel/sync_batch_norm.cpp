@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the batch norms of a model and connects them to the run's replicas for their sums.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+// Finds the batch norms of a model and makes them sum their statistics over the run's replicas.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/sync_batch_norm.h"
 
@@ -17,7 +17,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Sums over the replicas of the team whose thread calls; without a team, over the ranks.
+/// Sums over the replicas of the calling thread's ReplicaTeam, or over the ranks if it has none.
 class ReplicaSync final : public nn::StatisticsSync {
  public:
   explicit ReplicaSync(ProcessGroup& group) : group_(&group) {}
@@ -38,7 +38,8 @@ class ReplicaSync final : public nn::StatisticsSync {
   }
 
  private:
-  // A GPU's backward runs in an autograd thread, which belongs to no replica and could not pass the turn on.
+  // On a GPU, backward runs in an autograd thread. That thread belongs to no replica, so all_reduce() could not let the
+  // next replica of this rank run.
   void require_one_per_rank(const Replica* replica) const {
     if (replica == nullptr || replica->count() == group_->world_size()) return;
     throw UsageError(
@@ -58,8 +59,9 @@ const char* torch_batch_norm(const torch::nn::Module& module) {
 
 [[noreturn]] void throw_unreachable(const std::string& path, const char* type) {
   const std::string what = path.empty() ? "the model itself" : fmt::format("'{}'", path);
-  throw UsageError(fmt::format("{} is a torch::nn::{}, whose statistics cannot be synced", what, type),
-                   fmt::format("use lockstep::nn::{} there: the same options, names and numbers", type));
+  throw UsageError(
+      fmt::format("{} is a torch::nn::{}, whose statistics cannot be synced", what, type),
+      fmt::format("use lockstep::nn::{} there: it has the same options and names, and computes the same", type));
 }
 
 void collect(torch::nn::Module& module, const std::string& path, std::vector<nn::SyncedStatistics*>& found) {

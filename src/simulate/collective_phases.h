@@ -22,7 +22,8 @@ enum class Among {
 
 struct Phase {
   Among among = Among::kAll;
-  std::int64_t bytes = 0;   ///< of each message; kHost: reduced in shared memory; kDevices: of the collective
+  std::int64_t bytes =
+      0;  ///< size of each message; kHost: bytes reduced in shared memory; kDevices: size of the collective
   std::int64_t copied = 0;  ///< kHost: bytes that each rank copies besides
   int distance = 0;         ///< kAll, kLeaders: each sends only to the one that far before it; 0: to every other one
   CallKind kind = CallKind::kAllReduce;  ///< kDevices

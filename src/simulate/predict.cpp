@@ -160,7 +160,7 @@ class Simulation {
   std::vector<double> ends_;  ///< by call, then by rank
   std::size_t step_ = 0;
   double computed_ = 0;
-  double saved_ = 0;  ///< of a single rank's step
+  double saved_ = 0;  ///< seconds that a single rank saves in a step: it copies no gradients
 };
 
 }  // namespace

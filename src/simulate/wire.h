@@ -30,7 +30,7 @@ class Wire {
   void send_from_root(const Phase& phase, std::vector<double>& times, bool leaders);
   void meet(const Phase& phase, std::vector<double>& times) const;
   void run_on_devices(const Phase& phase, std::vector<double>& times) const;
-  [[nodiscard]] double way() const;  ///< of a message between two ranks, in seconds
+  [[nodiscard]] double way() const;  ///< time of a message between two ranks, in seconds
   [[nodiscard]] double transfer(const Phase& phase, int flows, double now);
   [[nodiscard]] double on_sockets(const Phase& phase, int messages) const;
 

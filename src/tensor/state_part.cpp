@@ -33,13 +33,13 @@ struct Piece {
 };
 
 DataError bad_piece(const std::string& name, const std::string& what) {
-  return DataError(fmt::format("the parts of '{}' make no whole: {}", name, what));
+  return DataError(fmt::format("the parts of '{}' do not make a whole tensor: {}", name, what));
 }
 
 std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) {
-    if (size < 0 || __builtin_mul_overflow(count, size, &count)) throw bad_piece(name, "its shape is no shape");
+    if (size < 0 || __builtin_mul_overflow(count, size, &count)) throw bad_piece(name, "its shape is not valid");
   }
   return count;
 }
@@ -72,11 +72,11 @@ at::Tensor join_pieces(const std::string& name, std::vector<Piece> pieces) {
   for (const Piece& piece : pieces) {
     if (piece.slice->shape != first.shape || piece.slice->strides != first.strides ||
         piece.tensor->scalar_type() != dtype || piece.tensor->dim() != 1) {
-      throw bad_piece(name, "they are of other shapes or dtypes");
+      throw bad_piece(name, "their shapes, strides or dtypes differ");
     }
     if (piece.slice->begin != have) {
-      throw bad_piece(name,
-                      fmt::format("a piece begins at element {}, and {} were before it", piece.slice->begin, have));
+      throw bad_piece(name, fmt::format("a piece begins at element {}, but the pieces before it have {}",
+                                        piece.slice->begin, have));
     }
     have += piece.tensor->numel();
   }

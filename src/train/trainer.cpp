@@ -57,7 +57,7 @@ class Trainer::Impl {
   TrainResult run();
   [[nodiscard]] std::vector<std::shared_ptr<RunSink>> own_sinks();
   [[nodiscard]] RunStart start_event() const;
-  [[nodiscard]] observe::ProfilerOptions profiler_options() const;
+  [[nodiscard]] observe::ProfilerOptions profiler_options();
   void leave(RunEnd end);
   void finish(RunEnd end);
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
@@ -164,7 +164,7 @@ std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
   return own;
 }
 
-observe::ProfilerOptions Trainer::Impl::profiler_options() const {
+observe::ProfilerOptions Trainer::Impl::profiler_options() {
   return {.steps = options_.profile,
           .folder = run_.run_dir / "trace",
           .parameters = named_parameters_of(run_.learner->steps().model().module().net()),

@@ -49,7 +49,7 @@ TEST_F(PlanCommand, PlansFromARunsRings) {
   EXPECT_EQ(json["images_per_rank"], 4);
   EXPECT_EQ(json["bottleneck"], "bandwidth");
   EXPECT_EQ(json["predicted"]["ranks"], 8);
-  // A megabit carries 114 kB/s: each machine's leader sends its part to three others, twice.
+  // A link of 1 Mbit/s carries 114 kB/s. Each machine's leader sends a quarter of the gradients to three others, twice.
   const double seconds = json["gradient_bytes"].get<double>() * 1.5 / (1e6 / 8 * 1448 / 1583);
   EXPECT_NEAR(json["predicted"]["step_ms"].get<double>() / 1e3 / seconds, 1, 0.1);
 }
@@ -66,7 +66,7 @@ TEST_F(PlanCommand, MeasuresARecipe) {
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
   EXPECT_EQ(json["images_per_rank"], 3);
-  // The curve begins with one rank alone, which was measured; other work of the machine makes steps differ.
+  // The curve begins with one rank alone, whose step was measured. The tolerance allows for a busy machine.
   EXPECT_NEAR(json["curve"][0]["step_ms"].get<double>() / json["alone_ms"].get<double>(), 1, 0.3);
 }
 
@@ -80,7 +80,7 @@ TEST_F(PlanCommand, SaysWhatIsMissing) {
   EXPECT_THAT(plan({}).err, HasSubstr("SOURCE"));
 }
 
-// `lockstep tune` on drawn images; `train` takes its file.
+// `lockstep tune` on synthetic images; `train` takes its file.
 
 std::vector<std::string> tune_words(const std::filesystem::path& data, const std::string& budget) {
   return {"tune",         "captcha:conv3", "--set", "data.train=" + data.string(), "--set", "data.charset=0-9", "--set",

@@ -95,7 +95,7 @@ TEST(StartThread, RunsItsBody) {
 
 // In a separate process, with address space for only a few stacks.
 TEST(StartThread, SaysWhatRanOut) {
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -113,7 +113,7 @@ TEST(StartThread, SaysWhatRanOut) {
 TEST(RequireThreads, TriesSoManyAtATime) {
   EXPECT_NO_THROW(require_threads(3, "for a library"));
   EXPECT_NO_THROW(require_threads(0, "for a library"));
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);

@@ -136,7 +136,7 @@ TEST(DataLoader, TakesAnyClassWithSizeAndGet) {
   EXPECT_THAT(values_of(loader, 0), ElementsAre(0, 1, 4, 9));
 }
 
-// Asks the context for its tensors, like a transform; sample 2 has no room in the batch's row.
+// Asks the context for the sample's tensors, like a transform.
 Sample placed(std::int64_t i, SampleContext& context) {
   Sample sample{context.empty_data({2}), context.empty_target({}), {}};
   sample.data.fill_(static_cast<double>(i));
@@ -218,7 +218,7 @@ TEST(DataLoader, PutsOthersInThePlaceOfABatchOfBadSamplesOnly) {
       EXPECT_EQ(std::ssize(indices), batch_size);
       EXPECT_TRUE(std::ranges::all_of(indices, is_good));
     }
-    EXPECT_EQ(batches_with(2), batches) << "whoever makes them";
+    EXPECT_EQ(batches_with(2), batches) << "with any number of workers";
   }
 }
 
@@ -314,7 +314,7 @@ TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
 }
 
 TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -327,7 +327,7 @@ TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
 }
 
 TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -339,7 +339,7 @@ TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
       ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
 }
 
-// Shards, files and commands that are read from their start: each sample once over all loaders, at any worker count.
+// Streams from shards and commands: all loaders together yield each sample once, with any number of workers.
 
 /// Five shards of three pictures; picture n has brightness n.
 std::vector<std::string> write_shards(const std::filesystem::path& folder) {
@@ -478,7 +478,7 @@ TEST(EpochStream, AnErrorOfTheFeedTakesThePlaceOfItsBatchAndNoOtherWorkerGetsIt)
   ASSERT_TRUE(stream.take_task().has_value());
   stream.hand_over(0, {});
   EXPECT_FALSE(stream.take_task().has_value()) << "the feed failed";
-  EXPECT_FALSE(stream.take_task().has_value()) << "another worker, at once";
+  EXPECT_FALSE(stream.take_task().has_value()) << "another worker does not wait";
   ASSERT_EQ(stream.wait(Seconds(0)), EpochStream::Wait::kReady);
   EXPECT_EQ(stream.take().error, nullptr);
   ASSERT_EQ(stream.wait(Seconds(0)), EpochStream::Wait::kReady);

@@ -65,7 +65,7 @@ TEST(OptimizersOnAGpu, TakeTheCpusSteps) {
   }
 }
 
-/// Gradients clipped to half of their norm, with a moving average.
+/// Returns the parameters and their moving averages after five steps with clipped gradients.
 NamedTensors clipped_on(const c10::Device& device) {
   NamedTensors parameters = parameters_on(device);
   const auto optimizer = make_optimizer("AdamW", parameters, {});

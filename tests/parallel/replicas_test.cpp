@@ -298,7 +298,7 @@ TEST(ReplicaTeam, EveryReplicasThreadComputesOnTheStreamsOfItsCaller) {
 // The threads that have started are ended, and the error names the exhausted limit.
 TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
   const Job job = alone();
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -311,7 +311,7 @@ TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
 }
 
 TEST(ReplicaThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);

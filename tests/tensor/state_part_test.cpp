@@ -127,23 +127,28 @@ TEST(StatePart, PartsThatMakeNoWholeAreRefusedByName) {
   const std::vector<StatePart> good = cut({{"w", at::arange(100, at::kFloat)}}, 4);
   auto parts = good;
   parts.erase(parts.begin() + 1);
-  EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: a piece begins at element 50, and 25 were before it");
+  EXPECT_EQ(
+      why_not(parts),
+      "the parts of 'w' do not make a whole tensor: a piece begins at element 50, but the pieces before it have 25");
   parts = good;
   parts.pop_back();
-  EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: they have 75 of 100 elements");
+  EXPECT_EQ(why_not(parts), "the parts of 'w' do not make a whole tensor: they have 75 of 100 elements");
   parts = good;
   parts.push_back(good[2]);
-  EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: a piece begins at element 50, and 75 were before it");
+  EXPECT_EQ(
+      why_not(parts),
+      "the parts of 'w' do not make a whole tensor: a piece begins at element 50, but the pieces before it have 75");
   parts = good;
   parts[2].entries["w"] = std::get<at::Tensor>(good[2].entries.at("w")).to(at::kDouble);
-  EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: they are of other shapes or dtypes");
+  EXPECT_EQ(why_not(parts), "the parts of 'w' do not make a whole tensor: their shapes, strides or dtypes differ");
   parts = good;
   for (auto& part : parts) part.slices["w"].shape = {1LL << 40, 1LL << 40};
-  EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: its shape is no shape");
+  EXPECT_EQ(why_not(parts), "the parts of 'w' do not make a whole tensor: its shape is not valid");
   for (const std::vector<std::int64_t>& strides : {std::vector<std::int64_t>{2}, {1, 1}, {0}, {-1}}) {
     parts = good;
     for (auto& part : parts) part.slices["w"].strides = strides;
-    EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: their strides are not those of a dense tensor");
+    EXPECT_EQ(why_not(parts),
+              "the parts of 'w' do not make a whole tensor: their strides are not those of a dense tensor");
   }
   parts = cut({{"n", std::int64_t{1}}}, 2);
   parts[1].entries["n"] = std::int64_t{1};

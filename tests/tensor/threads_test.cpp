@@ -48,7 +48,7 @@ TEST(SetThreads, SetsThoseOfLibtorch) {
 // Less than a stack is left, and threads that ended before the fork left too few stacks. libtorch's own pool would wait
 // forever for a thread that never began.
 TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
-  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
       {
         ::alarm(20);

@@ -18,15 +18,15 @@ namespace lockstep {
 /// The files of a folder with one of the wanted extensions.
 struct FileList {
   std::vector<std::filesystem::path> paths;  ///< sorted by name
-  std::int64_t ignored = 0;  ///< number of other entries: other extensions, no regular files, names with a dot first
+  std::int64_t ignored = 0;  ///< number of other entries: hidden, not a regular file, or with another extension
 };
 
-/// Lists `folder` itself, not its subfolders; ".png" also finds ".PNG". A note counts the ignored entries.
-/// Throws: DataError if the folder is missing, is not a folder, or has no such file.
+/// Lists `folder` itself, not its subfolders; ".png" also finds ".PNG". Logs how many entries it ignored.
+/// Throws: DataError if the folder is missing, is not a folder, or has no such file; IoError.
 [[nodiscard]] FileList list_files(const std::filesystem::path& folder,
                                   const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});
 
-/// The target of a file: `write` fills `shape` elements of `type`. Thread-safe: write must be.
+/// The target of a file: `write` fills `shape` elements of `type`. Thread-safe: `write` must be.
 struct ImageTarget {
   std::vector<std::int64_t> shape;                ///< sizes of one target
   c10::ScalarType type = c10::ScalarType::Float;  ///< type of its elements
@@ -58,7 +58,7 @@ class ImageFolder final : public FixedShapeDataset {
     return files_[static_cast<std::size_t>(index)].string();
   }
 
-  /// Returns the files, sorted by name.
+  /// Returns the files in the order of the samples.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
   /// Returns the size of every picture.
   [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }

@@ -25,7 +25,7 @@ enum class ConsoleStyle {
 
 /// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
-  int others = 0;                   ///< of ranks that `by_rank` does not have
+  int others = 0;                   ///< streams of ranks that `by_rank` does not have
   std::map<int, int> by_rank = {};  ///< by local rank
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that starts its own ranks, so that it needs no launcher. Free of libtorch.
+// A program that starts its own ranks, so that it needs no launcher. Does not use libtorch.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The value of SpawnOptions::processes for the visible GPUs, else the CPUs.
+/// The value of SpawnOptions::processes for one rank per visible GPU, or per CPU if ranks cannot use a GPU.
 inline constexpr int kAuto = 0;
 
 /// How spawn() starts ranks.
@@ -22,7 +22,7 @@ struct SpawnOptions {
 };
 
 /// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set variables of a
-/// rank, even if some are missing; init() refuses those. Throws: UsageError if a variable of Slurm is not a number.
+/// rank, even if some are missing: init() then throws. Throws: UsageError if a variable of Slurm is not a number.
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`; it waits

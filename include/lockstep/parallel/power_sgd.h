@@ -41,7 +41,7 @@ struct PowerSgdOptions {
 /// Cost:    for each compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient
 ///          for each replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
 /// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt
-///          whatever the rank.
+///          for any rank.
 /// Example: auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2});
 ///          lockstep::DistributedDataParallel model{Net(), job, {.hook = lockstep::hooks::power_sgd(power_sgd)}};
 class PowerSgd : public Stateful {

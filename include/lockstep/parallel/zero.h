@@ -20,21 +20,22 @@ namespace lockstep {
 
 /// The tensors that a ZeroRedundancyOptimizer shards over the ranks besides its own state.
 struct ZeroOptions {
-  /// The model, a DistributedDataParallel, leaves on each rank only the mean of its part of the gradients; a step sends
-  /// a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
+  /// The model, a DistributedDataParallel, averages on each rank only the gradients of the rank's part, so that a step
+  /// sends a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
   bool shard_gradients = false;
 };
 
 /// Keeps on each rank only the optimizer's state for its part of the parameters, about 1 / world size of it. The rank
-/// updates that part, and all ranks gather the parts. The parameters have the bits that the optimizer alone would give
-/// them.
+/// updates that part, and all ranks gather the parts. The parameters are bit for bit those that the optimizer computes
+/// without ZeRO.
 ///
 /// 1. Construction moves the parameters into flat memory, of which each tensor becomes a view: the tensors stay the
 ///    same objects, but data pointers taken before are stale.
 /// 2. After backward every rank has all gradients (DistributedDataParallel sees to that), or with shard_gradients its
 ///    part of them; step() uses its part.
-/// 3. A checkpoint does not depend on the number of ranks: consolidate_state_dict() on every rank, then state_dict() on
-///    rank 0 is that of the optimizer alone; load_state_dict() takes it, with or without ZeRO, on any number of ranks.
+/// 3. A checkpoint does not depend on the number of ranks. Call consolidate_state_dict() on every rank, then
+///    state_dict() on rank 0: it returns the state that the optimizer has without ZeRO. load_state_dict() loads that
+///    state with or without ZeRO, on any number of ranks.
 ///
 /// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
 /// Lifetime:   the group outlives it.
@@ -82,17 +83,17 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
   [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
-  /// Gathers the whole state in the host memory of rank 0, which needs its full size until the next step().
+  /// Gathers the whole state in the host memory of rank 0 and keeps it there until the next step().
   /// Blocks: yes.
   void consolidate_state_dict() override;
   /// Returns the consolidated state, whose tensors are on the CPU.
-  /// Throws: UsageError on other ranks than 0, and if consolidate_state_dict() was not called since the last step.
+  /// Throws: UsageError on ranks other than 0, and if consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
   /// Returns this rank's part of the state, without consolidate_state_dict(), for checkpoints that all ranks write. The
   /// arguments must be those of the group.
   [[nodiscard]] StatePart state_part(int rank, int world_size) const override;
   /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
-  /// Throws: DataError as the optimizer alone; nothing is loaded then.
+  /// Throws: DataError, as load_state_dict() of the optimizer without ZeRO; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
   /// Returns the optimizer of this rank's part, which holds all state of this rank.

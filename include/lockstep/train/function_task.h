@@ -24,16 +24,16 @@ namespace lockstep {
 
 namespace train {
 
-/// A forward for any network: (network, batch) to the output.
+/// A forward for any network: it returns the output for (network, batch).
 using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 
-/// Throws: always UsageError, naming both types.
+/// Always throws: UsageError, naming both types.
 [[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
 
 /// Returns `model` as a Net. Throws: UsageError if it is something else.
 template <class Net>
 Net& model_as(torch::nn::Module& model) {
-  // A static_cast would not do: libtorch's modules inherit virtually.
+  // A static_cast does not compile: libtorch's modules inherit virtually.
   auto* net = dynamic_cast<Net*>(&model);
   if (net == nullptr) throw_other_model(c10::demangle_type<Net>(), model);
   return *net;
@@ -90,7 +90,7 @@ struct ForwardFunction {
 /// A metric of an evaluation: the mean over all samples.
 struct MetricFunction {
   std::string name;  ///< the name in logs and tables
-  /// Returns one value per sample of the batch, or their mean, of any type, also bool.
+  /// Returns one value per sample of the batch, or their mean, of any type, even bool.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> values;
   bool lower_is_better = false;  ///< a smaller value is better
 };

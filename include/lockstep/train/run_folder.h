@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// How a RunFolder treats a folder that is there already.
+/// The treatment of a folder that exists.
 struct RunFolderOptions {
   bool resume = false;  ///< a folder that holds a run is valid; so is one that is empty or missing
   /// The folder is an experiment's. Its config.yml is the user's own, so the run's settings go to config.resolved.yml.
@@ -59,8 +59,8 @@ class RunFolder {
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
 
   /// Prepares log.jsonl for a run that resumes from `step`. It removes the events "step", "epoch", "refresh" and
-  /// "resume" of later steps, so that each step occurs once. With a note it also removes lines that are not a JSON
-  /// object, as a kill leaves at the end. Throws: IoError; the log is then as before.
+  /// "resume" of later steps, so that each step occurs once. It also removes, with a note, lines that are no JSON
+  /// object: a kill leaves one at the end. Throws: IoError; the log is then as before.
   void drop_log_after(std::int64_t step);
 
   /// Returns "runs/captcha-20261121-093000".

@@ -40,8 +40,8 @@ struct RunStart {
 /// A step's digests (docs/formats/digests.md): two runs whose digests are equal have the same bits.
 struct StepDigest {
   std::uint64_t loss = 0;       ///< the bits of the loss
-  std::uint64_t gradients = 0;  ///< of the reduced gradients; 0: the step was left out
-  std::uint64_t weights = 0;    ///< of the weights after the step
+  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
+  std::uint64_t weights = 0;    ///< digest of the weights after the step
 };
 
 /// One optimizer step. Its loss is combined over all replicas while the next step runs, so the event comes a step late.
@@ -123,12 +123,13 @@ struct SaveResult {
 
 /// The run ends: it is complete, or (result.stopped_by) it was saved and left before its end.
 struct RunEnd {
-  TrainResult result;                                        ///< the result of fit()
-  int world_size = 1;                                        ///< number of ranks
-  std::int64_t total_steps = 0;                              ///< steps of the whole run
-  std::string report;                                        ///< the task's own text on the last evaluation
-  std::vector<std::filesystem::path> pictures;               ///< pictures drawn of that evaluation; on rank 0
-  std::shared_ptr<const view::StepReport> step_report = {};  ///< of all epochs of this process that ended; null: none
+  TrainResult result;                           ///< the result of fit()
+  int world_size = 1;                           ///< number of ranks
+  std::int64_t total_steps = 0;                 ///< steps of the whole run
+  std::string report;                           ///< the task's own text on the last evaluation
+  std::vector<std::filesystem::path> pictures;  ///< pictures drawn of that evaluation; on rank 0
+  std::shared_ptr<const view::StepReport> step_report =
+      {};  ///< report on all epochs that ended in this process; null: none
 };
 
 /// Receives the events of a run. A sink overrides the functions that it needs.

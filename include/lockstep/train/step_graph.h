@@ -24,9 +24,9 @@
 
 namespace lockstep {
 
-/// How a StepGraph makes and chooses its recordings.
+/// The recordings of a StepGraph.
 struct StepGraphOptions {
-  /// Makes a recording; null: there are none here, and every step is computed normally.
+  /// Makes a recording; null: this device has none, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
   /// Returns the inputs of a step's computation beside the shapes of data and target; none: this batch's step must not
   /// be recorded. Empty: batches with `extra` are not recorded, and others have no other inputs.
@@ -34,9 +34,9 @@ struct StepGraphOptions {
   /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A trial before
   /// the recording shows if an operator makes the host wait: such a step is not recorded.
   bool automatic = false;
-  /// The ranks that a step has collectives with; none: it has none. Before each step they compare what they would
-  /// record or replay, by one small collective of the hosts, and all of them do the same: if batches differ, all
-  /// compute normally. Their steps may call collectives of GPU tensors that NCCL carries, and no others.
+  /// The job whose ranks take part in a step's collectives; none: the step has none. Before each step the ranks compare
+  /// what they would record or replay, by one small collective of the hosts, and all of them do the same: if batches
+  /// differ, all compute normally. Their steps may call collectives of GPU tensors that NCCL carries, and no others.
   std::optional<Job> job = {};
 };
 
@@ -44,13 +44,14 @@ struct StepGraphOptions {
 /// when the shape comes for the third time, and later steps replay it. The update of the weights stays outside: the
 /// host keeps the learning rate, clipping and the optimizer's counts.
 ///
-/// 1. run() gives undefined gradients (zero_grad()) those of the batch, in the same memory for one shape, and adds to
-///    gradients that are there (accumulation), in the same memory for all shapes.
+/// 1. run() sets undefined gradients (after zero_grad()) to those of the batch, in the same memory for one shape, and
+/// adds
+///    to defined ones (accumulation), in the same memory for all shapes.
 /// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
 ///    the same memory, and its decisions are made once for a shape and key.
 /// 3. kMost recordings are kept: the least recently used one makes room. A recording that fails ends the run, unless
 ///    StepGraphOptions::automatic.
-/// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while enter() lives.
+/// 4. Make a DistributedDataParallel while enter() lives, too: it keeps nodes of autograd.
 ///
 /// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
 /// Lifetime: parameters and buffers keep their memory.
@@ -112,8 +113,8 @@ class StepGraph {
   NamedTensors parameters_;
   Compute compute_;
   StepGraphOptions options_;
-  std::unique_ptr<tensor::DeviceGraph> next_;  ///< for the next recording; its stream is that of all
-  bool adds_ = false;                          ///< some step had gradients to add to
+  std::unique_ptr<tensor::DeviceGraph> next_;  ///< for the next recording; all recordings use its stream
+  bool adds_ = false;                          ///< a step has added to existing gradients
   std::vector<at::Tensor> sums_;  ///< by parameter: the sum to which all recordings add; undefined: none has added yet
   int steps_ = 0;
   std::map<std::string, int> seen_;                          ///< by key: steps that were computed

@@ -18,11 +18,11 @@ namespace lockstep {
 
 /// The options of a StepTimer.
 struct StepTimerOptions {
-  bool load = true;  ///< false: every step takes the first batch again, and loading takes no part
+  bool load = true;  ///< false: every step takes the first batch again, and nothing is loaded
 };
 
-/// Times training steps with its own network, loader, replicas and optimizer, all as the Trainer makes them. It
-/// evaluates, shows and writes nothing. The learning rate is 0, so that every step computes the same.
+/// Times training steps with its own network, loader, replicas and optimizer, all as the Trainer makes them. It does
+/// not evaluate, print or write. The learning rate is 0, so that every step computes the same.
 ///
 /// Lifetime: the task outlives it.
 /// Example:  lockstep::StepTimer timer{job, task, config, task.make_dataset(config.data.train)};

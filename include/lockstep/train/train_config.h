@@ -19,7 +19,7 @@ struct TrainConfig {
   virtual ~TrainConfig() = default;
 
   // ---- the settings that the result depends on ----
-  std::int64_t seed = 0;  ///< of weights, order of samples, augmentations and dropout
+  std::int64_t seed = 0;  ///< for weights, order of samples, augmentations and dropout
   std::int64_t replicas =
       0;                     ///< data-parallel width; 0: the checkpoint's, else the largest world. At least the present
   bool exact = true;         ///< the same bits on any world size; false: sums in any fast order

@@ -14,7 +14,7 @@ namespace lockstep::view {
 
 /// The kind of a call.
 enum class CallKind {
-  kOperator,      ///< of libtorch, or a fused layer of Lockstep
+  kOperator,      ///< an operator of libtorch, or a fused layer of Lockstep
   kBackwardNode,  ///< a node of the autograd graph that computes gradients
   kEngine,        ///< the autograd engine around such a node: sums of gradients, hooks
   kSection,       ///< a part of Lockstep or of the program: "forward", "optimizer", "the data set"
@@ -23,9 +23,9 @@ enum class CallKind {
 
 /// An argument of an operator, if inputs are recorded.
 struct CallInput {
-  std::string type = {};                 ///< of a tensor's elements: "float32"; "numbers" of whole numbers, as strides
+  std::string type = {};  ///< type of a tensor's elements: "float32"; "numbers" for whole numbers, such as strides
   std::vector<std::int64_t> sizes = {};  ///< the tensor's sizes, or the numbers
-  bool channels_last = false;            ///< of a tensor of images: its channels lie side by side
+  bool channels_last = false;            ///< the channels of images lie side by side
 };
 
 /// One call, from its begin to its end. Times are nanoseconds of the rank's monotonic clock.
@@ -38,12 +38,12 @@ struct ProfiledCall {
   std::int64_t bytes = 0;      ///< a collective's, or the inputs of an operator that only moves memory; 0: unknown
   double flops = 0;            ///< floating-point operations of products and convolutions; 0 elsewhere
   std::string layer = {};      ///< the module whose weights it uses, or whose gradients it computes
-  std::uint64_t sequence = 0;  ///< of a collective in its group, from 1
-  int group = 0;               ///< of a collective
-  int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
+  std::uint64_t sequence = 0;  ///< number of a collective in its group, from 1
+  int group = 0;               ///< group of a collective
+  int bucket = -1;             ///< number of a collective's gradient bucket, of `buckets`
   int buckets = 0;             ///< how many buckets there are
-  std::vector<CallInput> inputs = {};  ///< of an operator, if they are recorded: one for each argument
-  std::int64_t made_ns = 0;  ///< of a backward node, if inputs are recorded: when the outermost operator that made it
+  std::vector<CallInput> inputs = {};  ///< inputs of an operator, if they are recorded: one for each argument
+  std::int64_t made_ns = 0;  ///< for a backward node, if inputs are recorded: when the outermost operator that made it
                              ///< began; 0: unknown
 };
 
@@ -82,8 +82,8 @@ struct Profile {
   std::int64_t clock_error_ns = 0;       ///< the largest error of clock_offset_ns
   std::vector<ProfiledThread> threads;   ///< threads that made calls
   std::vector<ProfiledCall> calls;       ///< by their begin, in each thread
-  std::vector<MemoryEvent> memory = {};  ///< of the loop's thread, and of the backward that it starts
-  std::vector<DeviceCall> device = {};   ///< of the rank's GPU, in any order; empty without one
+  std::vector<MemoryEvent> memory = {};  ///< blocks of the loop's thread, and of the backward that it starts
+  std::vector<DeviceCall> device = {};   ///< calls of the rank's GPU, in any order; empty without one
 };
 
 /// An operator, over all its calls.
@@ -91,7 +91,7 @@ struct OperatorRow {
   std::string name;           ///< its name
   std::int64_t calls = 0;     ///< how often it was called
   std::int64_t self_ns = 0;   ///< without the operators that it called
-  std::int64_t total_ns = 0;  ///< of recursive calls only the outermost
+  std::int64_t total_ns = 0;  ///< only the outermost of recursive calls counts
   std::int64_t bytes = 0;     ///< bytes that its calls moved, if that is known
   double flops = 0;           ///< floating-point operations of its calls
 };
@@ -127,12 +127,12 @@ struct MemoryRow {
   std::string made_by;       ///< the outermost operator or backward node; empty: none
   std::string layer;         ///< the module in which it ran; empty: none with weights
   std::int64_t tensors = 0;  ///< their number
-  std::int64_t bytes = 0;    ///< of all of them
+  std::int64_t bytes = 0;    ///< size of all of them
 };
 
 /// The tensors that lived when the steps held the most memory.
 struct MemoryPeak {
-  std::int64_t bytes = 0;       ///< of all that lived
+  std::int64_t bytes = 0;       ///< size of all that lived
   std::string section;          ///< the part of the step at that time; empty: between the parts
   std::vector<MemoryRow> rows;  ///< the largest first
 };

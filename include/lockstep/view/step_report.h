@@ -47,7 +47,7 @@ struct WorkerFigures {
 
 /// The traffic of a network interface. Units: bytes.
 struct Traffic {
-  std::string name;           ///< of the interface
+  std::string name;           ///< name of the interface
   std::int64_t sent = 0;      ///< bytes that left the host
   std::int64_t received = 0;  ///< bytes that came in
 };
@@ -68,14 +68,14 @@ struct RankFigures {
   double cores = 0;                    ///< cores that it may use
   std::string cpus = {};               ///< their numbers; ranks with the same ones share them
   std::int64_t buckets = 0;            ///< number of gradient buckets
-  std::int64_t bucket_bytes = 0;       ///< of all buckets
+  std::int64_t bucket_bytes = 0;       ///< size of all buckets
   std::int64_t resident = 0;           ///< the largest resident set so far
   std::int64_t shared = 0;             ///< shared memory in it now, which ranks of a host have in common
   std::int64_t device = 0;             ///< the most that tensors took on the GPU; 0: no GPU
   std::int64_t host_memory = 0;        ///< memory of the host, or of the control group; 0: unknown
   std::int64_t host_free = 0;          ///< the free part of it
   std::string network;                 ///< names the network that its interfaces belong to: a host, or a container
-  std::vector<Traffic> traffic;        ///< of the interfaces that carried any, without loopback
+  std::vector<Traffic> traffic;        ///< traffic of the interfaces that carried any, without loopback
   std::int64_t resent = 0;             ///< TCP segments that were sent again
   std::vector<Stretch> stretches;      ///< oldest first
 

@@ -12,7 +12,7 @@
 
 namespace lockstep::dashboard {
 
-/// The runs on the page, and the address that it is served at.
+/// The runs on the page, and its address.
 struct DashboardOptions {
   std::vector<std::filesystem::path> runs;  ///< run folders, or folders of logs; they may still be missing
   std::string host = "127.0.0.1";           ///< the address to listen at

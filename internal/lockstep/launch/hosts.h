@@ -18,7 +18,7 @@ struct HostEntry {
   int slots = 0;     ///< ranks there; 0: not given
 };
 
-/// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks behind a colon if wanted. Throws: UsageError.
+/// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks after a colon, if given. Throws: UsageError.
 [[nodiscard]] std::vector<HostEntry> parse_hosts(const std::string& list);
 
 /// Reads a file with one host a line: "a", "b slots=8" (Open MPI, DeepSpeed) or "b:8" (MPICH); '#' begins a comment.
@@ -30,17 +30,16 @@ struct HostEntry {
 
 /// A launcher that is started on a host.
 struct HostLauncher {
-  HostEntry host;                  ///< where it is started
+  HostEntry host;                  ///< the host to start it on
   std::vector<std::string> words;  ///< program and arguments; it obeys orders on its standard input
 };
 
 /// The launchers that run_hosts() starts, and how the run ends.
 struct HostsOptions {
   std::vector<HostLauncher> launchers;  ///< one for each host
-  std::vector<std::string> ssh;  ///< the program that reaches a host, with its options; host and command come after
-                                 ///< them
-  int min_hosts = 0;             ///< the run ends if fewer are left
-  std::filesystem::path folder;  ///< the working directory of each launcher
+  std::vector<std::string> ssh;         ///< the program that reaches a host, with its options, before host and command
+  int min_hosts = 0;                    ///< the run ends if fewer are left
+  std::filesystem::path folder;         ///< the working directory of each launcher
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< each launcher reads it after the token
   std::string token;                                                  ///< the first line that each launcher reads
   std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if a failed group starts again: a pure function, so that every rule has a test without a process.
+// Decides if a failed worker group starts again. It is a pure function, so that tests can check every rule without
+// processes.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ struct RestartDecision {
 };
 
 /// Decides if a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full or
-/// read-only; everything else does while restarts are left. Exit codes of other programs mean nothing.
+/// read-only; everything else does while restarts are left. The exit codes of other programs do not count.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// An option of a training.
+/// An option of a training run.
 struct TrainOption {
   std::string_view name;           ///< "--run-dir"
   std::string_view also = {};      ///< another name; empty: it has none
@@ -30,10 +30,10 @@ inline constexpr std::string_view kRanksGroup = "Ranks";
 inline constexpr std::string_view kNodesGroup = "Several nodes";
 inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by one";
 
-/// Returns them all, in the order of the help.
+/// Returns all options, in the order of the help.
 [[nodiscard]] std::span<const TrainOption> train_options();
 
-/// Returns the option of a word, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
+/// Returns the option that `word` names, whatever follows its '=', with '-' or '_' inside its name; null: it is none.
 /// Example: find_train_option("--run_dir=runs/a")->name is "--run-dir". find_train_option("-r") is --resume.
 [[nodiscard]] const TrainOption* find_train_option(std::string_view word);
 

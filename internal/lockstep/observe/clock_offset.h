@@ -18,7 +18,7 @@ struct ClockRound {
   std::int64_t after_ns = 0;   ///< when it left
 };
 
-/// The rank's clock less rank 0's is offset_ns, give or take error_ns.
+/// The difference between a rank's clock and rank 0's.
 struct ClockOffset {
   std::int64_t offset_ns = 0;  ///< this rank's clock less rank 0's
   std::int64_t error_ns = 0;   ///< the largest error of the offset

@@ -17,11 +17,11 @@ namespace lockstep::observe {
 /// One event of an operator, a node of the backward or a layer of Lockstep: it begins, or it ends.
 struct OperatorValue {
   std::string name;          ///< "aten::convolution", "lockstep::linear", "MaxPool2DWithIndicesBackward0"
-  std::string layer;         ///< the module whose weights it, or the operator that it belongs to, reads; "": none
-  int depth = 0;             ///< operators around it
+  std::string layer;         ///< the module whose weights are read, by it or by the operator around it; "": none
+  int depth = 0;             ///< number of operators around it
   bool backward = false;     ///< it runs in the backward
   bool end = false;          ///< the digest is that of the outputs; false: of the inputs
-  std::uint64_t digest = 0;  ///< of the values in their logical order; 0: not computed
+  std::uint64_t digest = 0;  ///< digest of the values in their logical order; 0: not computed
 
   bool operator==(const OperatorValue&) const = default;
 };
@@ -47,7 +47,8 @@ class OperatorValues {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Returns the digest of a tensor's values in their logical order, whatever its strides; of one on a GPU after a copy.
+/// Returns the digest of a tensor's values in their logical order, whatever its strides. A GPU's tensor is copied
+/// first.
 [[nodiscard]] std::uint64_t digest_of_values(const at::Tensor& tensor);
 
 }  // namespace lockstep::observe

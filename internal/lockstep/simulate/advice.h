@@ -17,13 +17,13 @@ namespace lockstep::simulate {
 /// A number of ranks and its prediction.
 struct PlanPoint {
   Cluster cluster;        ///< its machines
-  Prediction prediction;  ///< of a step on them
+  Prediction prediction;  ///< a step on them
 };
 
 /// A step with one change.
 struct Alternative {
   std::string name;   ///< "buckets of 4 MiB", "bf16 hook"
-  double step_s = 0;  ///< of a step with it
+  double step_s = 0;  ///< time of a step with it
   double gain = 0;    ///< (step before - step with it) / step before; below 0: it is slower
 };
 
@@ -32,7 +32,7 @@ struct PlanRequest {
   Cluster cluster = {};                           ///< the machines to plan for
   SimulationOptions simulation = {};              ///< the settings of the simulation
   std::optional<std::int64_t> bucket_bytes = {};  ///< plans the buckets anew; none: as they were measured
-  std::int64_t power_sgd_rank = 1;                ///< of the PowerSGD hook to try
+  std::int64_t power_sgd_rank = 1;                ///< rank of the PowerSGD hook to try
   int most_ranks = 1024;                          ///< at the end of the curve
 };
 
@@ -44,7 +44,7 @@ struct Plan {
   std::vector<Alternative> limits;        ///< a step without one of these
   std::vector<Alternative> buckets;       ///< buckets of other sizes
   std::vector<Alternative> alternatives;  ///< other backends, hooks and ZeRO
-  std::int64_t best_bucket_bytes = 0;     ///< of `buckets`; 0: the present ones are as good
+  std::int64_t best_bucket_bytes = 0;     ///< the best size in `buckets`; 0: the present one is as good
 };
 
 /// Simulates all parts of a Plan.

@@ -13,7 +13,7 @@ namespace lockstep::simulate {
 
 /// A parameter, as far as the plan needs it.
 struct PlanItem {
-  std::int64_t bytes = 0;  ///< of its gradient
+  std::int64_t bytes = 0;  ///< size of its gradient
   std::string kind = {};   ///< dtype and device: a bucket holds one kind
 };
 

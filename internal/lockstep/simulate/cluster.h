@@ -12,7 +12,7 @@ namespace lockstep::simulate {
 
 /// A full-duplex link of one machine, or between the ranks inside of it.
 struct Link {
-  double bytes_per_s = 0;  ///< of payload, in each direction; 0: unlimited
+  double bytes_per_s = 0;  ///< payload in each direction; 0: unlimited
   double latency_s = 0;    ///< one way
 
   /// Compares the figures.
@@ -27,7 +27,7 @@ struct Link {
 /// Returns "11.4 GB/s, 5 us": payload and one way.
 [[nodiscard]] std::string link_text(const Link& link);
 
-/// How gradients travel; as the backends of comm.
+/// The way that gradients travel, as in the backends of comm.
 enum class Backend {
   kAuto,          ///< shm on one machine, shm+tcp if machines have several ranks, else tcp
   kTcp,           ///< every rank to every rank
@@ -43,18 +43,18 @@ enum class Backend {
 
 /// The cost of moving bytes for a machine's processors, as measured; 0: none.
 struct HostCosts {
-  double message_s = 0;           ///< of one message over a socket, at one rank
-  double socket_bytes_per_s = 0;  ///< of payload through a rank's sockets, in each direction
-  double reduce_bytes_per_s = 0;  ///< of an all_reduce in shared memory by `reduce_ranks` ranks
+  double message_s = 0;           ///< time of one message over a socket, at one rank
+  double socket_bytes_per_s = 0;  ///< payload through a rank's sockets, in each direction
+  double reduce_bytes_per_s = 0;  ///< rate of an all_reduce in shared memory by `reduce_ranks` ranks
   int reduce_ranks = 2;           ///< the number of ranks in that measurement
-  double copy_bytes_per_s = 0;    ///< of copying memory by one rank
+  double copy_bytes_per_s = 0;    ///< rate at which one rank copies memory
 };
 
 /// The machines, all alike.
 struct Cluster {
   int gpus = 1;                      ///< ranks of a machine
   int machines = 1;                  ///< machines
-  Link network = {};                 ///< of each machine, which its ranks share
+  Link network = {};                 ///< the link of each machine, which its ranks share
   Link local = {};                   ///< inside a machine: of loopback, PCIe or NVLink; its ranks share it
   Backend backend = Backend::kAuto;  ///< how gradients travel
   HostCosts host = {};               ///< the cost for the processors

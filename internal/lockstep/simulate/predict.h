@@ -19,19 +19,19 @@ struct SimulationOptions {
 
 /// The mean of the counted steps.
 struct Prediction {
-  double step_s = 0;     ///< of a step
-  double compute_s = 0;  ///< of it: a rank's own computation, mean over the ranks
-  double waiting_s = 0;  ///< of it: the rank waits for a collective
+  double step_s = 0;     ///< time of a step
+  double compute_s = 0;  ///< the part of a rank's own computation, mean over the ranks
+  double waiting_s = 0;  ///< the part in which the rank waits for a collective
 
-  /// Returns the images a second of `ranks` ranks with `images` each in a step.
+  /// Returns the images a second of `ranks` ranks that compute `images` each in a step.
   [[nodiscard]] double rate(int ranks, double images) const { return step_s > 0 ? ranks * images / step_s : 0; }
 };
 
 /// Simulates `workload`'s steps on `cluster`. The same arguments give the same result.
-/// Cost: grows with ranks, collectives and steps, each once.
+/// Cost: proportional to ranks, collectives and steps.
 /// Throws: UsageError if there is no step or no rank.
 [[nodiscard]] Prediction predict(const Workload& workload, const Cluster& cluster,
-                                  const SimulationOptions& options = {});
+                                 const SimulationOptions& options = {});
 
 }  // namespace lockstep::simulate
 

@@ -31,7 +31,7 @@ namespace lockstep::simulate {
 struct PowerSgdBytes {
   std::int64_t p = 0;      ///< in the first round
   std::int64_t q = 0;      ///< in the second round
-  std::int64_t plain = 0;  ///< of parameters that it leaves as they are, in the first round
+  std::int64_t plain = 0;  ///< for parameters that it leaves as they are, in the first round
 };
 /// Returns them for one parameter of float32.
 [[nodiscard]] PowerSgdBytes power_sgd_bytes(const std::vector<std::int64_t>& shape, std::int64_t rank);

@@ -22,30 +22,30 @@ enum class CallKind {
 /// that the rank has waited.
 struct Call {
   CallKind kind = CallKind::kAllReduce;  ///< its kind
-  std::int64_t bytes = 0;                ///< that this rank contributes; of kAllGather: that all contribute together
-  int bucket = -1;                       ///< of a gradient bucket: its number; -1: none
-  double called_s = 0;                   ///< when it was called
-  double waited_s = -1;                  ///< when the rank needs its result; below 0: not in this step
+  std::int64_t bytes = 0;  ///< the bytes that this rank contributes; of kAllGather: that all contribute together
+  int bucket = -1;         ///< the number of a gradient bucket; -1: none
+  double called_s = 0;     ///< when it was called
+  double waited_s = -1;    ///< when the rank needs its result; below 0: not in this step
 };
 
 /// One step of one rank. It begins when the gradients of the last step are complete.
 struct MeasuredStep {
   double compute_s = 0;          ///< the rank's own computation
-  double backward_s = 0;         ///< of it: before backward begins
-  double optimizer_end_s = 0;    ///< of it: until the optimizer is done
-  double optimizer_s = 0;        ///< of it: in the optimizer; 0: unknown
+  double backward_s = 0;         ///< the part before backward begins
+  double optimizer_end_s = 0;    ///< the part until the optimizer is done
+  double optimizer_s = 0;        ///< the part in the optimizer; 0: unknown
   std::vector<Call> calls = {};  ///< in the order in which they are called
 };
 
 /// Steps of a run. All of them have the same calls, except for their times.
 struct Workload {
-  int ranks = 0;              ///< of the run
-  int ranks_per_machine = 0;  ///< of the run
-  double images = 0;          ///< of one rank in one step; 0: unknown
+  int ranks = 0;              ///< ranks of the run
+  int ranks_per_machine = 0;  ///< ranks on each machine of the run
+  double images = 0;          ///< images of one rank in one step; 0: unknown
   double measured_s = 0;      ///< median time of a step, with all waits
   double alone = 1;  ///< own computation of a rank without others on its machine, as a share of the measured one
-  std::vector<MeasuredStep> steps = {};                ///< of all ranks
-  std::vector<std::vector<std::int64_t>> shapes = {};  ///< of the parameters; empty: unknown
+  std::vector<MeasuredStep> steps = {};                ///< steps of all ranks
+  std::vector<std::vector<std::int64_t>> shapes = {};  ///< shapes of the parameters; empty: unknown
 };
 
 /// Returns the gradient bytes of a step.

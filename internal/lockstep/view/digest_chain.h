@@ -25,8 +25,8 @@ inline constexpr const char* kOldDigestFile = "digests.old.bin";
 struct DigestRecord {
   std::int64_t step = 0;        ///< from 1; at most 4,294,967,295
   std::uint64_t loss = 0;       ///< the bits of the loss, the mean over all replicas
-  std::uint64_t gradients = 0;  ///< of the reduced gradients; 0: the step was left out
-  std::uint64_t weights = 0;    ///< of the weights after the step
+  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
+  std::uint64_t weights = 0;    ///< digest of the weights after the step
 
   bool operator==(const DigestRecord&) const = default;
 };

@@ -26,7 +26,7 @@ enum class KernelMaker : std::uint8_t {
 
 /// The kind of a layer, as far as the advice needs it.
 enum class LayerKind : std::uint8_t {
-  kConvolution,  ///< of any shape
+  kConvolution,  ///< a convolution of any shape
   kProduct,      ///< linear layers and products of matrices
   kNorm,         ///< norms, with the operations that are fused into them
   kOther         ///< pooling, dropout, elementwise work
@@ -35,15 +35,15 @@ enum class LayerKind : std::uint8_t {
 /// The machine's equipment, and its measured rates.
 struct KernelMachine {
   std::string processor;                 ///< its name
-  std::int64_t threads = 1;              ///< of libtorch
-  double copied_bytes_per_s = 0;         ///< of memcpy
-  double float32_flops_per_s = 0;        ///< of products of matrices
-  double bfloat16_flops_per_s = 0;       ///< of products of matrices in bfloat16
+  std::int64_t threads = 1;              ///< libtorch's threads
+  double copied_bytes_per_s = 0;         ///< rate of memcpy
+  double float32_flops_per_s = 0;        ///< rate of matrix products
+  double bfloat16_flops_per_s = 0;       ///< rate of matrix products in bfloat16
   std::string lockstep_vectors;          ///< those of Lockstep's kernels: "AVX-512"
   std::string aten_vectors;              ///< those of libtorch's loops
   std::string blas;                      ///< "OpenBLAS", "MKL"
-  std::string blas_kernels;              ///< of OpenBLAS: "Cooperlake"; empty: unknown
-  std::string better_blas_kernels = {};  ///< of OpenBLAS, if others suit this processor better; else empty
+  std::string blas_kernels;              ///< OpenBLAS's kernels: "Cooperlake"; empty: unknown
+  std::string better_blas_kernels = {};  ///< OpenBLAS's kernels that suit this processor better; else empty
   bool avx512 = false;                   ///< the processor has it
   bool bfloat16_vectors = false;         ///< vector products of bfloat16
   bool bfloat16_tiles = false;           ///< matrix units (AMX)

@@ -23,9 +23,9 @@ struct CoreFacts {
 
 /// Memory, in bytes. None: no limit, or unknown.
 struct MemoryFacts {
-  std::uint64_t total = 0;                          ///< of the machine
+  std::uint64_t total = 0;                          ///< memory of the machine
   std::uint64_t available = 0;                      ///< the memory that programs may still take
-  std::optional<std::uint64_t> group_limit = {};    ///< of the control group
+  std::optional<std::uint64_t> group_limit = {};    ///< limit of the control group
   std::uint64_t group_used = 0;                     ///< without the memory that the kernel gives back at once
   std::uint64_t swap_total = 0;                     ///< size of the swap
   std::uint64_t swap_used = 0;                      ///< swap in use
@@ -44,8 +44,8 @@ struct SharedMemoryFacts {
 struct LimitFacts {
   std::optional<std::uint64_t> files = {};      ///< hard: lockstep run raises the soft one to it
   std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
-  std::optional<std::uint64_t> processes = {};  ///< of this user
-  std::optional<std::uint64_t> tasks = {};      ///< of the control group: pids.max
+  std::optional<std::uint64_t> processes = {};  ///< limit of this user
+  std::optional<std::uint64_t> tasks = {};      ///< limit of the control group: pids.max
   std::uint64_t tasks_used = 0;                 ///< the number of processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
@@ -146,8 +146,8 @@ struct DiskFacts {
 struct AllReduceFacts {
   int ranks = 0;                  ///< number of ranks that took part
   std::string backend = {};       ///< the backend that carried the bytes
-  double small_us = -1;           ///< of 4 KiB
-  double large_bytes_per_s = -1;  ///< of 4 MiB
+  double small_us = -1;           ///< time for 4 KiB
+  double large_bytes_per_s = -1;  ///< rate for 4 MiB
   std::string skipped = {};       ///< why nothing was measured, if that is no fault
   std::string problem = {};       ///< the failure
 };

@@ -23,14 +23,14 @@ struct RunFigures {
   std::int64_t epoch = 0;                                    ///< the epoch under way, from 1; 0: none yet
   std::int64_t skipped = 0;                                  ///< steps that were left out
   std::int64_t bad_samples = 0;                              ///< samples that were left out
-  std::optional<double> loss = {};                           ///< of the last step that was logged
-  std::optional<double> learning_rate = {};                  ///< of the last step
+  std::optional<double> loss = {};                           ///< loss of the last logged step
+  std::optional<double> learning_rate = {};                  ///< that of the last step
   std::optional<double> images_per_s = {};                   ///< speed over all ranks
   std::optional<double> loss_scale = {};                     ///< with fp16
   std::optional<double> data_wait = {};                      ///< a share, of the last epoch
   std::optional<std::int64_t> memory_peak = {};              ///< bytes, the maximum of any rank
   std::vector<std::pair<std::string, double>> losses = {};   ///< the parts of the loss
-  std::vector<std::pair<std::string, double>> metrics = {};  ///< of the last evaluation
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
 };
 
 /// Returns the page in Prometheus' text format, version 0.0.4. All names begin with "lockstep_".

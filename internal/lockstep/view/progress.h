@@ -21,7 +21,7 @@ struct ProgressState {
   std::string label;                        ///< "epoch 3/150"
   std::int64_t step = 0;                    ///< done, of `steps`
   std::int64_t steps = 0;                   ///< 0: unknown, no bar is drawn
-  std::optional<double> loss = {};          ///< of the last step; none: nothing is shown
+  std::optional<double> loss = {};          ///< loss of the last step; none: nothing is shown
   std::optional<double> rate = {};          ///< `unit` per second
   std::optional<double> seconds_left = {};  ///< none: unknown
   std::string unit = "images/s";            ///< unit of the rate

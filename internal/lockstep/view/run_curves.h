@@ -20,7 +20,7 @@ struct CurvePoint {
   std::int64_t step = 0;  ///< the step
   double value = 0;       ///< the value
 };
-/// Points by ascending step.
+/// Points in ascending order of their steps.
 using Curve = std::vector<CurvePoint>;
 
 /// One run. Its names are printable (text::printable()). A figure that is null or no number, such as the loss of a step
@@ -29,7 +29,7 @@ struct RunCurves {
   std::string name;                               ///< the folder's
   std::map<std::string, Curve> steps;             ///< loss, lr, images_per_s, loss_scale, skipped, `losses.<part>`
   std::map<std::string, Curve> epochs;            ///< loss, lr, images_per_s, data_wait, seconds, memory_peak, ...
-  std::map<std::string, Curve> metrics;           ///< of the epochs that were evaluated
+  std::map<std::string, Curve> metrics;           ///< metrics of the evaluated epochs
   std::map<std::int64_t, std::int64_t> epoch_of;  ///< step at the end of an epoch: the epoch, from 1
   std::int64_t damaged = 0;                       ///< lines that are no JSON object, as a kill leaves one at the end
   std::vector<std::string> metric_names = {};  ///< in the log's order, which is the task's: the first is its main one

@@ -26,7 +26,7 @@ struct AttemptFacts {
   std::optional<FailureRecord> verdict = {};
   std::string then = {};                       ///< with a verdict: why the ranks started again, or did not
   int exit_code = 0;                           ///< with a verdict; 0: the ranks started again
-  std::vector<std::string> stacks = {};        ///< of the late ranks, if the launcher took them
+  std::vector<std::string> stacks = {};        ///< stacks of the late ranks, if the launcher took them
   std::vector<FailureRecord> errors = {};      ///< the records of ranks that ended with an error, by rank
   bool has_rings = false;                      ///< `lockstep inspect flight` has events to show
   std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
@@ -37,7 +37,7 @@ struct AttemptFacts {
 struct RunSummary {
   std::int64_t steps = 0;                                    ///< optimizer steps that were done
   double seconds = 0;                                        ///< their time
-  std::vector<std::pair<std::string, double>> metrics = {};  ///< of the last evaluation
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
   std::int64_t time_ns = 0;                                  ///< when it was written
   std::optional<StepReport> step_report = {};                ///< the time of the parts of its steps
 };
@@ -45,10 +45,10 @@ struct RunSummary {
 /// The content of the end of log.jsonl.
 struct RunLog {
   std::int64_t step = 0;                       ///< the last step that was logged
-  std::optional<double> loss = {};             ///< of that step; none: it was not finite
+  std::optional<double> loss = {};             ///< loss of that step; none: it was not finite
   std::string stopped_by = {};                 ///< "SIGTERM": the run saved and left; empty: it did not
   std::int64_t time_ns = 0;                    ///< when it was last written
-  std::optional<StepReport> step_report = {};  ///< of the last epoch that has one
+  std::optional<StepReport> step_report = {};  ///< report of the last epoch that has one
 };
 
 /// All facts from the folder and the processes. Times are CLOCK_REALTIME but for those of the rings.
@@ -60,7 +60,7 @@ struct RunFacts {
   bool is_launched = false;                   ///< the launcher of the newest attempt runs on this host
   bool launcher_is_gone = false;              ///< it ended without keeping the rings: killed, or on another host
   std::string trainer = {};                   ///< "pid 4711 on gpu-a": a process without a launcher trains in it
-  std::vector<flight::RankFacts> ranks = {};  ///< of the newest attempt, if it is launched
+  std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
   std::optional<RunSummary> summary = {};     ///< none: the run has not written one
   std::optional<RunLog> log = {};             ///< none: the run has not written one
   std::string checkpoint = {};                ///< the newest one that is committed; empty: none

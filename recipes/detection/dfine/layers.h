@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of the published network, with the names in its origin's state dict. Chains are torch::nn::Sequential with
+// Layers of the published network, with the names of its original state dict. Chains are torch::nn::Sequential with
 // named entries, so that nn::optimize() and fuse() find them.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace lockstep::detection::dfine {
 
 enum class Activation { kNone, kRelu, kSilu };
 
-/// Throws: UsageError for another name than relu and silu.
+/// Throws: UsageError for a name other than relu and silu.
 [[nodiscard]] Activation activation_from_name(const std::string& name);
 [[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
 
@@ -63,13 +63,13 @@ void register_list(torch::nn::Module& module, const char* name, const Items& ite
 /// The layers after a convolution of the backbone.
 struct BackboneLayer {
   bool relu = true;
-  bool lab = false;     ///< only with a ReLU
-  bool frozen = false;  ///< batch norm
+  bool lab = false;     ///< a learnable scale and bias after the ReLU
+  bool frozen = false;  ///< a FrozenBatchNorm2d in place of a BatchNorm2d
 };
 
-/// "conv", "bn", "act", "lab". Padding is (kernel - 1) / 2, rounded down.
+/// Returns a chain with the entries "conv", "bn", "act" and "lab". Padding is (kernel - 1) / 2, rounded down.
 [[nodiscard]] Chain conv_bn_act(std::int64_t in, std::int64_t out, ConvShape shape, const BackboneLayer& layer);
-/// "conv", "norm", "act".
+/// Returns a chain with the entries "conv", "norm" and "act".
 [[nodiscard]] Chain conv_norm_act(std::int64_t in, std::int64_t out, ConvShape shape = {},
                                   Activation activation = Activation::kNone);
 

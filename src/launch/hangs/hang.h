@@ -18,7 +18,7 @@ namespace lockstep::launch {
 /// A rank of this node, as its agent sees it.
 struct WatchedRank {
   int rank = 0;
-  pid_t pid = 0;  ///< of the worker, which may be a script that started the rank
+  pid_t pid = 0;  ///< the worker, which may be a script that started the rank
   FlightRing* ring = nullptr;
   bool has_ended = false;
   bool has_succeeded = false;  ///< it has ended with 0

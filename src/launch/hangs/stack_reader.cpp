@@ -33,7 +33,7 @@ class TracedThread {
  public:
   /// Blocks until it is stopped, until `deadline` at most.
   TracedThread(pid_t thread, TimePoint deadline);
-  /// Lets it go on. A thread that was stopped before stays so, and a signal that came meanwhile is delivered.
+  /// Resumes it, unless it was stopped before; a signal that came meanwhile is delivered.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
@@ -46,7 +46,7 @@ class TracedThread {
   pid_t thread_;
   int refusal_ = 0;
   bool is_stopped_ = false;
-  int signal_ = 0;  // on its way to the thread when it stopped
+  int signal_ = 0;  // a signal that was about to be delivered; 0: none
 };
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
@@ -96,7 +96,7 @@ struct Reading {
   bool is_done = false;
 };
 
-/// A process with its files, as libdw has them.
+/// libdw's view of a process and its files.
 class Unwinder {
  public:
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {

@@ -42,7 +42,7 @@ class HostLines {
 
   std::vector<std::string> hosts_;
   Sink sink_;
-  std::string shown_;                              ///< of the stream that is fed, until flush()
+  std::string shown_;                              ///< output of the stream that is fed, until flush()
   std::map<std::pair<int, int>, Source> sources_;  ///< by host and stream
   std::map<std::string, Said, std::less<>> said_;
 };

@@ -172,7 +172,7 @@ void Coordinator::act(const Decision& decision, TimePoint at) {
   carry_out(state_, whole, at);
   send(whole);
   if (whole.kind == Decision::Kind::kAgain) observe();
-  // Nobody asks for what the ranks of the round before have said, and a job may have any number of rounds.
+  // The keys of the round before are no longer read, and a job may have any number of rounds.
   const bool is_next = whole.kind == Decision::Kind::kStart && state_.round > 0;
   if (is_next && spec_.remove_all) spec_.remove_all(round_keys(nonce_, state_.round - 1));
 }

@@ -22,7 +22,7 @@ namespace lockstep::launch {
 struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
-  std::string serving_id;                                          ///< of the agent in this process
+  std::string serving_id;                                          ///< the agent in this process
   std::function<std::uint16_t()> free_port = {};                   ///< for programs that make their own store
   std::function<void(const std::string& prefix)> remove_all = {};  ///< of the store's keys
   std::function<void()> on_failure = {};  ///< its thread calls it when rethrow_failure() has something to throw

@@ -36,7 +36,7 @@ struct Round {
   int restarts = 0;               ///< how many of --max-restarts are used up
   int max_world_size = 0;         ///< ranks that the job may have at most
   int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
-  Place place = {};               ///< of local rank 0
+  Place place = {};               ///< that of local rank 0
   std::uint16_t master_port = 0;  ///< free on node 0, for programs that make their own store
   std::string keys = {};          ///< the prefix of its keys in the store
   std::vector<std::string> hosts = {};

@@ -31,7 +31,7 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 
 /// A node, as its agent describes it when it joins.
 struct NodeInfo {
-  std::string id;    ///< of this agent's one connection, and its secret; another after it has lost the store
+  std::string id;    ///< names this agent's one connection, and is its secret; a new one after it has lost the store
   std::string host;  ///< its ranks keep their place by this name
   int wish = -1;     ///< --node-rank; -1: any
   int processes = 1;
@@ -64,7 +64,7 @@ struct Event {
 };
 
 struct Member {
-  std::string id;  ///< of the agent that gets an order, else empty: with the id another agent could speak for it
+  std::string id;  ///< names the agent that gets an order, else empty: with the id another agent could speak for it
   std::string host;
   int processes = 1;
 };

@@ -59,7 +59,7 @@ class LineMux {
 
   MuxOptions options_;
   Sink sink_;
-  std::string shown_;  ///< of the stream that is fed, until flush()
+  std::string shown_;  ///< output of the stream that is fed, until flush()
   std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
   std::set<Source> in_error_;  ///< streams whose last line was part of an error that is not shown

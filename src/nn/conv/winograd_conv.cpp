@@ -48,7 +48,8 @@ at::Tensor images_of(const Winograd& conv, const at::TensorOptions& options) {
                    options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-/// Returns the numbers to subtract from the input's channels; empty: nothing. float32 has enough digits without.
+/// Returns the level of each input channel, which winograd_level.h subtracts in bfloat16; empty: there is none. float32
+/// is precise enough without levels.
 template <class T>
 std::vector<float> level_of(const Winograd& conv, const at::Tensor& input) {
   if constexpr (std::is_same_v<T, float>) return {};
@@ -94,7 +95,8 @@ void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Ten
   });
 }
 
-/// Adds the level's part of the gradient of the weights: images are summed separately and added in order.
+/// Adds to the weights' gradient the part that comes from the levels that were subtracted. Sums each image separately,
+/// then adds the images in order, so that the threads do not change the result.
 void add_level(const Winograd& conv, const std::vector<float>& level, const at::Tensor& grad,
                const WinogradWeights& gradient) {
   const auto size = static_cast<std::size_t>(9 * conv.out);
@@ -142,7 +144,7 @@ void sum_images(const at::Tensor& grad, const at::Tensor& sums) {
   });
 }
 
-/// Sums over images and pixels, by image first.
+/// Sums over the pixels of each image, then over the images.
 at::Tensor bias_gradient(const at::Tensor& grad) {
   const at::Tensor sums = at::empty({grad.size(0), grad.size(1)}, grad.options().dtype(at::kFloat));
   if (grad.scalar_type() == at::kFloat) {
@@ -191,7 +193,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                 std::int64_t tile) {
   RECORD_FUNCTION("lockstep::winograd_convolution", std::vector<c10::IValue>({input, weight, tile}));
-  // Function has no undefined tensors among its inputs.
+  // torch::autograd::Function accepts no undefined tensor as an input.
   const auto shift = bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt;
   return WinogradConvolution::apply(input, weight, shift, tile);
 }

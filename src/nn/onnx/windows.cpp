@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators on windows of a picture: convolutions, poolings, other sizes.
+// Operators on windows of a picture: convolution, pooling, resizing.
 #include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/_upsample_nearest_exact3d.h>
@@ -61,7 +61,7 @@ struct Pool {
     }
     return false;
   }
-  /// Returns the pads before each dimension, then those behind each.
+  /// Returns the padding before each dimension, then the padding after each.
   [[nodiscard]] Sizes all_pads() const {
     Sizes all = pads;
     for (std::size_t i = 0; i < dims(); ++i) all.push_back(std::max<std::int64_t>(beyond(i), 0));
@@ -76,7 +76,7 @@ Sizes with_channels(Sizes pads) {
   return pads;
 }
 
-/// poolNd(x, kernel, stride, padding, ...); a pooling of averages has no dilation.
+/// poolNd(x, kernel, stride, padding, ...); average pooling has no dilation.
 Pool pool_of(const OnnxCall& call, bool has_dilation) {
   Pool pool{.in = behind_channels(call.sizes(0)), .out = behind_channels(call.result_sizes())};
   const std::size_t dims = pool.dims();
@@ -108,7 +108,7 @@ std::pair<std::int64_t, std::int64_t> adaptive_window(std::int64_t k, std::int64
   return {k * in / out, ((k + 1) * in + out - 1) / out};
 }
 
-/// Returns the windows of an adaptive pooling if they all have one size; else none.
+/// Returns the window's size in each dimension if all windows of an adaptive pooling are equally large; else empty.
 Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   Sizes windows;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -119,7 +119,7 @@ Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   return windows;
 }
 
-/// Returns the matrix of [in, out] that computes the mean of each window as a product.
+/// Returns the matrix [in, out] by which a product computes the mean of each window.
 at::Tensor means(std::int64_t in, std::int64_t out) {
   at::Tensor matrix = at::zeros({in, out}, at::kFloat);
   for (std::int64_t k = 0; k < out; ++k) {
@@ -152,7 +152,8 @@ double factor_to(std::int64_t in, std::int64_t out, double factor) {
   return given;
 }
 
-/// Returns the factor by which libtorch computes positions: in linear modes it copies if the size stays.
+/// Returns the factor by which libtorch computes positions. In linear modes libtorch copies if the size does not
+/// change.
 double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, double given) {
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
@@ -215,7 +216,7 @@ void max_pool(OnnxCall& call, const char* /*op*/) {
   const std::size_t results = call.results();
   std::string x = call.in(0);
   Sizes pads = pool.all_pads();
-  if (pool.reaches_far()) {  // ONNX's pads are less than a window
+  if (pool.reaches_far()) {  // ONNX requires padding smaller than a window
     if (results > 1) call.refuse("its last window is beyond the end, and its positions are used");
     const std::string least = call.constant(-std::numeric_limits<double>::infinity(), call.result_type());
     x = call.add("Pad", {x, call.integers_of(with_channels(pads)), least});
@@ -263,7 +264,7 @@ void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("MatMul", {name, call.stored(means(in.back(), out.back()))}));
 }
 
-/// If the windows differ, takes the greatest of each, one dimension after the other.
+/// If the windows differ in size, computes the maximum of each window, one dimension after the other.
 void adaptive_max_pool(OnnxCall& call, const char* /*op*/) {
   const Sizes out = all_of(call.integers(1), spatial(call));
   if (const Sizes windows = equal_windows(call, out); !windows.empty()) {
@@ -312,7 +313,7 @@ void unfold(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Reshape", {windows, call.integers_of({0, channels * product(kernel), -1})}));
 }
 
-/// col2im(x, size, kernel, dilation, padding, stride): the transposed convolution of it.
+/// col2im(x, size, kernel, dilation, padding, stride): the transpose of unfold()'s convolution.
 void fold(OnnxCall& call, const char* /*op*/) {
   const Sizes out = behind_channels(call.result_sizes());
   const std::int64_t channels = call.result_sizes().at(1);
@@ -370,8 +371,8 @@ at::Tensor resized(const at::Tensor& x, const Sizes& out, const Factors& factors
                   : at::upsample_nearest3d(x, out, factors[0], factors[1], factors[2]);
 }
 
-/// Returns the index of the source of each new element along an axis, by the rounding of libtorch's own operator, which
-/// depends on the memory order of its argument.
+/// Returns, for each new element along an axis, the index of the element that it copies. libtorch's own operator
+/// computes the indices, because its rounding depends on the memory order of its argument.
 at::Tensor nearest(const at::Tensor& numbers, std::int64_t axis, const Sizes& out, const Factors& factors,
                    bool is_exact) {
   number_along(numbers, axis);

@@ -20,7 +20,8 @@ using torch::jit::Node;
 using torch::jit::Value;
 namespace prim = torch::jit::prim;
 
-/// The identity of a tensor: a buffer may be registered as one object and used as another with its memory.
+/// The identity of a tensor, by its memory: a network may register one tensor object and compute with another one that
+/// shares its memory.
 using Identity = std::tuple<const void*, std::vector<std::int64_t>, std::vector<std::int64_t>, at::ScalarType>;
 
 Identity identity_of(const at::Tensor& tensor) {
@@ -28,7 +29,7 @@ Identity identity_of(const at::Tensor& tensor) {
 }
 
 struct Attribute {
-  std::string name;  ///< with the names of the modules around it: "backbone.stem.weight"
+  std::string name;  ///< with its modules' names before it: "backbone.stem.weight"
   bool is_buffer = true;
 };
 
@@ -112,15 +113,15 @@ torch::jit::Module script_module(const torch::nn::Module& model, const std::shar
     if (is_new) found->second.name = fmt::format("constant_{}", own++);
     const Attribute& attribute = found->second;
     names.emplace_back(node, attribute.name);
-    // A copy has its own memory, without anything else in it.
+    // Clones, since the archive would hold the whole memory behind a view.
     if (added.emplace(attribute.name, true).second) root.add(attribute.name, tensor.clone(), attribute.is_buffer);
   }
   torch::jit::Module module = root.finish();
   Value* self = graph->insertInput(0, "self");
   self->setType(module.type());
   {
-    const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());  // it may be one of the nodes that are
-                                                                          // destroyed
+    // The guard must end before the nodes are destroyed: the first node may be one of them.
+    const torch::jit::WithInsertPoint at_begin(*graph->nodes().begin());
     Reader reader(*graph, self);
     for (const auto& [node, name] : names) node->output()->replaceAllUsesWith(reader.read(name));
   }

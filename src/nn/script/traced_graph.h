@@ -11,11 +11,11 @@
 
 namespace lockstep::nn {
 
-/// libtorch's tracer sees operators, and sizes only as numbers: a value that C++ computed from the batch's size is a
-/// constant of the graph. So the function is traced with two sizes. Whole numbers that differ between the graphs are
-/// taken as a * size + b, which fits both runs, and computed from the first argument's size instead. Devices become
-/// that of the first argument. `out_of_place`: operators that change their arguments are recorded as their twins that
-/// do not (relu_() as relu()).
+/// libtorch's tracer records operators but not the C++ arithmetic on sizes: a number that C++ computed from the batch
+/// size becomes a constant of the graph. So the function is traced with two batch sizes. If a whole number differs
+/// between the two graphs, it becomes a * size + b: `a` and `b` fit both graphs, and `size` is the batch size of the
+/// first argument. Every device becomes the first argument's. `out_of_place`: in-place operators are recorded as their
+/// out-of-place versions (relu_() as relu()).
 /// Throws: UsageError if the graphs differ in any other way.
 [[nodiscard]] std::shared_ptr<torch::jit::Graph> traced_graph(const NetworkFunction& function,
                                                               bool out_of_place = false);

@@ -131,9 +131,9 @@ void EpochLoop::train_step() {
   computed_step_ = state_.step + 1;
   fault::note_step(computed_step_);
   StepWatch* const watch = watch_ != nullptr && watch_->wants(computed_step_) ? watch_ : nullptr;
-  steps.set_watch(watch);
+  steps.pass().set_watch(watch);
   const auto& losses = steps.compute_gradients(batches);
-  learner_.loss().name_terms(steps.loss_names());
+  learner_.loss().name_terms(steps.pass().loss_names());
   const StopReason wish = trouble_.any() || saver_.has_failed() ? StopReason::kDisk : wish_.reason();
   late_.report(learner_.loss().add(computed_step_, losses, wish));
   report_saved();
@@ -151,7 +151,7 @@ void EpochLoop::train_step() {
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped,
-                .proved = steps.proved()});
+                .proved = steps.guard().proved()});
 }
 
 /// Records that the step that was just done did not change the weights.

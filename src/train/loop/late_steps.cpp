@@ -35,7 +35,7 @@ void LateSteps::report(const std::optional<LossReading>& reading) {
   waiting_.reset();
   if (std::isfinite(reading->loss)) step.loss = reading->loss;
   for (std::size_t i = 0; i < reading->terms.size(); ++i) {
-    step.terms.emplace_back(learner_.steps().loss_names().at(i), reading->terms[i]);
+    step.terms.emplace_back(learner_.steps().pass().loss_names().at(i), reading->terms[i]);
   }
   take_digest(reading->loss, step);
   rate_.add(step.images);

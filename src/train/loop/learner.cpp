@@ -46,7 +46,7 @@ void Learner::restore(const Start& start) {
 
 /// Evaluates with the weights of the next step, the same on every rank.
 void Learner::begin_average() {
-  steps_.sync_buffers();
+  steps_.buffers().sync();
   average_.emplace(steps_.model().module().net(),
                    EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups, .start = config_.ema.start});
 }
@@ -54,7 +54,7 @@ void Learner::begin_average() {
 void Learner::build_average(const Start& start) {
   if (config_.ema.decay <= 0) return;
   begin_average();
-  steps_.guard_average([this] { return average_->state_dict(); });
+  steps_.guard().set_average([this] { return average_->state_dict(); });
   if (!start.resumed) return;
   if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
   const StateDict average = share_state_of(job_, start.checkpoint, "ema");
@@ -64,18 +64,18 @@ void Learner::build_average(const Start& start) {
 
 bool Learner::update(double lr) {
   if (!steps_.weights().update(lr)) {
-    steps_.restore_buffers();
+    steps_.buffers().restore();
     return false;
   }
   if (!average_) return true;
-  steps_.sync_buffers();  // replica 0's buffers, so that all ranks have the same average
+  steps_.buffers().sync();  // replica 0's buffers, so that all ranks have the same average
   average_->update();
   return true;
 }
 
 Evaluation Learner::evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options) {
   const trace::Span span({.name = "evaluate"});
-  steps_.sync_buffers();
+  steps_.buffers().sync();
   std::optional<EMA::Swapped> averaged;
   if (average_) averaged.emplace(average_->swap_in());
   return lockstep::evaluate(job_, task_, steps_.model().module().net(), set, options);

@@ -37,8 +37,8 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   // All ranks must take part in the same collectives, so none may depend on the knowledge of rank 0 alone.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
   if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
-  if (first_time) learner_.steps().compare_state(run.step);
-  if (first_time && sharded) learner_.steps().sync_buffers();  // the saved buffers are replica 0's
+  if (first_time) learner_.steps().guard().compare_state(run.step);
+  if (first_time && sharded) learner_.steps().buffers().sync();  // the saved buffers are replica 0's
   const bool writes = saver_.writes() && saver_.last_step() != run.step;
   const SaveOrder order{.meta = {.step = run.step,
                                  .replicas = plan_.config.replicas,

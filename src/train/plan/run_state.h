@@ -30,7 +30,8 @@ struct RunState {
   std::set<std::int64_t> bad_samples;  ///< indices left out since the start of the run, on any replica
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
-  std::optional<double> best_loss;  ///< of that evaluation, which decides between equal metrics; none: an older run's
+  std::optional<double>
+      best_loss;  ///< loss of that evaluation, which decides between equal metrics; none: from an older run
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
   std::uint64_t digest_fold = 0;  ///< the digests of all steps, folded into one number; 0: there are none. The

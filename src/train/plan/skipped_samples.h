@@ -17,7 +17,7 @@ namespace lockstep::train {
 /// A place in a training, the same on every replica.
 struct BatchPlace {
   std::int64_t epoch = 0;
-  std::int64_t batch = 0;  ///< of the epoch
+  std::int64_t batch = 0;  ///< number in the epoch
 
   auto operator<=>(const BatchPlace&) const = default;
 };

@@ -15,12 +15,12 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page, in its own threads. It knows nothing of runs. Serves GET /metrics until it is
-/// destroyed.
+/// A small web server with one page, in its own threads. It does not depend on the Trainer. Serves GET /metrics until
+/// it is destroyed.
 class MetricsServer {
  public:
-  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the address is taken or is
-  /// none of this machine.
+  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the address is taken or does
+  /// not belong to this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
@@ -30,11 +30,12 @@ class MetricsServer {
   std::string url_;
 };
 
-/// Serves the figures while the run goes on, on rank 0. No event waits for a client.
+/// Serves the figures on rank 0, during the run. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
-  /// `address` is as the setting metrics_address. Throws: UsageError if it is no address. on_start() throws if it
-  /// cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
+  /// `address` has the form of the setting metrics_address. Throws: UsageError if it does not. on_start() throws
+  /// UsageError if the server cannot listen there. In a restarted worker group it only warns, and on_step() tries
+  /// again.
   explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
       : address_(parse_address(address)), clock_(clock) {}
 

@@ -37,7 +37,7 @@ struct ProcessState {
   std::string cpus;              ///< their numbers: "0-3"
   std::int64_t resident = 0;     ///< the largest resident set so far
   std::int64_t shared = 0;       ///< shared memory in the resident set
-  std::int64_t host_memory = 0;  ///< of the host, or the limit of the control group; 0: unknown
+  std::int64_t host_memory = 0;  ///< memory of the host, or the limit of the control group; 0: unknown
   std::int64_t host_free = 0;
 };
 [[nodiscard]] ProcessState read_state();

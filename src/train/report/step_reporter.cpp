@@ -53,7 +53,7 @@ view::RankFigures StepReporter::own_figures() {
                             .resent = passed.resent,
                             .stretches = clock.stretches};
   // The replicas of a rank load one after another, each with its own workers.
-  figures.workers = {.count = config_.workers * steps_.local_replicas(),
+  figures.workers = {.count = config_.workers * steps_.data().block().size(),
                      .busy = clock.loading,
                      .cpu = clock.loading_cpu,
                      .delayed = loading_delays_.since_last(clock.loading_threads)};

@@ -38,10 +38,10 @@ class StepReporter {
   NetworkCounters network_before_;
   DelayCounter training_delays_;
   DelayCounter loading_delays_;
-  std::int64_t first_step_ = 1;  ///< of all
-  std::int64_t since_step_ = 1;  ///< of the report under way
+  std::int64_t first_step_ = 1;  ///< first step of the whole run
+  std::int64_t since_step_ = 1;  ///< first step of the report under way
   std::int64_t last_step_ = 0;
-  std::vector<view::RankFigures> sums_;  ///< of the whole run, by rank
+  std::vector<view::RankFigures> sums_;  ///< figures of the whole run, by rank
 };
 
 }  // namespace lockstep::train

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run: from nothing, or from a checkpoint. Rank 0's part; trainer.cpp shares its result.
+// The start of a run: from scratch, or from a checkpoint. Runs on rank 0; agree_on_start() sends the result to all
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,15 @@ struct Division {
 };
 
 /// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the place
-/// in the data and the learning rate keep their meaning; the new replicas have their own part of everything else
-/// (docs/guide/resume.md).
+/// in the data and the learning rate keep their meaning. All that is computed for each replica, such as batch norm's
+/// statistics and the random numbers of dropout, changes (docs/guide/resume.md).
 /// Throws: UsageError naming the numbers that divide a batch evenly.
 [[nodiscard]] Division divide_again(const Division& before, std::int64_t replicas);
 
-/// Returns the words on the change: "replicas is 4 and was 1: ...".
+/// Returns the message about the change: "replicas is 4 and was 1: ...".
 [[nodiscard]] std::string change_text(const Division& before, const Division& now);
 
-/// Returns the run folder that a checkpoint lies in; empty if it lies in none.
+/// Returns the run folder that contains a checkpoint; empty if it is in no run folder.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
 /// The folder that this run writes into, which may hold a run.
@@ -45,14 +46,14 @@ struct RunPlace {
 /// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has none yet).
 /// With `require_finite` a run folder means its newest checkpoint whose values are finite; others are skipped with a
 /// warning.
-/// Throws: DataError if there are checkpoints and none verifies, or is finite, and if the given path's is not finite;
-///         UsageError if the run folder holds a later checkpoint than the given path, since one folder must not hold
-///         two continuations.
+/// Throws: DataError if the run folder has checkpoints but none of them verifies or is finite, or if the checkpoint at
+///         the given path is not finite; UsageError if the run folder holds a later checkpoint than the given path,
+///         since one folder must not hold two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
-/// The decided settings of a run that was killed before its first checkpoint, from its folder's file of settings. 0:
-/// unknown.
+/// The settings that a run chose itself, read from its folder's settings file, for a run that was killed before its
+/// first checkpoint. 0: unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
@@ -60,8 +61,8 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// Returns the samples that the checkpoint's run leaves out, even if it does so only from a later step on: by the
-/// checkpoint's settings, and by those of the run folder that it lies in.
+/// Returns the samples that the checkpoint's run leaves out, according to the checkpoint's settings and to those of its
+/// run folder, which may name samples that are left out only from a later step on.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
 /// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.
 [[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);

@@ -34,7 +34,8 @@ bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRu
   std::optional<Checkpoint> base;
   do_on_main(job, [&] { base = load_checkpoint(step_folder_of(folder, step).string()); });
   const auto shared = [&](const std::string& name) { return share_state_of(job, base, name); };
-  steps.load_weights(shared("model"));
+  load_model_state_dict(steps.model().module().net(), shared("model"));
+  steps.buffers().note_change();
   steps.weights().optimizer().load_state_dict(shared("optimizer"));
   if (steps.weights().scaler().is_enabled()) steps.weights().scaler().load_state_dict(shared("scaler"));
   if (ema == nullptr) return true;

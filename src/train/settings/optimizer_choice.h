@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming a key that is not a number or flag, or an unknown key of a group.
+/// Throws: UsageError naming a key whose value is not a number or flag, or an unknown key of a group.
 [[nodiscard]] OptimizerOptions optimizer_options(const OptimizerConfig& config);
 
 /// Throws: UsageError if `group` sets an option that `type` does not have or that is out of range, or if its pattern is
@@ -22,7 +22,7 @@ void require_group(const std::string& type, const OptimizerOptions& options, con
 /// Returns the patterns of groups that match no parameter.
 [[nodiscard]] std::vector<std::string> empty_groups(const OptimizerConfig& config, const NamedTensors& parameters);
 
-/// Throws: as make_optimizer(), and optimizer_options().
+/// Throws: the errors of optimizer_options() and of make_optimizer() in lockstep/optim/make_optimizer.h.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config, NamedTensors parameters);
 
 }  // namespace lockstep::train

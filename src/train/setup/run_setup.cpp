@@ -132,13 +132,13 @@ class RunSetup {
     }
     run_.state.samples = train_set_->size();
     if (start_.skips_more) skip_more();
-    config_.data.skip_samples.clear();  // from now on the settings hold the samples
+    config_.data.skip_samples.clear();  // the settings now list those samples themselves
     start_.settings = settings_text(options_.recipe, config_);
     const std::int64_t skipped = SkippedSamples(config_.data.skipped_samples).size();
-    if (skipped > 0 && job_.is_main()) log::note("{} are left out", counted(skipped, "sample", "samples"));
+    if (skipped > 0 && job_.is_main()) log::note("{} left out", counted(skipped, "sample", "samples"));
   }
 
-  /// Leaves out the samples in rank 0's file of data.skip_samples, from the next batch on. Collective: yes.
+  /// Leaves out the samples that the file data.skip_samples of rank 0 lists, from the next batch on. Collective: yes.
   void skip_more() {
     std::vector<std::int64_t> indices;
     do_on_main(job_, [&] { indices = read_skip_file(config_.data.skip_samples, *train_set_); });
@@ -156,7 +156,7 @@ class RunSetup {
     const Plan sums =
         train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
-    // With drop_last another division of the same batches may have one less at an epoch's end.
+    // With drop_last an epoch may have one batch less after the batches are divided into another number of replicas.
     if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
@@ -171,7 +171,7 @@ class RunSetup {
                               .world_size = job_.world_size()});
   }
 
-  /// From now on the settings hold the number, which a resumed run needs.
+  /// Finds the batch size and writes it into the settings, from which a resumed run reads it.
   void find_batch() {
     if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
     const auto make_net = [this] { return steps().make_net(); };

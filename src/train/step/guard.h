@@ -94,7 +94,7 @@ class Guard {
   int replicas_;
   NamedTensors parameters_;
   State state_;
-  std::vector<std::string> hosts_;  ///< of each rank
+  std::vector<std::string> hosts_;  ///< host of each rank
   bool serves_ = false;
   int probes_ = 0;  ///< guarded steps in which this GPU has still to show that a step repeats
   std::atomic<int> running_{-1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer's additions to GradScaler: the ranks' agreement, sharded gradients, and the limit of scaling.
+// The Trainer's additions to GradScaler: agreement between ranks, sharded gradients, and a lower limit of the scale.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,8 +15,7 @@
 
 namespace lockstep::train {
 
-/// Makes the scaler of `config`; ranks agree by the maximum of all found_inf. Throws: UsageError for an option out of
-/// range.
+/// Returns the scaler's options from `config`. They make the ranks agree on the maximum of all found_inf.
 [[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
 
 /// Returns the gradients that this rank updates with: all, or its parts of them if `optimizer` is a

@@ -21,7 +21,7 @@ struct FaultOrder {
   int rank = 0;
   std::int64_t step = 1;
   bool always = false;  ///< from that step on; false: once, and not in a group that was started again
-  int bit = -1;         ///< of an element's bits; -1: another one for each step
+  int bit = -1;         ///< the bit of an element; -1: another one for each step
 };
 
 /// Throws: UsageError for other words.

@@ -22,7 +22,7 @@ struct ClockReading {
   double compute_cpu = 0;
   double loading = 0;  ///< in the data set, over all threads
   double loading_cpu = 0;
-  std::vector<view::Stretch> stretches;  ///< of all steps so far
+  std::vector<view::Stretch> stretches;  ///< stretches of all steps so far
   std::vector<int> training_threads;     ///< as in /proc/self/task
   std::vector<int> loading_threads;
 };

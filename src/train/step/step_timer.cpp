@@ -80,9 +80,9 @@ class StepTimer::Impl {
     return found;
   }
 
-  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() { return steps_.model().bucket_bytes(); }
 
-  [[nodiscard]] NamedTensors parameters() const { return named_parameters_of(steps_.model()); }
+  [[nodiscard]] NamedTensors parameters() { return named_parameters_of(steps_.model()); }
 
   void rest() {
     steps_.data().end_epoch();

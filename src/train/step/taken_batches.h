@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers the batches of the last steps, so that one that ends a run can be kept for a person to look at.
+// Remembers the batches of the last steps, so that a batch that ends a run can be saved for inspection.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,23 +15,23 @@
 
 namespace lockstep::train {
 
-/// The last two calls of compute_gradients(), and a batch that the task could not take. It does not keep batches; they
-/// are made again. Lifetime: task and loaders outlive it.
+/// The last two calls to compute_gradients(), and a batch that the task refused. It does not keep batches; the loaders
+/// make them again. Lifetime: task and loaders outlive it.
 class TakenBatches {
  public:
   TakenBatches(const Task& task, const ReplicaLoaders& loaders) : task_(task), loaders_(loaders) {}
 
-  /// Notes the begin of a call of compute_gradients().
+  /// Notes that a call to compute_gradients() begins.
   void begin();
-  /// Notes a batch and its loss row, of the block's `local`-th replica.
+  /// Notes batch `number` of this rank's replica `local`, counted from 0, and the row of its losses.
   void add(std::size_t local, std::int64_t number, const at::Tensor& row);
-  /// Returns the rows of the call, by replica of this rank, summed over its batches.
+  /// Returns the losses of the call: a row for each replica of this rank, summed over its batches.
   [[nodiscard]] const std::vector<at::Tensor>& losses() const { return now_.losses; }
   /// Notes a batch that the task refused.
   void fail(int replica, Batch batch, const std::string& fault);
 
-  /// Returns the replicas of this rank, by their number in the job, whose loss was not finite `ago` calls before the
-  /// last one (0 or 1).
+  /// Returns the job-wide numbers of this rank's replicas whose loss was not finite `ago` calls before the last one (0
+  /// or 1).
   [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
 
   /// Returns the samples of the first batch of this rank whose loss was not finite `ago` calls before the last one (0
@@ -39,8 +39,8 @@ class TakenBatches {
   [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
 
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the one
-  /// that the task refused, into `folder`. `step` is that call's. Returns: the files. Throws: IoError; what the data
-  /// set throws.
+  /// that the task refused, into `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; what
+  /// the data set throws.
   [[nodiscard]] std::vector<std::filesystem::path> keep_bad(std::int64_t step, std::int64_t ago,
                                                             const std::filesystem::path& folder) const;
 

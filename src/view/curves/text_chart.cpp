@@ -77,7 +77,7 @@ class Canvas {
 
 struct Plan {
   ChartAxes axes;
-  std::vector<std::string> labels;  ///< of the values' ticks
+  std::vector<std::string> labels;  ///< texts of the values' ticks
   int margin = 0;                   ///< columns left of the canvas, with the axis
   int columns = 0;
   int rows = 0;

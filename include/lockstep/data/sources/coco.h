@@ -39,7 +39,7 @@ class CocoImages final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// Returns the size in the file; 0 x 0 if the file has none.
+  /// Returns the picture's size according to the JSON file; 0 x 0 if the file has none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
   /// Returns COCO's id of each label; empty if labels are ids.

@@ -17,13 +17,13 @@ namespace lockstep {
 /// The file format that pack_images() writes.
 enum class PackFormat {
   kPacked,  ///< one file, whose samples are read in place
-  kTar      ///< tar shards, as WebDataset's
+  kTar      ///< tar shards in WebDataset's format
 };
 
 /// The options of pack_images().
 struct PackOptions {
   std::filesystem::path out;                ///< the file; for several shards the first part of their names
-  PackFormat format = PackFormat::kPacked;  ///< a packed file of Lockstep's, or tar shards
+  PackFormat format = PackFormat::kPacked;  ///< Lockstep's packed file, or tar shards
   std::uint64_t shard_bytes = 0;            ///< tar: begins a new shard when one has reached this size; 0: one shard
   PackedOptions packed = {};                ///< class_names: those of the source if empty
   std::int64_t workers = 1;                 ///< threads that decode

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// BatchPass: forward, loss and backward of one batch, in a recording if the steps have one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/replica_team.h"
+#include "lockstep/train/step_graph.h"
+#include "lockstep/train/step_watch.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+#include "train/step/ordered_fault.h"
+#include "train/step/replica_loaders.h"
+#include "train/step/weight_update.h"
+#include "train/task/task_net.h"
+
+namespace lockstep::train {
+
+/// The loss that backward begins with, and the batch's loss row.
+struct BatchLoss {
+  at::Tensor scaled;
+  at::Tensor row;
+};
+
+/// The objects that a pass uses. Lifetime: they outlive it.
+struct PassParts {
+  Task& task;
+  const TrainConfig& config;
+  ReplicaLoaders& data;
+  WeightUpdate& weights;
+  OrderedFault& fault;
+};
+
+/// It belongs to the replica that has the turn.
+class BatchPass {
+ public:
+  BatchPass(Job job, const PassParts& parts) : job_(std::move(job)), parts_(parts) {}
+
+  /// Computes with `model` from now on; records its steps if `graph` is not null. Lifetime: the model outlives the
+  /// pass.
+  void build(DistributedDataParallel<TaskNet>& model, std::unique_ptr<tensor::DeviceGraph> graph);
+  /// Calls `watch` from the next batch on; nullptr: no watch. Lifetime: until another call.
+  void set_watch(StepWatch* watch) { watch_ = watch; }
+
+  /// Begins a step of `batches` batches for each replica.
+  void begin(std::int64_t batches) { batches_ = batches; }
+  /// Runs forward, loss times the batch's share of the step, and backward of a prepared batch. `is_last`: no other
+  /// batch of the replica's step follows. Returns the loss row. Throws: the errors of the task.
+  at::Tensor run(const Replica& replica, Batch& batch, bool is_last);
+  /// Computes loss and row of the prepared batch anew, without the reducer.
+  BatchLoss loss_again(int replica, const Batch& batch);
+
+  /// Returns the names of the other columns of a loss row; empty if there is only one part, and before the first step.
+  [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
+
+ private:
+  void note_fallback();
+  at::Tensor compute(const Batch& batch);
+  at::Tensor backward(const Batch& batch);
+  BatchLoss loss_of(Outputs outputs, const Batch& batch);
+  std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
+  [[nodiscard]] std::uint64_t seed_of(int replica, const Batch& batch) const;
+
+  Job job_;
+  PassParts parts_;
+  DistributedDataParallel<TaskNet>* model_ = nullptr;
+  StepWatch* watch_ = nullptr;
+  std::optional<StepGraph> graph_;  ///< set if steps are recorded; it ends before the communicators of job_ do
+  std::string noted_;               ///< the reason why they are not, once a note has said it
+  std::vector<std::string> loss_names_;
+  std::int64_t batches_ = 1;  ///< of each replica in this step
+  bool adds_up_ = false;      ///< the batch's gradients are reduced with those of a later one
+};
+
+}  // namespace lockstep::train

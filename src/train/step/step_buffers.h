@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepBuffers: the network's buffers (running statistics) between steps.
+#pragma once
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "train/step/step_clock.h"
+#include "train/task/task_net.h"
+
+namespace lockstep::train {
+
+/// It belongs to the training thread. Lifetime: clock and model outlive it.
+class StepBuffers {
+ public:
+  explicit StepBuffers(StepClock& clock) : clock_(clock) {}
+
+  /// Takes the buffers of `model`.
+  void build(DistributedDataParallel<TaskNet>& model) { model_ = &model; }
+  /// Copies replica 0's buffers to every rank and replica, if anything has changed them. Collective: yes.
+  void sync();
+  /// Begins a step, which changes the buffers; `keeps` a copy for restore().
+  void begin(bool keeps);
+  /// Restores the elements that the last step has made NaN or infinite: the loss is scaled, its step was left out, and
+  /// running statistics of an overflow would stay wrong. Does nothing if the step began without a copy. Collective:
+  /// yes.
+  void restore();
+  /// Notes that weights and buffers were loaded.
+  void note_change() { synced_ = false; }
+
+ private:
+  [[nodiscard]] NamedTensors floating() const;
+
+  StepClock& clock_;
+  DistributedDataParallel<TaskNet>* model_ = nullptr;
+  NamedTensors kept_;    ///< copies from before the step
+  bool synced_ = false;  ///< no step has changed the buffers since sync()
+};
+
+}  // namespace lockstep::train
