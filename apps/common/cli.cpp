@@ -146,7 +146,7 @@ void require_assignments(const CLI::App& app, const std::vector<std::string>& ar
     if (arguments[i] != kSet || !is_value(arguments[i + 1])) continue;
     const std::size_t next = arguments[i + 2] == kSet ? i + 3 : i + 2;
     if (next >= arguments.size() || !is_value(arguments[next])) continue;
-    throw UsageError(fmt::format("{}: --set '{}' is no assignment", app.get_name(), arguments[i + 1]),
+    throw UsageError(fmt::format("{}: --set '{}' is not an assignment", app.get_name(), arguments[i + 1]),
                      fmt::format("key and value are one word: --set {}={}", arguments[i + 1], arguments[next]));
   }
 }

@@ -394,7 +394,7 @@ int cmd_run(int argc, char** argv) {
   if (given.has_orders_on_input) {
     if (token.empty()) throw UsageError(fmt::format("{} has to be the first option", kOrdersOnInput));
     options.token = token;
-    options.tells_of_other_nodes = false;
+    options.reports_other_nodes = false;
   }
   require_token(options, {argv, argv + argc});
   choose_port(given.node, options);

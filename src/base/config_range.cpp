@@ -40,18 +40,18 @@ std::string ConfigRange::text() const {
   return words;
 }
 
-ConfigFields::Field& ConfigFields::Field::in(const ConfigRange& numbers, std::string of_unit) {
+ConfigFields::Field& ConfigFields::Field::in(const ConfigRange& numbers, std::string unit_name) {
   range = numbers;
-  unit = std::move(of_unit);
+  unit = std::move(unit_name);
   return *this;
 }
 
-ConfigFields::Field& ConfigFields::Field::at_resume(OnResume what) {
-  resume = what;
+ConfigFields::Field& ConfigFields::Field::at_resume(OnResume rule) {
+  resume = rule;
   return *this;
 }
 
-ConfigFields::Field& ConfigFields::Field::of_a_host() {
+ConfigFields::Field& ConfigFields::Field::per_host() {
   host = true;
   return *this;
 }

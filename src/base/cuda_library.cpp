@@ -89,7 +89,7 @@ Obstacle no_parts() {
 
 Obstacle no_fit(const std::string& file, const std::string& why) {
   return {Lack::kFit, fmt::format("{} cannot be loaded: {}", file, why),
-          "install what it names, as pip install torch does, or Lockstep anew"};
+          "install the library that it names (pip install torch brings it), or install Lockstep again"};
 }
 
 /// Returns an obstacle in libtorch or the driver, outside Lockstep's own library.
@@ -111,7 +111,7 @@ Library load(const std::string& path) {
   if (handle == nullptr) return {.obstacle = no_fit(kFile, loader_words())};
   const auto entry = reinterpret_cast<Entry>(::dlsym(handle, kEntry));
   const void* parts = entry == nullptr ? nullptr : entry(kVersion);
-  if (parts == nullptr) return {.obstacle = no_fit(path, fmt::format("it is not of Lockstep {}", kVersion))};
+  if (parts == nullptr) return {.obstacle = no_fit(path, fmt::format("it does not belong to Lockstep {}", kVersion))};
   return {.parts = parts, .path = path};
 }
 

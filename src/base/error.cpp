@@ -110,10 +110,9 @@ int report_unknown(const std::exception& error) {
   // For a kernel's error the stack is useful only if the call that started the kernel also waited for it.
   const std::string stack = device_hint.empty() || blocking ? fault::backtrace_text() : "";
   if (!stack.empty()) text += fmt::format("\n  backtrace\n    {}", indented(stack));
-  const char* hint = is_ours
-                         ? "please report this with the command that led to it"
-                         : "the exception is the program's: catch it or mend its cause (if the backtrace has lines of "
-                           "Lockstep and none of yours, please report it)";
+  const char* hint = is_ours ? "please report this with the command that led to it"
+                             : "your program threw it: catch it or fix its cause (if the backtrace has lines of "
+                               "Lockstep and none of yours, please report it)";
   text += fmt::format("\n  next  {}", device_hint.empty() ? hint : device_hint);
   return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
@@ -139,7 +138,7 @@ int report_current() {
   } catch (const std::exception& error) {
     return report_unknown(error);
   } catch (...) {
-    return report_unknown(std::runtime_error("an object that is no std::exception"));
+    return report_unknown(std::runtime_error("an object that is not a std::exception"));
   }
 }
 

@@ -204,12 +204,12 @@ int stack_signal() noexcept { return SIGRTMIN + 11; }
 
 std::string headline(const std::exception& error) {
   const auto noted = notes().find(std::current_exception());
-  base::FixedText where;
-  base::add_place(where, noted ? noted->place : base::current_place());
+  base::FixedText place;
+  base::add_place(place, noted ? noted->place : base::current_place());
   const std::string words = text::without_backtrace(error.what());
   const std::string said = words.substr(0, words.find_last_not_of('\n') + 1);
-  if (own_program) return fmt::format("unexpected error{}: {}", where.c_str(), said);
-  return fmt::format("your program threw {}{}: {}", type_name(error), where.c_str(), said);
+  if (own_program) return fmt::format("unexpected error{}: {}", place.c_str(), said);
+  return fmt::format("your program threw {}{}: {}", type_name(error), place.c_str(), said);
 }
 
 std::string backtrace_text() {

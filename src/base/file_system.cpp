@@ -159,8 +159,8 @@ class ReadWholeFile final : public ReadableFile {
 };
 
 [[noreturn]] void refuse_size(const fs::path& path, const std::string& size, std::uint64_t most) {
-  throw DataError(fmt::format("{} has {}; such a file of at most {} is read", path.string(), size, text::bytes(most)),
-                  "see that this is the file that was meant");
+  throw DataError(fmt::format("{} has {}; the limit for such a file is {}", path.string(), size, text::bytes(most)),
+                  "check that this is the right file");
 }
 
 class PosixFileSystem final : public FileSystem {
@@ -241,8 +241,9 @@ class PosixFileSystem final : public FileSystem {
     if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
     static std::atomic_flag said;
     if (said.test_and_set()) return;
-    log::note("the file system of {} has no fsync of folders ({}): after a power cut the newest names may be missing",
-              folder.string(), std::strerror(errno));
+    log::note(
+        "the file system of {} cannot fsync folders ({}): after a power failure the newest file names may be missing",
+        folder.string(), std::strerror(errno));
   }
 };
 
@@ -286,8 +287,8 @@ FileLock try_lock_file(int fd, const fs::path& path) {
     if (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) fail("lock", path, errno);
     static std::atomic_flag said;
     if (!said.test_and_set()) {
-      log::note("the file system of {} has no locks ({}): see that no other process works there", path.string(),
-                std::strerror(errno));
+      log::note("the file system of {} has no file locks ({}): make sure that no other process uses this folder",
+                path.string(), std::strerror(errno));
     }
     return FileLock::kUnsupported;
   }

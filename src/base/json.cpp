@@ -127,8 +127,7 @@ class CborCounter final : public nlohmann::json_sax<json> {
 void require_size(std::string_view text, const JsonLimits& limits) {
   if (text.size() <= limits.bytes) return;
   throw JsonError(
-      fmt::format("it has {}; JSON of at most {} is read", text::bytes(text.size()), text::bytes(limits.bytes)), text,
-      0);
+      fmt::format("it has {}; the limit for JSON is {}", text::bytes(text.size()), text::bytes(limits.bytes)), text, 0);
 }
 
 template <class Value>
@@ -139,7 +138,7 @@ Value parse_as(std::string_view text, const JsonLimits& limits, const typename V
   } catch (const typename Value::parse_error& error) {
     throw JsonError(JsonError::kNoJson, text, error.byte);
   } catch (const typename Value::out_of_range&) {
-    throw JsonError("a number that no double holds", text, 0);
+    throw JsonError("a number too large for a double", text, 0);
   }
 }
 

@@ -67,7 +67,7 @@ Library library_of(void* handle, const std::string& asked) {
   } else if (!missing.empty()) {
     library.problem = fmt::format("{} has no function {}", library.path, missing);
   } else if (library.version.empty()) {
-    library.problem = fmt::format("{} does not say its version", library.path);
+    library.problem = fmt::format("{} does not report its version", library.path);
   }
   return library;
 }
@@ -90,7 +90,7 @@ std::string why_not(const Search& search, const std::string& said) {
 }
 
 /// Returns true if `name` is a file of libtorch, such as "libtorch_cuda.so", even with a version at its end.
-bool is_of_torch(const std::string& name) {
+bool is_libtorch_file(const std::string& name) {
   for (const char* known : {"libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so"}) {
     if (name.starts_with(known)) return true;
   }
@@ -112,7 +112,7 @@ Search search_among(const std::vector<std::string>& files) {
     const fs::path path = file;
     const std::string name = path.filename().string();
     if (search.loaded.empty() && name.starts_with(kFile)) search.loaded = path.string();
-    if (search.torch_folder.empty() && is_of_torch(name)) search.torch_folder = path.parent_path().string();
+    if (search.torch_folder.empty() && is_libtorch_file(name)) search.torch_folder = path.parent_path().string();
   }
   return search;
 }

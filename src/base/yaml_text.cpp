@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kKeyIsText = "write the key as a plain text";
+constexpr const char* kKeyIsText = "write the key as plain text";
 
 [[noreturn]] void refuse_yaml(const YAML::Mark& mark, const std::string& why) {
   throw YAML::ParserException(mark, why);
@@ -48,7 +48,8 @@ class YamlMeter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    refuse_yaml(mark, "a second document begins, and one is read: remove the line '---', or what follows it");
+    refuse_yaml(mark,
+                "a second document begins, but only the first is read: remove the line '---' or the text after it");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { take_scalar(mark, anchor, "null"); }
@@ -86,7 +87,7 @@ class YamlMeter : public YAML::EventHandler {
 void YamlMeter::count_value(const YAML::Mark& mark) {
   last_ = mark;
   if (++written_ > base::kYamlMostValues) {
-    refuse_yaml(mark, fmt::format("more than {} values are no settings", base::kYamlMostValues));
+    refuse_yaml(mark, fmt::format("more than {} values are too many for settings", base::kYamlMostValues));
   }
 }
 
@@ -113,7 +114,7 @@ void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
   const auto meant = anchors_.find(anchor);
   if (meant == anchors_.end()) {  // the parser knows the anchor, so its value has not ended
-    refuse_yaml(mark, "the alias is inside its own anchor, which has no end: write the value out");
+    refuse_yaml(mark, "the alias is inside its own anchor, so the value would never end: write it out");
   }
   add(meant->second);
 }
@@ -148,8 +149,9 @@ void YamlMeter::add(const YamlExtent& value) {
     refuse_yaml(last_, fmt::format("more than {} values once its aliases are written out", base::kYamlMostValues));
   }
   if (sum.bytes > base::kYamlMostExpandedBytes) {
-    refuse_yaml(last_, fmt::format("more than {} bytes once its aliases are written out and each value bears its keys",
-                                   base::kYamlMostExpandedBytes));
+    refuse_yaml(last_,
+                fmt::format("more than {} bytes once its aliases are written out and each value carries its keys",
+                            base::kYamlMostExpandedBytes));
   }
   if (static_cast<int>(open_.size()) + sum.height - 1 > base::kYamlMostDepth + 1) {
     refuse_yaml(last_,
@@ -159,7 +161,7 @@ void YamlMeter::add(const YamlExtent& value) {
 
 void measure_yaml(const std::string& text) {
   if (text.size() > base::kYamlMostBytes) {
-    refuse_yaml({}, fmt::format("{} are no settings; at most {} are read", text::bytes(text.size()),
+    refuse_yaml({}, fmt::format("{} are too many for settings; the limit is {}", text::bytes(text.size()),
                                 text::bytes(base::kYamlMostBytes)));
   }
   std::istringstream stream(text);

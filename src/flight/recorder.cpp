@@ -67,7 +67,7 @@ class Recorder final : public trace::Sink {
     } else if (is_main_thread) {
       writer_.enter(event.name, std::chrono::nanoseconds(event.limit).count(), queue_.waited_ns());
     } else {
-      writer_.note_section(What::kSectionBegin, event.name);
+      writer_.note_section(EventType::kSectionBegin, event.name);
     }
   }
   void end(const trace::Event& event) noexcept override {
@@ -76,7 +76,7 @@ class Recorder final : public trace::Sink {
     } else if (is_main_thread) {
       writer_.leave(event.name, queue_.waited_ns());
     } else {
-      writer_.note_section(What::kSectionEnd, event.name);
+      writer_.note_section(EventType::kSectionEnd, event.name);
     }
   }
   void step(std::int64_t step) noexcept override { writer_.set_step(step); }
@@ -124,7 +124,7 @@ Ring* map_file(const std::filesystem::path& file) {
     ring = map(fd.get());
   }
   if (ring == nullptr) {
-    log::note("the flight recorder cannot use {} ({}): no other process will see what this rank does", file.string(),
+    log::note("the flight recorder cannot use {} ({}): no other process can see what this rank does", file.string(),
               std::generic_category().message(errno));
     return nullptr;
   }

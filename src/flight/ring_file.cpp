@@ -54,7 +54,7 @@ bool read_whole(int fd, Ring& ring) {
 }
 
 DataError no_ring(const fs::path& file) {
-  return DataError(fmt::format("{} is no flight ring of this version of Lockstep", file.string()));
+  return DataError(fmt::format("{} is not a flight ring of this version of Lockstep", file.string()));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ UniqueFd open_ring_file(const fs::path& file) {
   UniqueFd fd = is_link ? open_memory(file) : try_open_regular_file(file, O_NOFOLLOW);
   struct stat status {};
   if (!fd.valid() && is_link) {
-    throw DataError(fmt::format("{} is a link, and not one to the memory of a launcher that lives", file.string()));
+    throw DataError(fmt::format("{} is a link, but not to the memory of a running launcher", file.string()));
   }
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
     throw DataError(fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));

@@ -38,7 +38,7 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
   const PackedKind kind = unpack(slot.kind.load(memory_order_relaxed));
   Event event{.number = number,
               .time_ns = number_of(slot.time_ns),
-              .what = kind.what,
+              .type = kind.type,
               .name = name_of(ring, kind.name),
               .sequence = slot.sequence.load(memory_order_relaxed),
               .bytes = slot.bytes.load(memory_order_relaxed),
@@ -46,8 +46,8 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
               .group = kind.group,
               .bucket = kind.bucket,
               .buckets = kind.buckets};
-  const bool is_section = kind.what == What::kSectionBegin || kind.what == What::kSectionEnd;
-  std::int64_t& other = kind.what == What::kCollectiveBegin ? event.called_ns : event.waited_ns;
+  const bool is_section = kind.type == EventType::kSectionBegin || kind.type == EventType::kSectionEnd;
+  std::int64_t& other = kind.type == EventType::kCollectiveBegin ? event.called_ns : event.waited_ns;
   (is_section ? event.queued_ns : other) = number_of(slot.other_ns);
   std::atomic_thread_fence(memory_order_acquire);
   if (slot.stamp.load(memory_order_relaxed) != number + 1) return std::nullopt;

@@ -120,7 +120,7 @@ std::string words_of(const RankFacts& facts) {
 }
 
 std::string late_hint(const std::string& limit) {
-  return "look at what that rank does; if it may take so long, " + limit;
+  return "look at what that rank does; if it needs this long, " + limit;
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -143,9 +143,10 @@ bool runs_collective(const RankFacts& facts) {
                                    [](const Lane& lane) { return lane.is_running(); });
 }
 
-std::string since_text(std::int64_t from_ns, std::int64_t now_ns) {
+std::string time_text(std::int64_t from_ns, std::int64_t now_ns, const std::string& limit) {
   if (from_ns == 0) return "";
-  return fmt::format(" since {:.1f} s", std::max(0.0, static_cast<double>(now_ns - from_ns) * 1e-9));
+  return fmt::format(" ({:.1f} s so far{}{})", std::max(0.0, static_cast<double>(now_ns - from_ns) * 1e-9),
+                     limit.empty() ? "" : "; ", limit);
 }
 
 }  // namespace lockstep::flight

@@ -48,8 +48,8 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
 /// Returns, for instance, "it computes" or "stopped by SIGSTOP (or SIGTSTP)".
 [[nodiscard]] std::string words_of(const RankFacts& facts);
 
-/// Returns " since 5.0 s"; empty for a time of 0.
-[[nodiscard]] std::string since_text(std::int64_t from_ns, std::int64_t now_ns);
+/// Returns " (5.0 s so far)", or " (5.0 s so far; LIMIT)"; empty for a time of 0.
+[[nodiscard]] std::string time_text(std::int64_t from_ns, std::int64_t now_ns, const std::string& limit = "");
 
 /// Returns advice about a rank that is late; `limit` is the setting to raise.
 [[nodiscard]] std::string late_hint(const std::string& limit);

@@ -3,7 +3,7 @@
 
 namespace lockstep::http {
 
-std::vector<int> Guests::come(int socket, TimePoint now) {
+std::vector<int> Guests::add(int socket, TimePoint now) {
   guests_[socket] = {.since = now, .number = next_++};
   std::map<std::size_t, int> strangers;  // sockets by age
   for (const auto& [each, guest] : guests_) {

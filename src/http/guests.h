@@ -21,7 +21,7 @@ class Guests {
   explicit Guests(std::size_t places) : places_(places) {}
 
   /// Adds a connection. Returns the sockets that must be closed for it.
-  [[nodiscard]] std::vector<int> come(int socket, TimePoint now);
+  [[nodiscard]] std::vector<int> add(int socket, TimePoint now);
   /// Notes that the socket's request is complete; `is_known`: the request has proved that its client is known.
   void ask(int socket, bool is_known, TimePoint now);
   /// Notes that the socket's response is sent.

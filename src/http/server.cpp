@@ -119,7 +119,7 @@ class Server::Impl {
     port_ = port_of(listening.get());
     const SignalGuard guard;  // signals must go to the program's threads
     start(listening.get());
-    if (daemon_ == nullptr) throw ResourceError("the web server has no thread or no memory to begin with", "try again");
+    if (daemon_ == nullptr) throw ResourceError("the web server has no thread or no memory to start with", "try again");
     (void)listening.release();  // the daemon now owns the socket
     watch_ = std::thread([this] { watch(); });
   }
@@ -155,12 +155,13 @@ class Server::Impl {
                                MHD_OPTION_NOTIFY_COMPLETED, &Impl::completed, this, MHD_OPTION_END);
   }
 
-  static void changed(void* self, MHD_Connection* connection, void** /*context*/, MHD_ConnectionNotificationCode what) {
+  static void changed(void* self, MHD_Connection* connection, void** /*context*/,
+                      MHD_ConnectionNotificationCode notification) {
     auto& server = *static_cast<Impl*>(self);
     const std::lock_guard lock(server.mutex_);
     const int socket = socket_of(connection);
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) return server.guests_.leave(socket);
-    end(server.guests_.come(socket, now()));
+    if (notification == MHD_CONNECTION_NOTIFY_CLOSED) return server.guests_.leave(socket);
+    end(server.guests_.add(socket, now()));
     if (server.ends_) end({socket});
     server.changed_.notify_all();
   }
@@ -177,7 +178,7 @@ class Server::Impl {
     try {
       if (is_whole) return send(connection, response_to(connection, path, method));
       if (!has_body(connection)) return MHD_YES;
-      return send(connection, {.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "no request here has a body\n"});
+      return send(connection, {.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "requests must not have a body\n"});
     } catch (...) {
       return MHD_NO;  // there is no memory: the connection ends
     }
@@ -190,13 +191,13 @@ class Server::Impl {
       const std::lock_guard lock(mutex_);
       guests_.ask(socket_of(connection), is_known, now());
     }
-    if (!request) return {.status = MHD_HTTP_BAD_REQUEST, .body = "a header comes twice\n"};
+    if (!request) return {.status = MHD_HTTP_BAD_REQUEST, .body = "a header occurs twice\n"};
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);  // making the response may take long
     Response response;
     try {
       response = options_.answer(*request);
     } catch (...) {
-      response = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = "the answer could not be made; try again\n"};
+      response = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = "the response could not be made; try again\n"};
     }
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, kPatience);
     return response;

@@ -272,7 +272,7 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   end.is_consequence = is_consequence(*culprit);
   end.cause = cause_of(facts, *culprit);
   end.left_by_request = leaves_by_request(*culprit) ||
-                        (result.was_told_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
+                        (result.was_asked_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
   end.code = exit_code_of(*culprit, *end.cause);
   return end;
 }
@@ -296,7 +296,7 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
     return print_stacks(stacks_for(order, facts));
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
-    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
+    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "it reported nothing";
     log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), text::first_line(said),
               order.reason, folder_of(facts, end->rank).string());
   } else {
@@ -368,7 +368,7 @@ std::string verdict_json(const Order& order, const std::vector<std::string>& sta
   nlohmann::ordered_json json{{"schema", 1},
                               {"text", verdict_of(order, cause)},
                               {"hint", cause.hint},
-                              {"cause", order.is_graceful ? kToldToLeave : name_of_cause(cause)},
+                              {"cause", order.is_graceful ? kAskedToLeave : name_of_cause(cause)},
                               {"rank", cause.rank},
                               {"host", cause.host},
                               {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},

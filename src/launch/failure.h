@@ -102,7 +102,7 @@ void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);
 void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks = {});
 
 /// The "cause" of an attempt whose ranks stopped on request, by a signal or --max-time, without a failure.
-inline constexpr const char* kToldToLeave = "told";
+inline constexpr const char* kAskedToLeave = "told";
 
 /// Returns the text of verdict.json, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host",
 /// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only if there are some)}.

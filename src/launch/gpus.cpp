@@ -132,9 +132,9 @@ std::vector<GpuProcess> processes_on(const Nvml& nvml, Device device) {
   if (result == -1) result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v2", device, &count, running.data());
   std::vector<GpuProcess> processes;
   for (unsigned i = 0; result == kSuccess && i < count; ++i) {
-    const bool told = running[i].bytes != ~0ULL;
+    const bool is_known = running[i].bytes != ~0ULL;
     processes.push_back({.pid = static_cast<int>(running[i].pid),
-                         .bytes = told ? running[i].bytes : 0,
+                         .bytes = is_known ? running[i].bytes : 0,
                          .rank = rank_of(running[i].pid)});
   }
   return processes;
@@ -243,7 +243,7 @@ GpuReport read_gpus(const std::string& library) {
     const auto device = nvml.read<Device>("nvmlDeviceGetHandleByIndex_v2", index);
     if (device) report.gpus.push_back(state_of(nvml, *device, index));
   }
-  if (report.gpus.empty()) report.problem = "the NVIDIA driver is there and knows no GPU";
+  if (report.gpus.empty()) report.problem = "the NVIDIA driver is installed but finds no GPU";
   return report;
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 // torchrun's numbers: 1 is stdout, 2 stderr, 3 both.
 bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
-  const auto found = streams.of_rank.find(local_rank);
-  const int bits = found != streams.of_rank.end() ? found->second : streams.of_all;
+  const auto found = streams.by_rank.find(local_rank);
+  const int bits = found != streams.by_rank.end() ? found->second : streams.others;
   return (bits >> stream & 1) != 0;
 }
 

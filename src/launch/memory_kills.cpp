@@ -103,7 +103,7 @@ std::string MemoryKills::why(pid_t pid) {
   const bool is_of_group = now && before_ && *now > *before_;
   before_ = now;
   if (is_of_group) {
-    return fmt::format("the kernel killed it: the memory that this container or job is allowed{} was used up{}",
+    return fmt::format("the kernel killed it: it used up the memory that this container or job may use{}{}",
                        limit_text(), kNext);
   }
   if (messages_.valid() && kernel_says(pid)) {

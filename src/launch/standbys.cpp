@@ -38,7 +38,7 @@ bool executes(pid_t pid, const std::filesystem::path& path) {
 
 }  // namespace
 
-bool can_stand_by(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path) {
+bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path) {
   const auto is_ready = [&](const RunningRank& rank) {
     const auto pid = store.try_get(standby::kKey + std::to_string(rank.rank));
     return pid == std::to_string(rank.pid) && executes(rank.pid, path);

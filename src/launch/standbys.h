@@ -32,7 +32,8 @@ struct RunningRank {
 
 /// Returns true if every rank is a Lockstep program that was started directly, not by a script or another program: each
 /// rank has put its process id into the store, and that process executes `path`.
-[[nodiscard]] bool can_stand_by(const std::vector<RunningRank>& ranks, Store& store, const std::filesystem::path& path);
+[[nodiscard]] bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store,
+                                     const std::filesystem::path& path);
 
 /// One standby for each rank of the node, started some seconds after the ranks. There are none if ranks never start
 /// again or a standby cannot be started. Owned by the agent's thread.

@@ -108,8 +108,8 @@ class Stub {
   // room for the copies. Returns false if there is still no room.
   bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
-    int ours[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
-    close_all_but(ours);
+    int own[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
+    close_all_but(own);
     const auto copy = [](int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, kAboveTheWorkers); };
     int copies[] = {copy(plan_.input),   copy(plan_.output),      copy(plan_.errors),
                     copy(plan_.control), copy(plan_.agent_pidfd), copy(plan_.standby)};

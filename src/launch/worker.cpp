@@ -29,8 +29,8 @@ constexpr int kTakeTime = 500;  // ms
 constexpr auto kPatience = std::chrono::seconds(15);
 
 struct Ends {
-  UniqueFd ours;
-  UniqueFd theirs;
+  UniqueFd reading;
+  UniqueFd writing;
 };
 
 Ends make_pipe() {
@@ -40,7 +40,7 @@ Ends make_pipe() {
 }
 
 // Makes a terminal for the worker that does not change its bytes.
-Ends make_terminal(int ours, int prefix_columns) {
+Ends make_terminal(int terminal, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
   if (!main.valid() || ::grantpt(main.get()) != 0 || ::unlockpt(main.get()) != 0 ||
@@ -55,12 +55,12 @@ Ends make_terminal(int ours, int prefix_columns) {
   modes.c_lflag &= ~static_cast<tcflag_t>(ECHO);
   ::tcsetattr(side.get(), TCSANOW, &modes);
   winsize size{};
-  if (read_size(ours, prefix_columns, size)) ::ioctl(main.get(), TIOCSWINSZ, &size);
+  if (read_size(terminal, prefix_columns, size)) ::ioctl(main.get(), TIOCSWINSZ, &size);
   return {std::move(main), std::move(side)};
 }
 
-Ends make_channel(Channel kind, int ours, int prefix_columns) {
-  return kind == Channel::kTerminal ? make_terminal(ours, prefix_columns) : make_pipe();
+Ends make_channel(Channel kind, int terminal, int prefix_columns) {
+  return kind == Channel::kTerminal ? make_terminal(terminal, prefix_columns) : make_pipe();
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -78,8 +78,8 @@ std::vector<std::string> shell_command(const WorkerSpec& spec) {
 
 }  // namespace
 
-bool read_size(int ours, int prefix_columns, winsize& size) noexcept {
-  if (::ioctl(ours, TIOCGWINSZ, &size) != 0) return false;
+bool read_size(int terminal, int prefix_columns, winsize& size) noexcept {
+  if (::ioctl(terminal, TIOCGWINSZ, &size) != 0) return false;
   if (size.ws_col > prefix_columns) size.ws_col = static_cast<unsigned short>(size.ws_col - prefix_columns);
   return true;
 }
@@ -107,9 +107,9 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
                       .shell_arguments = shell_arguments.data(),
                       .environment = environment.data(),
                       .input = input.valid() ? input.get() : nothing.get(),
-                      .output = output.theirs.get(),
-                      .errors = errors.theirs.get(),
-                      .standby = standby.ours.get(),
+                      .output = output.writing.get(),
+                      .errors = errors.writing.get(),
+                      .standby = standby.reading.get(),
                       .control = their_control.get(),
                       .agent_pidfd = agent.get(),
                       .agent = ::getpid(),
@@ -121,9 +121,9 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
     run_stub(plan);
     ::_exit(0);
   }
-  standby_ = std::move(standby.theirs);  // the stub has the reading end
-  streams_[0] = std::move(output.ours);
-  streams_[1] = std::move(errors.ours);
+  standby_ = std::move(standby.writing);  // the stub has the reading end
+  streams_[0] = std::move(output.reading);
+  streams_[1] = std::move(errors.reading);
   for (auto& stream : streams_) ::fcntl(stream.get(), F_SETFL, O_NONBLOCK);
 }
 

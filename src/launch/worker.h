@@ -15,8 +15,9 @@
 
 namespace lockstep::launch {
 
-/// Sets a worker's `size`: that of `ours` minus the columns of the prefix. Returns false if `ours` is not a terminal.
-[[nodiscard]] bool read_size(int ours, int prefix_columns, winsize& size) noexcept;
+/// Sets a worker's `size`: that of `ours` minus the columns of the prefix. Returns false if `terminal` is not a
+/// terminal.
+[[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 
 /// The channel for a worker's output.
 enum class Channel { kPipe, kTerminal };

@@ -171,7 +171,7 @@ void WorkerGroup::start_standbys() {
   std::vector<RunningRank> ranks;
   for (const WorkerMember& member : members_) ranks.push_back({member.worker->rank(), member.pid});
   const auto store = spec_.membership.store_of(spec_.round);
-  const bool is_possible = !is_stopping_ && !result_.lost && can_stand_by(ranks, *store, spec_.path);
+  const bool is_possible = !is_stopping_ && !result_.lost && can_have_standbys(ranks, *store, spec_.path);
   spec_.standbys.start(now(), is_possible, [this](int local_rank) { return worker_spec(spec_, output_, local_rank); });
 }
 
@@ -191,9 +191,9 @@ WorkerGroupResult WorkerGroup::run() {
 // Shows the rest of the output. A pager that does not read must not delay an order: the logs have everything.
 void WorkerGroup::show_the_rest() {
   // After an order that came before the ranks were gone, the reader gets a moment; after one that comes now, none.
-  if (std::exchange(is_told_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
+  if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
-  while (output_.console().waiting_fd() >= 0 && !is_told_to_end_ && !is_late()) wait_for_event();
+  while (output_.console().waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
   output_.console().drop();
 }
 
@@ -242,7 +242,7 @@ void WorkerGroup::on_times() {
     times_.give_up_at.reset();
     for (auto& member : members_) {
       if (member.worker->is_gone()) continue;
-      log::warn("rank {} (pid {}) does not end after SIGKILL: it hangs in the kernel and is left behind",
+      log::warn("rank {} (pid {}) does not end after SIGKILL: it hangs in the kernel and is abandoned",
                 member.worker->rank(), member.pid);
       member.worker->abandon();
       if (!member.has_ended) on_end(member, SIGKILL, SIGKILL);
@@ -252,7 +252,7 @@ void WorkerGroup::on_times() {
 
 void WorkerGroup::on_signals() {
   for (int number = 0; (number = spec_.signals.next()) != 0;) {
-    is_told_to_end_ = is_told_to_end_ || (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2);
+    is_asked_to_end_ = is_asked_to_end_ || (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2);
     if (number == SIGWINCH) {
       for (const auto& member : members_) output_.resize(*member.worker);
     } else if (number == SIGUSR1 || number == SIGUSR2) {
@@ -289,7 +289,7 @@ void WorkerGroup::on_orders() {
   while (const auto order = spec_.membership.take_order()) {
     if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
     if (order->is_graceful) {
-      result_.was_told_to_save = true;
+      result_.was_asked_to_save = true;
       log::note("{}: the ranks save, and start again with it", order->reason);
       stop(SIGTERM);
     } else {

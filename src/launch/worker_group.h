@@ -50,7 +50,7 @@ struct WorkerGroupResult {
   std::vector<WorkerEnd> ends;         ///< ends of the workers, in the order in which they were noticed
   int interrupted_by = 0;              ///< signal that asked the agent to stop
   int start_error = 0;                 ///< errno if the program could not be executed
-  bool was_told_to_save = false;       ///< its healthy ranks were stopped so that a node can join
+  bool was_asked_to_save = false;      ///< its healthy ranks were stopped so that a node can join
   std::optional<FailureRecord> lost;   ///< record of node 0 if the store was lost
   std::optional<FailureRecord> claim;  ///< the first failure, according to the ranks and the store
   std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node, which it reports last
@@ -109,7 +109,7 @@ class WorkerGroup {
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;
-  bool is_told_to_end_ = false;  ///< an order to end came before the last rank left
+  bool is_asked_to_end_ = false;  ///< an order to end came before the last rank left
   StopTimes times_;
 };
 

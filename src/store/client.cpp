@@ -164,7 +164,7 @@ class Client final : public Store {
 
   [[noreturn]] void throw_gone() const {
     throw PeerError(fmt::format("the store at {}:{} is gone", address_.host, address_.port),
-                    "the launcher, or the rank that served the store, has ended: its output says why");
+                    "the launcher, or the rank that served the store, has ended: its output has the cause");
   }
 
   [[noreturn]] static void throw_timeout(const Reply& reply, std::chrono::milliseconds waits) {
@@ -208,7 +208,7 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
     auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
     if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket), answer_limit);
     if (const auto waited = notice.due(now())) {
-      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); {} ends this after {}",
+      log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far: {}); {} ends the wait after {}",
                 address.host, address.port, text::duration(waited->count()), opened.socket.error(),
                 env::timeout_variable(), text::duration(Seconds(timeout).count()));
     }
@@ -217,11 +217,10 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                       text::duration(Seconds(timeout).count()), opened.socket.error()),
           opened.is_reached
-              ? fmt::format("something listens there ({}): see what the launcher of node 0 says of connections that it "
-                            "turned away, and check that it is of the same version, and that no other program uses the "
-                            "port",
+              ? fmt::format("a program listens there ({}): check that the launcher of node 0 has the same version, "
+                            "that it reports no refused connections, and that no other program uses the port",
                             opened.socket.error())
-              : "check that the launcher of node 0 runs, and that its address and port can be reached");
+              : "check that the launcher of node 0 runs, and that this host can reach its address and port");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

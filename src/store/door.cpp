@@ -49,8 +49,8 @@ struct Exchange {
 
   [[nodiscard]] std::string problem() const {
     if (status == Status::kFull) return "it has as many connections as its limit of open files (ulimit -n) allows";
-    if (outcome == Outcome::kLate) return "it accepts connections and says nothing";
-    if (outcome == Outcome::kGone) return "it accepts connections and closes them";
+    if (outcome == Outcome::kLate) return "it accepts connections but sends nothing";
+    if (outcome == Outcome::kGone) return "it accepts connections and closes them at once at once at once";
     return "it does not answer as a Lockstep store of this version";
   }
 };
@@ -59,7 +59,7 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
   const std::string distrust = socket.distrust();
   if (distrust.empty()) return;
   throw UsageError(
-      fmt::format("the store at {}:{} shows a certificate that {} does not vouch for ({})", address.host, address.port,
+      fmt::format("the store at {}:{} shows a certificate that {} does not confirm ({})", address.host, address.port,
                   address.trust, distrust),
       "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
 }
@@ -73,7 +73,8 @@ std::string holder_words(const StoreAddress& address) {
 [[noreturn]] void throw_other_token(const StoreAddress& address, bool is_refused) {
   throw UsageError(
       fmt::format("the store at {}:{} {}", address.host, address.port,
-                  is_refused ? "refused our token" : "does not know our token: it is not our job's"),
+                  is_refused ? "refused this program's token"
+                             : "does not know this program's token: it belongs to another job"),
       fmt::format("give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other "
                   "job uses this port{}",
                   holder_words(address)));

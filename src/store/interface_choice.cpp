@@ -53,7 +53,7 @@ std::string described(const std::vector<Interface>& interfaces) {
   for (const Interface& each : interfaces) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", each.name, each.address);
   }
-  return text.empty() ? "none that is up" : text;
+  return text.empty() ? "no interface that is up" : text;
 }
 
 template <class Takes>
@@ -71,9 +71,9 @@ std::optional<InterfaceChoice> first_of(const std::vector<Interface>& interfaces
 }
 
 [[noreturn]] void throw_no_fit(const char* variable, const std::string& value, const std::vector<Interface>& all) {
-  throw UsageError(
-      fmt::format("{} is '{}', which fits no interface of this host", variable, value),
-      fmt::format("this host has {}; without {} the ranks use the one that leads to rank 0", described(all), variable));
+  throw UsageError(fmt::format("{} is '{}', which matches no interface of this host", variable, value),
+                   fmt::format("this host has {}; without {} the ranks use the interface that leads to rank 0",
+                               described(all), variable));
 }
 
 struct Named {

@@ -86,7 +86,7 @@ std::string timeout_message(const std::vector<std::string>& missing, double seco
 }
 
 std::string not_a_counter_message(const std::string& key) {
-  return fmt::format("store key '{}' holds no decimal counter, or the sum leaves 64 bits", key);
+  return fmt::format("store key '{}' does not hold a decimal counter, or the sum does not fit into 64 bits", key);
 }
 
 }  // namespace lockstep::store

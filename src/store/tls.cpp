@@ -56,23 +56,24 @@ void require_small(const std::string& file) {
   const auto size = std::filesystem::is_regular_file(file, problem) ? std::filesystem::file_size(file, problem) : 0;
   if (problem || size <= kMostBytes) return;
   throw UsageError(
-      fmt::format("{} has {}; a PEM file of at most {} is read", file, text::bytes(size), text::bytes(kMostBytes)),
-      "give the PEM file of a certificate or a key");
+      fmt::format("{} has {}; the limit for a PEM file is {}", file, text::bytes(size), text::bytes(kMostBytes)),
+      "name the PEM file of a certificate or a key");
 }
 
 }  // namespace
 
 TlsContext server_tls(const std::string& certificate, const std::string& key) {
   if (key.empty()) {
-    throw UsageError(fmt::format("the certificate {} has no private key", certificate),
-                     "name its PEM file with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
+    throw UsageError(
+        fmt::format("the certificate {} has no private key", certificate),
+        "name the PEM file of the key with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
   }
   require_small(certificate);
   require_small(key);
   TlsContext context = make_context(::TLS_server_method());
   ::SSL_CTX_set_num_tickets(context.get(), 0);  // clients do not resume sessions
   if (::SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
-    throw UsageError(fmt::format("{} is no certificate that the store can show ({})", certificate, problem()),
+    throw UsageError(fmt::format("{} is not a certificate that the store can use ({})", certificate, problem()),
                      "give a PEM file that begins with the certificate of this machine");
   }
   if (::SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||

@@ -13,7 +13,7 @@ namespace {
 bool prepare_program() {
   const bool chosen = lockstep::blas::choose_kernels();
   (void)lockstep::tensor::cuda_parts();
-  lockstep::standby::wait_where_asked();
+  lockstep::standby::wait_if_asked();
   return chosen;
 }
 

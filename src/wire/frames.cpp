@@ -143,7 +143,7 @@ bool FrameReceiver::take_buffered() {
 bool FrameReceiver::take_header(const Incoming& message) {
   if (end_ - begin_ < FrameHeader::kBytes) return false;
   const auto header = read_header(buffer_.get() + begin_);
-  if (!header || header->number != messages_) throw ConnectionLost("the other end sent what is no message");
+  if (!header || header->number != messages_) throw ConnectionLost("the other end sent data that is not a message");
   if (header->bytes != message.bytes) {
     throw WrongLength(
         fmt::format("a message of {} bytes came instead of one of {} bytes", header->bytes, message.bytes));

@@ -56,7 +56,7 @@ std::string write_hello(const Hello& hello, std::string_view key, std::string_vi
   append_number(words, hello.to);
   append_number(words, hello.circle);
   words += hello.nonce;
-  if (words.size() != kClearBytes) throw InternalError("a hello whose nonce has another length");
+  if (words.size() != kClearBytes) throw InternalError("a hello message whose nonce has the wrong length");
   return words + hello_proof(words, key, listener);
 }
 

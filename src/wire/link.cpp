@@ -30,7 +30,7 @@ void warn_of_relay(int peer) {
       has_warned.exchange(true) ? log::Level::kDebug : log::Level::kWarn,
       fmt::format(
           "a connection with rank {} was closed: its other end did not prove that it belongs to this job and sees the "
-          "same addresses. If a program relays it, or addresses are translated on its way, use --wire tls",
+          "same addresses. If a program relays the connection, or a router translates addresses, use --wire tls",
           peer));
 }
 
@@ -123,7 +123,7 @@ void Link::start_anew(const std::string& why) {
 std::string Link::problem() const {
   if (is_open_) return "";
   if (!why_.empty()) return why_;
-  if (!calls() && !connection_) return "it has not called";
+  if (!calls() && !connection_) return "it has not connected yet";
   if (connection_) return kSilent;
   if (!place_) return "it has not published its address";
   return fmt::format("{} port {} does not answer", place_->endpoint.address, place_->endpoint.port);

@@ -45,7 +45,7 @@ class Stream {
 /// Options of encrypted streams.
 struct TlsOptions {
   /// After this many bytes a sender changes its key: AES-GCM allows 2^24.5 full records per key (RFC 8446, 5.5).
-  std::uint64_t bytes_of_a_key = std::uint64_t{64} << 30;
+  std::uint64_t max_key_bytes = std::uint64_t{64} << 30;
 };
 
 /// Makes an encrypted stream: TLS 1.3 with OpenSSL, psk_dhe_ke (forward secrecy, no certificates), AES-128-GCM. The

@@ -215,22 +215,22 @@ class TlsStream final : public Stream {
 
   void encrypt(const std::byte* data, std::size_t bytes) {
     ::ERR_clear_error();
-    if (of_this_key_ >= options_.bytes_of_a_key) {
+    if (key_bytes_ >= options_.max_key_bytes) {
       if (::SSL_key_update(connection_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) throw ConnectionLost(problem());
-      of_this_key_ = 0;
+      key_bytes_ = 0;
     }
     std::size_t written = 0;
     if (::SSL_write_ex(connection_.get(), data, bytes, &written) != 1 || written != bytes) {
       throw ConnectionLost("cannot encrypt: " + problem());
     }
-    of_this_key_ += bytes;
+    key_bytes_ += bytes;
   }
 
-  void require_retry(int result, const char* what) {
+  void require_retry(int result, const char* action) {
     const int reason = ::SSL_get_error(connection_.get(), result);
     if (reason == SSL_ERROR_WANT_READ && lost_.empty()) return;
     if (!lost_.empty()) throw ConnectionLost(lost_);
-    throw ConnectionLost(std::string(what) + ": " + problem());
+    throw ConnectionLost(std::string(action) + ": " + problem());
   }
 
   struct Free {
@@ -249,7 +249,7 @@ class TlsStream final : public Stream {
   const std::unique_ptr<std::byte[]> come_{new std::byte[kSocketRead]};
   std::size_t come_begin_ = 0;
   std::size_t come_end_ = 0;
-  std::uint64_t of_this_key_ = 0;
+  std::uint64_t key_bytes_ = 0;
   std::string lost_;  // the reason why the socket can no longer be used; empty: it can
 };
 

@@ -218,7 +218,7 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
   const auto cause = conclusion().cause.value();
   EXPECT_EQ(cause.host, "host-a");
   EXPECT_THAT(cause.message,
-              HasSubstr("node 0 (host-a, rank 0) was out of reach for node 1 (host-b), which came back"));
+              HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which joined again"));
 }
 
 TEST_F(GroupThatLosesANode, BlamesItWhereAnotherJoins) {
@@ -233,7 +233,7 @@ TEST_F(GroupThatLosesANode, BlamesTheLauncherThatWasStopped) {
   const auto cause = conclusion().cause.value();
   EXPECT_EQ(cause.host, "host-a");
   EXPECT_EQ(cause.message,
-            "the launcher of node 0 (host-a, rank 0) was stopped for 9.0 s, and node 1 (host-b) took it for lost");
+            "the launcher of node 0 (host-a, rank 0) was stopped for 9.0 s, so node 1 (host-b) treated it as lost");
 }
 
 TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) {
@@ -259,7 +259,7 @@ TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
   const Decision refusal = next();
   EXPECT_EQ(refusal.kind, Kind::kRefuse);
   EXPECT_THAT(refusal.ids, ElementsAre("x1000"));
-  EXPECT_THAT(refusal.reason, HasSubstr("1002 nodes are here already, for a group of 2"));
+  EXPECT_THAT(refusal.reason, HasSubstr("1002 nodes have already joined a group of 2"));
   EXPECT_NE(next().kind, Kind::kRefuse);
 }
 
@@ -368,7 +368,7 @@ TEST(LostNode, SaysWhichItWasAndWhatIsKnownOfItsEnd) {
   EXPECT_EQ(killed.host, "b");
   EXPECT_EQ(killed.message, "node 1 (b, ranks 2 to 3) is lost: its launcher was killed, or its machine went down");
   const auto cut = lost_node({.node_rank = 1, .host = "b", .first_rank = 1}, "silent", seconds(6));
-  EXPECT_THAT(cut.message, HasSubstr("node 1 (b, rank 1) is lost: no word from it for 6.0 s"));
+  EXPECT_THAT(cut.message, HasSubstr("node 1 (b, rank 1) is lost: it reported nothing for 6.0 s"));
 }
 
 TEST(LostNode, IsSilentForHalfOfTheTimeoutAtMost) {

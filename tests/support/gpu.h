@@ -16,7 +16,7 @@ namespace lockstep::testing {
 
 /// The reason why there is no GPU; empty if there is one.
 inline std::string why_no_gpu() {
-  if (!tensor::has_cuda()) return cuda::library().obstacle.what;
+  if (!tensor::has_cuda()) return cuda::library().obstacle.problem;
   if (tensor::cuda_device_count() == 0) return "there is no GPU here";
   return "";
 }

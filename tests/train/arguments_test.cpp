@@ -71,8 +71,8 @@ TEST(Arguments, AreThoseOfLockstepTrain) {
 TEST(Arguments, ASettingInTwoWordsIsShownAsOne) {
   const std::string fault = error_of({"--set", "optimizer.lr", "0.5"});
   EXPECT_THAT(fault,
-              ::testing::AllOf(HasSubstr("'optimizer.lr' is no assignment"), HasSubstr("--set optimizer.lr=0.5")));
-  EXPECT_THAT(error_of({"--set", "optimizer.lr"}), HasSubstr("is no assignment"));
+              ::testing::AllOf(HasSubstr("'optimizer.lr' is not an assignment"), HasSubstr("--set optimizer.lr=0.5")));
+  EXPECT_THAT(error_of({"--set", "optimizer.lr"}), HasSubstr("is not an assignment"));
 }
 
 TEST(Arguments, SetWinsOverFilesAndTheLastFileOverTheFirst) {

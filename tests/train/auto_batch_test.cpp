@@ -131,7 +131,7 @@ TEST(AutoBatch, OnTheCpuItIsAUsageErrorThatSaysWhatToSet) {
     train_run(alone(), LimitedTask(3), auto_config(), folder / "run");
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("measures the memory of a GPU, and the device is the CPU"));
+    EXPECT_THAT(error.message(), HasSubstr("measures the memory of a GPU, but the device is the CPU"));
     EXPECT_THAT(error.hint(), HasSubstr("TrainConfig::batch_size = 64"));
   }
   EXPECT_FALSE(FileSystem::system().exists(folder / "run/config.yml"));

@@ -115,8 +115,8 @@ TEST(Configuration, EvaluationsThatDecideWhenTheSecondStageBeginsAreNotFree) {
 
 TEST(Configuration, RanksHaveEverythingInCommonButWhatTheirHostsMayChoose) {
   const auto common = common_settings(settings(), TrainConfig().rows());
-  for (const char* of_a_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
-    EXPECT_FALSE(common.contains(of_a_host)) << of_a_host;
+  for (const char* per_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
+    EXPECT_FALSE(common.contains(per_host)) << per_host;
   }
   for (const char* shared : {"recipe", "seed", "replicas", "bucket_cap_mb", "checkpoint.every_steps"}) {
     EXPECT_TRUE(common.contains(shared)) << shared;
@@ -332,13 +332,14 @@ TEST(TrainConfig, AGroupOfTheOptimizerThatCannotBeIsNamed) {
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: fast}]")),
             "optimizer.groups[0].lr is 'fast', not a number");
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, betas: 0.9}]")),
-            "optimizer.groups[0].betas is no list of two numbers");
+            "optimizer.groups[0].betas is not a list of two numbers");
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: [1]}]")), "optimizer.groups[0].lr is a list");
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, momentum: 0.9}]")),
             "the group 'a' of optimizer.groups: AdamW does not have momentum");
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: -1}]")),
             "the group 'a' of optimizer.groups: AdamW's lr is -1, which is not >= 0");
-  EXPECT_THAT(message_of(with("optimizer.groups=[{params: '(a'}]")), ::testing::HasSubstr("is no regular expression"));
+  EXPECT_THAT(message_of(with("optimizer.groups=[{params: '(a'}]")),
+              ::testing::HasSubstr("is not a regular expression"));
 }
 
 TEST(TrainConfig, ClippingIsByNormOrByValue) {
@@ -355,7 +356,7 @@ TEST(TrainConfig, SchedulesSayWhatTheyNeed) {
   TrainConfig config = with("schedule.type=one_cycle");
   EXPECT_EQ(message_of(config), "no error");
   config.schedule.warmup_epochs = 1;
-  EXPECT_EQ(message_of(config), "schedule.type is one_cycle, which has a warm-up of its own (schedule.pct_start)");
+  EXPECT_EQ(message_of(config), "schedule.type is one_cycle, which has its own warm-up (schedule.pct_start)");
 }
 
 TEST(TrainConfig, TheBatchMayBeFoundOut) {
@@ -423,7 +424,7 @@ TEST(ConfigAlias, NamesThatMeanNothingHereAreListedAndLeftOut) {
   const Renamed renamed = rename("local_rank: 0\nlogdir: x\nloader:\n  pin: true\n");
   EXPECT_THAT(renamed.tree.values(), IsEmpty());
   EXPECT_THAT(renamed.notes, ElementsAre("logdir is x, which has no effect here: use --run-dir",
-                                         "settings without a meaning here: loader.pin, local_rank"));
+                                         "settings without an effect here: loader.pin, local_rank"));
 }
 
 TEST(ConfigAlias, WhatHasNoEffectIsSaidFirstAndEachOnALineOfItsOwn) {
@@ -431,7 +432,7 @@ TEST(ConfigAlias, WhatHasNoEffectIsSaidFirstAndEachOnALineOfItsOwn) {
   EXPECT_THAT(renamed.notes,
               ElementsAre("logdir is x, which has no effect here: use --run-dir",
                           "shuffle is false, which has no effect here: it is always True",
-                          "settings without a meaning here: local_rank", HasSubstr("settings under other names: ")));
+                          "settings without an effect here: local_rank", HasSubstr("settings under other names: ")));
 }
 
 TEST(ConfigAlias, WhatIsSoAnywayIsNotNamedAndAnotherValueIs) {

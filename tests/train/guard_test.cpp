@@ -51,7 +51,7 @@ TEST(GuardRoles, AskAnotherHostFirst) {
 
 TEST(FaultOrder, IsRead) {
   const train::FaultOrder order = train::parse_fault("flip:gradient:rank=2:step=17:always:bit=9");
-  EXPECT_EQ(order.what, "gradient");
+  EXPECT_EQ(order.target, "gradient");
   EXPECT_EQ(order.rank, 2);
   EXPECT_EQ(order.step, 17);
   EXPECT_TRUE(order.always);

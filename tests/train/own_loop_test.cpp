@@ -155,10 +155,10 @@ TEST(EvaluateSharded, AnEmptySetAndOtherNumbersOfCountsAreErrors) {
   int batches = 0;
   const auto more_each_time = [&](const Batch&) { return at::ones({++batches}); };
   EXPECT_THAT(test::fault_of<Error>([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, more_each_time); }),
-              HasSubstr("numbers of one batch and"));
+              HasSubstr("numbers for one batch and"));
   const auto none = [](const Batch&) { return at::Tensor(); };
   EXPECT_THAT(test::fault_of<Error>([&] { (void)evaluate_sharded(alone(), *net, numbers(3), {}, none); }),
-              HasSubstr("returned no tensor"));
+              HasSubstr("did not return a tensor"));
   const auto found = evaluate_sharded(alone(), *net, numbers(3), {}, one);
   EXPECT_THAT(test::fault_of<Error>([&] { (void)found.mean(1); }), HasSubstr("no number 1"));
 }

@@ -176,14 +176,14 @@ TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {
       StateDict state = full_state();
       state[name] = absurd;
       EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(state); }),
-                  AllOf(HasSubstr(name + " is " + std::to_string(absurd)), HasSubstr("make sense")))
+                  AllOf(HasSubstr(name + " is " + std::to_string(absurd)), HasSubstr("valid values are")))
           << name;
     }
   }
   EXPECT_GE(counts, 10);
   StateDict third = full_state();
   third["stages.stage"] = std::int64_t{3};
-  EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(third); }), HasSubstr("1 and 2 make sense"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(third); }), HasSubstr("valid values are 1 and 2"));
 }
 
 // An epoch whose position is past its last batch would never end.

@@ -241,7 +241,7 @@ TEST(Resume, OtherSettingsAreAnErrorThatNamesThem) {
   run.config.replicas = 3;
   EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("replicas is 3"));
   run = {.task = NoisyTask(68), .resume = "auto"};
-  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("68 samples and had 67"));
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("68 samples, but had 67"));
 }
 
 TEST(Resume, ReplicasAndThreadsComeFromTheCheckpoint) {
@@ -292,7 +292,7 @@ TEST(Resume, MoreReplicasAreAnErrorThatNamesTheOptionWhichAllowsThem) {
     train(alone(), folder / "run", run);
     FAIL() << "the result would silently be another one";
   } catch (const UsageError& error) {
-    EXPECT_EQ(error.message(), "replicas is 4 and the checkpoint's is 2");
+    EXPECT_EQ(error.message(), "replicas is 4, but the checkpoint has 2");
     EXPECT_THAT(error.hint(), HasSubstr("TrainerOptions::allow_other_bits"));
   }
   run.allow_other_bits = true;

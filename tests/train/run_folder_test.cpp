@@ -254,7 +254,7 @@ TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
   } catch (const IoError& problem) {
     EXPECT_THAT(
         problem.what(),
-        AllOf(StartsWith((root / "disk/run/summary.json").string() + " is not written: cannot "), EndsWith(kNoSpace)));
+        AllOf(StartsWith((root / "disk/run/summary.json").string() + " was not written: cannot "), EndsWith(kNoSpace)));
   }
   EXPECT_THAT(read(root / "disk/run/log.jsonl"), EndsWith("}\n"));
   disk.free();

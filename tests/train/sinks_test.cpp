@@ -141,7 +141,7 @@ TEST(RunSink, OfEveryRankHearsTheSameStepReport) {
           EXPECT_EQ(rank.steps, 3);
           for (const auto part : {view::StepPart::kData, view::StepPart::kForward, view::StepPart::kBackward,
                                   view::StepPart::kExposed, view::StepPart::kOptimizer, view::StepPart::kEvaluate}) {
-            EXPECT_GT(rank.of(part), 0) << view::name_of(part);
+            EXPECT_GT(rank.time_in(part), 0) << view::name_of(part);
           }
           EXPECT_GT(rank.workers.cpu, 0);
           EXPECT_GT(rank.buckets, 0);

@@ -514,7 +514,7 @@ TEST(InitFrom, APartThatHasAnotherNameThereIsAnErrorUnlessItMayStartAtRandom) {
         .fit();
   };
   EXPECT_THAT(fault_of<DataError>(start),
-              AllOf(HasSubstr("parameters of the model at random, and have 1 entries that the model has not"),
+              AllOf(HasSubstr("parameters of the model at random, and have 1 entries that the model does not have"),
                     HasSubstr("last.weight"), HasSubstr("head.weight"), HasSubstr("init_from_partial")));
   train_from(alone(), folder / "b", folder / "other.safetensors");
 }
@@ -538,7 +538,7 @@ TEST(InitFrom, TheWeightsOfOneWholePartAreMeant) {
   ::testing::internal::CaptureStderr();
   start("part", part);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("fills the model's first and nothing else, 48 of 146 elements"));
+              HasSubstr("it fills only the model's first, 48 of 146 elements"));
   EXPECT_TRUE(is_near(entry_of(folder / "part", "model"), at::ones({16, 2})));
   EXPECT_THAT(fault_of<DataError>([&] { start("gap", with_gap); }), HasSubstr("fit only 32 of the model's 146"));
   EXPECT_THAT(fault_of<DataError>([&] { start("rest", with_rest); }), HasSubstr("fit only 48 of the model's 146"));
@@ -569,7 +569,7 @@ TEST(InitFrom, ToResumeFromAFileOfWeightsPointsToTheOptionForWeights) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "last.safetensors", {{"first.weight", at::ones({16, 2})}});
   EXPECT_THAT(fault_of<DataError>([&] { train_from(alone(), folder / "run", "", folder / "last.safetensors"); }),
-              AllOf(HasSubstr("last.safetensors is a file of weights, without the state of a training"),
+              AllOf(HasSubstr("last.safetensors is a file of weights: it lacks the rest of a run's state"),
                     HasSubstr("TrainerOptions::init_from"), HasSubstr("last.safetensors")));
 }
 
@@ -577,7 +577,7 @@ TEST(InitFrom, WeightsOfAnotherModelAreADataError) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "a.safetensors", {{"firsts.weight", at::ones({16, 2})}});
   EXPECT_THAT(fault_of<DataError>([&] { train_from(alone(), folder / "run", folder / "a.safetensors"); }),
-              HasSubstr("none of its 1 tensors fits the model: 'first.weight' (nearest there: 'firsts.weight')"));
+              HasSubstr("none of its 1 tensors fits the model: 'first.weight' (nearest in the file: 'firsts.weight')"));
 }
 
 }  // namespace stages_test

@@ -176,7 +176,8 @@ TEST(Trainer, ATargetThatTheEvaluationDoesNotHaveIsAnErrorBeforeTheFirstStep) {
     train(alone(), config, folder / "run");
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_EQ(error.message(), "stop_at.metric is 'naer', which the evaluation does not have (did you mean 'near'?)");
+    EXPECT_EQ(error.message(),
+              "stop_at.metric is 'naer', which is not a metric of the evaluation (did you mean 'near'?)");
     EXPECT_EQ(error.hint(), "one of near");
   }
   EXPECT_FALSE(FileSystem::system().exists(folder / "run/checkpoints/step-00000001"));

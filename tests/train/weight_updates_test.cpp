@@ -95,7 +95,7 @@ TEST(ScheduleRun, AMetricThatDoesNotExistIsAUsageErrorNamingThoseThatDo) {
     train(alone(), folder / "run", run);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("schedule.metric is 'accuracy', which the evaluation does not have"));
+    EXPECT_THAT(error.what(), HasSubstr("schedule.metric is 'accuracy', which is not a metric of the evaluation"));
     EXPECT_THAT(error.what(), HasSubstr("one of error"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));

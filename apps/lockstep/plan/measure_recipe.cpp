@@ -90,7 +90,7 @@ double step_of_ring(const fs::path& logs) {
     if (entry.path().filename() == "flight.ring") ring = flight::read_ring_file(entry.path());
   }
   for (const flight::Event& event : ring.events) {
-    const bool is_end = event.what == flight::What::kSectionEnd;
+    const bool is_end = event.type == flight::EventType::kSectionEnd;
     if (is_end && event.name == "DistributedDataParallel::end_backward") ends.push_back(&event);
   }
   std::vector<double> seconds;

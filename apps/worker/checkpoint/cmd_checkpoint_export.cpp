@@ -145,7 +145,7 @@ void check(const ExportArguments& given) {
   }
   const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".safetensors") {
-    throw UsageError(fmt::format("{}: the ending says the format, and this one says none", given.to),
+    throw UsageError(fmt::format("{}: the extension decides the format, and this one decides none", given.to),
                      "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html");
   }
   if (!given.sets.empty()) {

@@ -63,12 +63,12 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
 }
 
 std::string nccl_text() {
-  if (!tensor::has_cuda()) return fmt::format("not used: {}", cuda::library().obstacle.what);
+  if (!tensor::has_cuda()) return fmt::format("not used: {}", cuda::library().obstacle.problem);
   const nccl::Library& library = nccl::library();
   return library.problem.empty() ? fmt::format("{} ({})", library.version, library.path) : library.problem;
 }
 
-std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " + cuda::library().obstacle.what; }
+std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " + cuda::library().obstacle.problem; }
 
 std::string wire_text() {
   const auto wire = env::get("LOCKSTEP_WIRE");

@@ -131,11 +131,11 @@ class ConfigFields {
 
     // Each of these setters returns the field.
     /// Sets the valid numbers and their unit.
-    Field& in(const ConfigRange& numbers, std::string of_unit = "");
+    Field& in(const ConfigRange& numbers, std::string unit_name = "");
     /// Sets the treatment of a different value in a resumed run.
-    Field& at_resume(OnResume what);
+    Field& at_resume(OnResume rule);
     /// Allows the hosts of one run to have different values.
-    Field& of_a_host();
+    Field& per_host();
     /// Allows `lockstep tune` to try other values.
     Field& tuned();
 

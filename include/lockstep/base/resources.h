@@ -46,11 +46,12 @@ struct LimitWords {
 /// Returns the advice after a write failed with `error`, such as to free space; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
-/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT" with WHAT replaced by `what` ("start a thread").
-[[nodiscard]] ResourceError shortage_error(const std::string& what, int error);
+/// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT" with ACTION replaced by `action`, such as "start a
+/// thread".
+[[nodiscard]] ResourceError shortage_error(const std::string& action, int error);
 
 /// Throws: shortage_error() if `error` is a shortage, else IoError.
-[[noreturn]] void throw_cannot(const std::string& what, int error);
+[[noreturn]] void throw_cannot(const std::string& action, int error);
 
 /// Returns a thread's name for debuggers, at most 15 characters: "loader worker 3" for "for loader worker 3 of 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);

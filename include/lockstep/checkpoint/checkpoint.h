@@ -85,8 +85,8 @@ std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPee
                                                 const ShardedContent& content);
 
 /// Removes the files that dead writers left in `folder`, on any host: call it if no other process writes there.
-/// commit_checkpoint() does this at its start for files of its own host. The folder may be missing. A file that cannot be
-/// removed stays. Throws: IoError if the folder cannot be listed or synced.
+/// commit_checkpoint() does this at its start for files of its own host. The folder may be missing. A file that cannot
+/// be removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
 /// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. So it distinguishes a run
@@ -179,21 +179,21 @@ class Checkpoint {
   std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< null: each file is read on request
 };
 
-/// Returns the step folder of `where`: the step folder itself, the newest valid one in a run folder (or in its
+/// Returns the step folder of `source`: the step folder itself, the newest valid one in a run folder (or in its
 /// checkpoints folder), or for RUN:NAME the one that has the name.
-/// Throws: DataError naming `where` and the searched places, and, if no checkpoint of a run verifies, their number and
+/// Throws: DataError naming `source` and the searched places, and, if no checkpoint of a run verifies, their number and
 /// the fault of the first.
-[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
+[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& source,
                                                        FileSystem& files = FileSystem::system());
 
-/// Opens the checkpoint of `where` (see resolve_checkpoint).
+/// Opens the checkpoint of `source` (see resolve_checkpoint).
 /// Cost: reads every byte once. Throws: DataError if it is missing or torn (file, expected and found size or hash).
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
-[[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+[[nodiscard]] Checkpoint load_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 /// Does the same as load_checkpoint(), and keeps the bytes: every byte is read and verified once, and later calls do
 /// not read the disk. Cost: memory for the whole checkpoint, until the object and its states are gone.
-[[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep
 

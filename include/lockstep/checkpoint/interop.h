@@ -37,10 +37,10 @@ struct ExportOptions {
   std::string prefix;           ///< the prefix of every name ("module.")
 };
 
-/// Writes the weights of `where` (a checkpoint or file, as in load_weights()) to `to`, whose extension decides the
+/// Writes the weights of `source` (a checkpoint or file, as in load_weights()) to `to`, whose extension decides the
 /// format: .safetensors, .pth or .pt. The file is replaced as a whole or not at all. Returns the number of tensors.
 /// Throws: UsageError (another extension, or a tensor that the format cannot store), DataError, IoError.
-std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
+std::int64_t export_weights(const std::string& source, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
 /// Does the same as write_torch_file(), but replaces the file as a whole or not at all. Returns the number of tensors.

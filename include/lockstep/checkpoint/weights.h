@@ -31,14 +31,14 @@ struct WeightsOptions {
   std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first one found
 };
 
-/// Reads the weights of `where`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
+/// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
 /// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE sets `options.from`.
 ///
 /// Without a state's name, it takes the first of these states in a checkpoint folder or a dict of states: ema
 /// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
 /// dict that itself holds tensors is the state. A "module." in front of every name is removed.
 /// Throws: DataError naming the file, the fault and the states in the file; IoError.
-[[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
+[[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
 /// Picks the weights of a dict as load_weights() does. `file` is for messages.

@@ -25,8 +25,8 @@ enum class ConsoleStyle {
 
 /// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
-  int of_all = 0;                   ///< streams of ranks that `of_rank` does not have
-  std::map<int, int> of_rank = {};  ///< streams of some ranks, by local rank
+  int others = 0;                   ///< streams of ranks that `by_rank` does not have
+  std::map<int, int> by_rank = {};  ///< streams of some ranks, by local rank
 };
 
 /// The part of the ranks' output that reaches the console; the log files hold everything.
@@ -84,7 +84,7 @@ struct AgentOptions {
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
   ConsoleChoice shown = {};                      ///< the part of the ranks' output that is shown
   /// False: only the agent of the node with the first failure reports it, on the same console.
-  bool tells_of_other_nodes = true;
+  bool reports_other_nodes = true;
   bool keeps_logs = true;  ///< false, only with an empty log_dir: the temporary folder is removed after a failure, too
 };
 

@@ -22,7 +22,7 @@ enum class Lack {
 /// The reason why a process cannot compute on GPUs.
 struct Obstacle {
   Lack lack = Lack::kNothing;  ///< the first missing part
-  std::string what = {};       ///< a clause: "this build of Lockstep has no CUDA"; empty: nothing is missing
+  std::string problem = {};    ///< a clause: "this build of Lockstep has no CUDA"; empty: nothing is missing
   std::string remedy = {};     ///< the next step: "build it with a libtorch for CUDA"
 };
 

@@ -21,7 +21,7 @@ inline constexpr const char* kKey = "lockstep/standby/";
 /// Reads a message from the descriptor that LOCKSTEP_STANDBY names and makes it this process's environment. If the
 /// launcher closes the descriptor without a whole message, exits with 0. Does nothing if the variable is unset. Call it
 /// once, before main and before there are threads.
-void wait_where_asked() noexcept;
+void wait_if_asked() noexcept;
 
 }  // namespace lockstep::standby
 

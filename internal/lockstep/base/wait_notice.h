@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Decides when to report to the user that a wait continues. Thread-safe: no. Example: if (const auto waited =
-/// notice.due(now)) log::note("waiting for node 1 since {}", text::duration(waited->count()));
+/// notice.due(now)) log::note("waiting for node 1 ({} so far)", text::duration(waited->count()));
 class WaitNotice {
  public:
   explicit WaitNotice(TimePoint begin);

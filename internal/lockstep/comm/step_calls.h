@@ -26,7 +26,7 @@ struct StepCalls {
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
 /// Notes for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
-void note_on_host(ProcessGroup& group, const std::string& what);
+void note_on_host(ProcessGroup& group, const std::string& call);
 
 /// Runs `launch`, which puts a recorded step on the current stream. The hosts meet once for all of its collectives and
 /// compare `recorded`; errors name late and missing ranks as they do for a single collective.

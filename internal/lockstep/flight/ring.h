@@ -21,7 +21,7 @@ inline constexpr std::size_t kNames = 128;  ///< number of names of operations a
 inline constexpr std::size_t kDepth = 8;    ///< number of nested sections; deeper sections are only recorded as events
 
 /// The type of an event.
-enum class What : std::uint8_t {
+enum class EventType : std::uint8_t {
   kNone,             ///< an empty slot
   kCollectiveBegin,  ///< a collective was called
   kCollectiveEnd,    ///< a collective has completed
@@ -37,7 +37,7 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> sequence;  ///< number of a collective in its group
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
-  std::atomic<std::uint64_t> kind;      ///< `What`, name, group, bucket and number of buckets
+  std::atomic<std::uint64_t> kind;      ///< `EventType`, name, group, bucket and number of buckets
   std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began to wait
                                         ///< for it (end event); Event::queued_ns of a section; 0: unknown, none
 };
@@ -136,7 +136,7 @@ class Writer {
   /// Notes that the section ends; the main thread is then in the enclosing section.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
   /// Notes an event of another thread's section, without a change to the main thread's sections.
-  void note_section(What what, std::string_view name) noexcept;
+  void note_section(EventType type, std::string_view name) noexcept;
 
   /// Sets the time limit of sections with this name; 0: it is learned; below 0: no limit.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
@@ -145,7 +145,7 @@ class Writer {
   void set_step(std::int64_t step) noexcept { ring_.step.store(step, std::memory_order_relaxed); }
 
  private:
-  void push(What what, const Call& call, std::int64_t time_ns) noexcept;
+  void push(EventType type, const Call& call, std::int64_t time_ns) noexcept;
   [[nodiscard]] std::uint64_t id_of(std::string_view name) noexcept;
 
   Ring& ring_;

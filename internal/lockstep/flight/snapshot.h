@@ -19,18 +19,18 @@ namespace lockstep::flight {
 
 /// One event of a rank.
 struct Event {
-  std::uint64_t number = 0;    ///< number of the event in the rank, from 0
-  std::int64_t time_ns = 0;    ///< CLOCK_MONOTONIC of the rank's host
-  What what = What::kNone;     ///< the type of the event
-  std::string name;            ///< name of the collective or section
-  std::uint64_t sequence = 0;  ///< number of a collective in its group
-  std::uint64_t bytes = 0;     ///< size of the collective's data
-  std::int64_t step = -1;      ///< the step at that moment; -1: outside of a step
-  int group = 0;               ///< number of a collective's group
-  int bucket = -1;             ///< number of its gradient bucket; -1: none
-  int buckets = 0;             ///< number of buckets
-  std::int64_t called_ns = 0;  ///< in a begin event: when the collective was called; 0: unknown
-  std::int64_t waited_ns = 0;  ///< in an end event: when a thread began to wait for it; 0: none has
+  std::uint64_t number = 0;           ///< number of the event in the rank, from 0
+  std::int64_t time_ns = 0;           ///< CLOCK_MONOTONIC of the rank's host
+  EventType type = EventType::kNone;  ///< the type of the event
+  std::string name;                   ///< name of the collective or section
+  std::uint64_t sequence = 0;         ///< number of a collective in its group
+  std::uint64_t bytes = 0;            ///< size of the collective's data
+  std::int64_t step = -1;             ///< the step at that moment; -1: outside of a step
+  int group = 0;                      ///< number of a collective's group
+  int bucket = -1;                    ///< number of its gradient bucket; -1: none
+  int buckets = 0;                    ///< number of buckets
+  std::int64_t called_ns = 0;         ///< in a begin event: when the collective was called; 0: unknown
+  std::int64_t waited_ns = 0;         ///< in an end event: when a thread began to wait for it; 0: none has
   std::int64_t queued_ns = 0;  ///< in begin and end events of the main thread's sections: the total time so far in
                                ///< which this thread was ready to run but waited for a core; 0: unknown or none
 };

@@ -42,7 +42,7 @@ inline constexpr const char* kLeftHint =
 [[nodiscard]] bool is_stopped(const RankFacts& facts);
 
 /// Finds the rank that the other ranks wait for, and the reason, as a kHang: "rank 2 hangs: stopped by SIGSTOP in
-/// backward of step 418 since 5.0 s; ranks 0, 1 wait in ...". A rank whose program has ended is a PeerError, a late
+/// backward of step 418 (5.0 s so far); ranks 0, 1 wait in ...". A rank whose program has ended is a PeerError, a late
 /// rank a TimeoutError. Call it once collectives have timed out. `facts` has the ranks that this host can see. A
 /// collective waits for ranks that have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`
 /// is the timeout of a rank on another host. The late rank is then the one that is outside of collectives, or that

@@ -53,7 +53,7 @@ struct WatchFacts {
 /// A wait that is worth a line in the log.
 struct Stall {
   std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when the wait began
-  std::string text;  ///< "ranks 0, 2 wait since 30.1 s in all_reduce for rank 1: it computes in backward of step 77"
+  std::string text;           ///< "ranks 0, 2 wait in all_reduce for rank 1 (30.1 s so far): it computes in step 77"
 };
 
 /// Returns the longest wait for a rank of this host or of another node. If no rank waits, returns a rank without an

@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// Checks a token. Throws: UsageError naming `where` (a file, a variable) if it is too short for a secret or not a line
-/// of printable ASCII.
-void require_secret(const std::string& token, const std::string& where);
+/// Checks a token. Throws: UsageError naming `source` (a file, a variable) if it is too short for a secret or not a
+/// line of printable ASCII.
+void require_secret(const std::string& token, const std::string& source);
 
 /// Returns the token in a file, without the end of line. Throws: UsageError if the file is not regular, not this
 /// user's, readable by others, or does not hold a secret; DataError if it is missing.

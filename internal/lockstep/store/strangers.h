@@ -22,8 +22,8 @@ class Strangers {
 
   /// The largest numbers of connections.
   struct Limits {
-    std::size_t of_an_address = 64;  ///< from one address
-    std::size_t in_all = 256;        ///< from all addresses
+    std::size_t per_address = 64;  ///< from one address
+    std::size_t total = 256;       ///< from all addresses
   };
 
   /// Makes an empty list with these limits.
@@ -45,7 +45,7 @@ class Strangers {
 
   Limits limits_;
   std::map<Id, std::string> all_;  // the address of each connection
-  std::unordered_map<std::string, std::size_t> of_address_;
+  std::unordered_map<std::string, std::size_t> by_address_;
 };
 
 /// The limits of a server's connections, by kind. A connection over the limit of its own kind is closed.

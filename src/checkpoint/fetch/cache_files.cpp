@@ -37,7 +37,7 @@ void require_own_folder(const fs::path& folder) {
     throw IoError(fmt::format("cannot use {}: {}", folder.string(), cause_of(errno)), kOtherCache);
   }
   if (!S_ISDIR(status.st_mode))
-    throw IoError(fmt::format("cannot use {}: it is no folder", folder.string()), kOtherCache);
+    throw IoError(fmt::format("cannot use {}: it is not a folder", folder.string()), kOtherCache);
   if (!is_trusted(status.st_uid)) {
     throw UsageError(
         fmt::format("the folder of fetched files {} belongs to user {}, and this is user {}: whoever owns it "
@@ -63,9 +63,9 @@ void make_own_folder(const fs::path& folder) {
 
 void require_own_file(const fs::path& path, const struct stat& status) {
   if (S_ISLNK(status.st_mode)) {
-    throw DataError(fmt::format("{} is a symbolic link, and a fetched file never is", path.string()), kRemoveIt);
+    throw DataError(fmt::format("{} is a symbolic link, which a fetched file never is", path.string()), kRemoveIt);
   }
-  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is no regular file", path.string()), kRemoveIt);
+  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is not a regular file", path.string()), kRemoveIt);
   if (!is_trusted(status.st_uid)) {
     throw DataError(
         fmt::format("{} belongs to user {}, and this is user {}", path.string(), status.st_uid, ::geteuid()),

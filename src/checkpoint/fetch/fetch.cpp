@@ -75,14 +75,14 @@ bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind:
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
   const char* word = tries == 1 ? "try" : "tries in a row";
-  const std::string outcome = has_stalled(end) ? fmt::format("{} {} ended so", tries, word)
-                                               : fmt::format("{} {} brought nothing more", tries, word);
+  const std::string outcome = has_stalled(end) ? fmt::format("{} {} ended like this", tries, word)
+                                               : fmt::format("{} {} brought no more data", tries, word);
   const std::string message = fmt::format("cannot fetch {}: {}; {}", url.text, end.cause, outcome);
-  const std::string rest = bytes > 0 ? fmt::format("; then again, and it goes on after {}", text::bytes(bytes)) : "";
+  const std::string rest = bytes > 0 ? fmt::format("; then try again: it resumes after {}", text::bytes(bytes)) : "";
   const bool is_slow = end.kind == TransferEnd::Kind::kSlow;
-  const std::string hint = is_slow
-                               ? fmt::format("{}=BYTES, per second, sets another limit (0: none){}", kMinSpeed, rest)
-                               : "check the network and the address" + rest;
+  const std::string hint =
+      is_slow ? fmt::format("{}=BYTES sets another limit in bytes per second (0: none){}", kMinSpeed, rest)
+              : "check the network and the address" + rest;
   if (has_stalled(end)) throw TimeoutError(message, hint);
   throw IoError(message, hint);
 }
@@ -122,7 +122,7 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
   const std::string found = sha256_of(part.part_path());
   if (found == url.sha256) return;
   part.remove();
-  throw DataError(fmt::format("{} has another content than asked for\n  SHA-256 wanted  {}\n  SHA-256 here    {}",
+  throw DataError(fmt::format("{} does not have the wanted content\n  SHA-256 wanted  {}\n  SHA-256 here    {}",
                               url.text, url.sha256, found),
                   "the file was removed: check the address and the hash with whoever publishes it");
 }
@@ -163,7 +163,7 @@ fs::path fetch(const std::string& url, const FetchOptions& given) {
   const FetchLock lock(path, path.string() + ".part", options);
   if (is_cached(parsed, path)) return path;  // another process has fetched it while this one waited
   if (has_cache_file(path)) {
-    log::warn("{} is not what was fetched, its SHA-256 is another: it is fetched again", path.string());
+    log::warn("{} has changed since it was fetched (its SHA-256 differs): it is fetched again", path.string());
     FileSystem::system().remove(path);
   }
   PartialFile part(path);

@@ -48,8 +48,9 @@ FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
-  throw UsageError(fmt::format("a SHA-256 is of one file, and {} names a checkpoint, which has several", parsed.text),
-                   "leave it out, the files are compared with the manifest; to prove who made them, fetch by https://");
+  throw UsageError(
+      fmt::format("a SHA-256 describes one file, but {} names a checkpoint, which has several", parsed.text),
+      "leave it out: the files are compared with the manifest; fetch by https:// to prove their origin");
 }
 
 /// Makes a hard link to the fetched file where the disk supports it, else a copy.
@@ -70,13 +71,14 @@ void require_file(const fs::path& path, const FileDigest& expected, const std::s
   const std::string problem = compare(hash_file(files, path), expected);
   if (problem.empty()) return;
   remove_quietly(files, path);
-  throw DataError(fmt::format("what came from {} {}", url, problem), "it is not kept: try again, or take another one");
+  throw DataError(fmt::format("the data from {} {}", url, problem),
+                  "the file was removed: try again, or use another one");
 }
 
 /// A folder that its destructor removes unless it was renamed.
 struct FetchedFolder {
   fs::path path;
-  explicit FetchedFolder(fs::path where) : path(std::move(where)) {
+  explicit FetchedFolder(fs::path folder) : path(std::move(folder)) {
     remove_quietly(FileSystem::system(), path);
     FileSystem::system().make_folder(path);
   }
@@ -88,8 +90,8 @@ struct FetchedFolder {
 void require_whole(const fs::path& folder, const std::string& url) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
   if (report.ok()) return;
-  throw DataError(fmt::format("what came from {} is no whole checkpoint: {}", url, report.problem()),
-                  fmt::format("remove {} and try again, or take another checkpoint", folder.parent_path().string()));
+  throw DataError(fmt::format("the data from {} is not a whole checkpoint: {}", url, report.problem()),
+                  fmt::format("remove {} and try again, or use another checkpoint", folder.parent_path().string()));
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
   const auto manifest = read_manifest(FileSystem::system(), manifest_file.parent_path());
   if (!manifest) {
     remove_quietly(FileSystem::system(), manifest_file);
-    throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
+    throw DataError(fmt::format("{} is not a manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
   // The target is beside the manifest, whose folder in the cache belongs to this URL.

@@ -226,7 +226,7 @@ std::string Transfer::tag() const {
 void Transfer::check_size(std::uint64_t size) const {
   if (size <= options_.max_bytes) return;
   part_.remove();
-  throw DataError(fmt::format("{} has {} or more, and at most {} are fetched", url_.text, text::bytes(size),
+  throw DataError(fmt::format("{} has {} or more, and the limit is {}", url_.text, text::bytes(size),
                               text::bytes(options_.max_bytes)),
                   "check the address, or fetch the file by hand and give its path");
 }
@@ -271,7 +271,7 @@ void Transfer::measure_speed() {
   if (received_ == 0 || time < options_.speed_window) return;
   const double speed = static_cast<double>(received_ - window_bytes_) / Seconds(time).count();
   if (speed < static_cast<double>(options_.min_speed.value_or(0))) {
-    slow_ = fmt::format("{:.0f} bytes per second came over {}, and {} are the least", speed,
+    slow_ = fmt::format("only {:.0f} bytes per second arrived over {}; the minimum is {}", speed,
                         seconds_text(options_.speed_window), *options_.min_speed);
   }
   window_begin_ += time;
@@ -293,11 +293,11 @@ TransferEnd Transfer::end_of_answer() {
     // If-Range matched, so the bytes of `part_` belong to this content: they are all of it, or more than it has.
     if (part_.size() > 0 && parse_content_range(header("content-range")).total == part_.size()) return {};
     part_.restart("");
-    return {TransferEnd::Kind::kBroken, "the server has no such range"};
+    return {TransferEnd::Kind::kBroken, "the server does not have this range of bytes"};
   }
   if (is_content_) {
     if (!total_ || part_.size() == *total_) return {};
-    return {TransferEnd::Kind::kBroken, fmt::format("{} of {} bytes came", part_.size(), *total_)};
+    return {TransferEnd::Kind::kBroken, fmt::format("{} of {} bytes arrived", part_.size(), *total_)};
   }
   if (code == kPartOfContent)
     return {TransferEnd::Kind::kBroken, "the server sent another part than the one asked for"};
@@ -309,7 +309,7 @@ TransferEnd Transfer::end_of_answer() {
 TransferEnd Transfer::end_of_failure(CURLcode code) const {
   if (!slow_.empty()) return {TransferEnd::Kind::kSlow, slow_};
   if (is_silent_)
-    return {TransferEnd::Kind::kSilent, fmt::format("nothing came for {}", seconds_text(options_.stall_limit))};
+    return {TransferEnd::Kind::kSilent, fmt::format("no data arrived for {}", seconds_text(options_.stall_limit))};
   const std::string cause = curl_text_[0] != '\0' ? std::string(curl_text_) : curl_easy_strerror(code);
   switch (code) {
     case CURLE_TOO_MANY_REDIRECTS:

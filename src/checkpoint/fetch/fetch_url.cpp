@@ -53,7 +53,7 @@ std::string wanted_sha256(const std::string& fragment, const std::string& given)
   const std::string in_url = checked_sha256(fragment.substr(kKey.size()));
   if (in_url.empty()) throw UsageError("there is no SHA-256 behind '#sha256='", "sha256sum FILE prints it");
   if (option.empty() || option == in_url) return in_url;
-  throw UsageError(fmt::format("the URL wants SHA-256 {}, the option {}", in_url, option), "give one of them");
+  throw UsageError(fmt::format("the URL has SHA-256 {}, the option {}", in_url, option), "give one of them");
 }
 
 std::string name_of(const std::string& path) {
@@ -77,7 +77,7 @@ FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256) {
   const std::string scheme = url_part(parsed, CURLUPART_SCHEME);
   if (code != CURLUE_OK || (scheme != "http" && scheme != "https")) {
     throw DataError(code == CURLUE_OK ? fmt::format("files are not fetched by {}", scheme)
-                                      : fmt::format("this is no URL: {}", curl_url_strerror(code)),
+                                      : fmt::format("this is not a URL: {}", curl_url_strerror(code)),
                     "give one of http:// or https://, or fetch the file by hand and give its path");
   }
   FetchUrl read{.sha256 = wanted_sha256(url_part(parsed, CURLUPART_FRAGMENT), sha256),

@@ -102,10 +102,10 @@ std::optional<StateFile> parse_state_file_name(std::string_view name) {
   const auto dot = name.find(kPart);
   if (dot == std::string_view::npos) return StateFile{std::string(name), 1, 1};
   const std::string_view numbers = name.substr(dot + kPart.size());
-  const auto of = numbers.find(kOf);
-  if (of == std::string_view::npos) return std::nullopt;
-  const auto part = parse_digits<int>(numbers.substr(0, of));
-  const auto parts = parse_digits<int>(numbers.substr(of + kOf.size()));
+  const auto separator = numbers.find(kOf);
+  if (separator == std::string_view::npos) return std::nullopt;
+  const auto part = parse_digits<int>(numbers.substr(0, separator));
+  const auto parts = parse_digits<int>(numbers.substr(separator + kOf.size()));
   if (!part || !parts || *part < 1 || *parts < 2 || *part > *parts) return std::nullopt;
   return StateFile{std::string(name.substr(0, dot)), *part, *parts};
 }

@@ -44,7 +44,7 @@ constexpr ManifestRange kThreadsRange{"threads", 1, 4096};
 constexpr ManifestRange kBytesRange{"bytes", 0, std::int64_t{1} << 50};
 
 std::string out_of_range(const ManifestRange& range, const std::string& place, const std::string& value) {
-  return fmt::format("its {}{} is {}; {} to {} make sense", range.key, place, value, range.least, range.most);
+  return fmt::format("its {}{} is {}; valid values are {} to {}", range.key, place, value, range.least, range.most);
 }
 
 /// Returns the problem with the number; "" if it is in its range.
@@ -56,20 +56,20 @@ std::string check_range(const ManifestRange& range, std::int64_t value) {
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
-    return fmt::format("its {} has {} bytes; at most {} make sense", key, word.size(), kMaxWordBytes);
+    return fmt::format("its {} has {} bytes; the limit is {}", key, word.size(), kMaxWordBytes);
   }
   if (std::all_of(word.begin(), word.end(), is_plain)) return "";
   return fmt::format("its {} has characters other than printable ASCII", key);
 }
 
 std::string check_digest(const std::string& name, const FileDigest& digest) {
-  const std::string of = fmt::format(" of {}", text::json_quote(name));
+  const std::string owner = fmt::format(" of {}", text::json_quote(name));
   if (digest.bytes > static_cast<std::uint64_t>(kBytesRange.most)) {
-    return out_of_range(kBytesRange, of, fmt::format("{}", digest.bytes));
+    return out_of_range(kBytesRange, owner, fmt::format("{}", digest.bytes));
   }
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (digest.xxh3_128.size() == 32 && std::all_of(digest.xxh3_128.begin(), digest.xxh3_128.end(), is_hex)) return "";
-  return fmt::format("its xxh3_128{} is no hash of 32 hexadecimal digits", of);
+  return fmt::format("its xxh3_128{} is not a hash of 32 hexadecimal digits", owner);
 }
 
 /// Throws if `json` is not an integer; get<>() would also convert 1e39.
@@ -160,7 +160,7 @@ std::string manifest_to_json(const Manifest& manifest) {
 }
 
 Result<Manifest> manifest_from_json(std::string_view text) {
-  if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are no manifest", text.size())};
+  if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are too many for a manifest", text.size())};
   if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
   try {
     const auto json = parse_json(text, {.bytes = kMaxManifestBytes});

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kLengthField = 8;
 constexpr std::uint64_t kBoolBlock = 1U << 20U;
-constexpr const char* kTornHint = "the file is torn, or no safetensors file";
+constexpr const char* kTornHint = "the file is torn or is not a safetensors file";
 constexpr std::string_view kScalarPrefix = "scalar.";
 
 struct TypeRow {
@@ -76,7 +76,7 @@ std::string scalar_json_or_throw(const std::string& name, const StateValue& valu
 void check_bools(const TensorEntry& entry, const char* bytes, const std::string& file) {
   for (std::uint64_t i = 0; i < entry.end - entry.begin; ++i) {
     if (static_cast<unsigned char>(bytes[i]) > 1) {
-      throw DataError(fmt::format("{}: element {} of '{}' is no boolean", file, i, entry.name));
+      throw DataError(fmt::format("{}: element {} of '{}' is not a boolean", file, i, entry.name));
     }
   }
 }

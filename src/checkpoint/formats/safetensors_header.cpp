@@ -122,7 +122,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) override {
-    return stop(fmt::format("the header is no JSON at byte {}", position));
+    return stop(fmt::format("the header is not JSON at byte {}", position));
   }
 
   [[nodiscard]] const std::string& error() const { return error_; }
@@ -137,9 +137,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     error_ = std::move(why);
     return false;
   }
-  bool refuse(const std::string& what) {
-    if (place_ == Place::kStart) return stop(fmt::format("the header is {}, no object", what));
-    return stop(fmt::format("the header has {} at '{}', which is not allowed there", what, key_));
+  bool refuse(const std::string& found) {
+    if (place_ == Place::kStart) return stop(fmt::format("the header is {}, not an object", found));
+    return stop(fmt::format("the header has {} at '{}', which is not allowed there", found, key_));
   }
 
   Place place_ = Place::kStart;
@@ -303,11 +303,12 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view file) {
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::uint64_t file_bytes) {
-  if (front.size() < kLengthBytes) return Failure{fmt::format("{} bytes are no safetensors file", file_bytes)};
+  if (front.size() < kLengthBytes)
+    return Failure{fmt::format("{} bytes are too few for a safetensors file", file_bytes)};
   const std::uint64_t header_bytes = from_little_endian(front, kLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
-    return Failure{
-        fmt::format("a header of {} bytes, at most {} are taken: no safetensors file?", header_bytes, kMaxHeaderBytes)};
+    return Failure{fmt::format("a header of {} bytes, and the limit is {}: is this a safetensors file?", header_bytes,
+                               kMaxHeaderBytes)};
   }
   if (header_bytes > file_bytes - kLengthBytes || header_bytes > front.size() - kLengthBytes) {
     return Failure{fmt::format("a header of {} bytes in a file of {}: it is cut short", header_bytes, file_bytes)};

@@ -27,7 +27,7 @@ Result<Scalar> non_finite(const nlohmann::json& object) {
   if (found != object.end() && *found == "nan") return Scalar{std::numeric_limits<double>::quiet_NaN()};
   if (found != object.end() && *found == "inf") return Scalar{std::numeric_limits<double>::infinity()};
   if (found != object.end() && *found == "-inf") return Scalar{-std::numeric_limits<double>::infinity()};
-  return Failure{"an object that is no {\"float\": \"nan\", \"inf\" or \"-inf\"}"};
+  return Failure{"an object other than {\"float\": \"nan\", \"inf\" or \"-inf\"}"};
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Result<std::string> quote_json(std::string_view text) {
   try {
     return nlohmann::json(std::string(text)).dump();
   } catch (const nlohmann::json::exception&) {
-    return Failure{"text that is no UTF-8"};
+    return Failure{"text that is not UTF-8"};
   }
 }
 

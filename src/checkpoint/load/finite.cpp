@@ -46,12 +46,12 @@ std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folde
   if (!manifest) throw DataError(manifest.error());
   std::vector<OpenState> states;
   for (const auto& [name, digest] : manifest->files) {
-    const auto of = parse_state_file_name(name);
-    if (!of || !FiniteRule::looks_at(of->state)) continue;
+    const auto file_name = parse_state_file_name(name);
+    if (!file_name || !FiniteRule::looks_at(file_name->state)) continue;
     const fs::path path = step_folder / name;
     auto file = files.open(path);
     SafetensorsHeader header = read_header(*file, path.string());
-    states.push_back({of->state, std::move(file), std::move(header)});
+    states.push_back({file_name->state, std::move(file), std::move(header)});
   }
   return states;
 }
@@ -61,19 +61,19 @@ std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folde
 std::string not_finite_in(FileSystem& files, const fs::path& step_folder) {
   const std::vector<OpenState> states = open_states(files, step_folder);
   FiniteRule rule;
-  for (const OpenState& of : states) {
-    for (const TensorEntry& entry : of.header.tensors) {
-      if (is_floating(entry.dtype)) rule.add(of.state, entry.name);
+  for (const OpenState& open : states) {
+    for (const TensorEntry& entry : open.header.tensors) {
+      if (is_floating(entry.dtype)) rule.add(open.state, entry.name);
     }
   }
   const FileBytes block = allocate_bytes(kLookedAtBlock);
   NotFiniteWords words;
-  for (const OpenState& of : states) {
-    for (const TensorEntry& entry : of.header.tensors) {
+  for (const OpenState& open : states) {
+    for (const TensorEntry& entry : open.header.tensors) {
       if (!is_floating(entry.dtype)) continue;
-      const NotFiniteCount found = count_in(of, entry, block);
+      const NotFiniteCount found = count_in(open, entry, block);
       const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / dtype_bytes(entry.dtype));
-      if (rule.is_spoilt(of.state, entry.name, found)) words.add(of.state, entry.name, found, elements);
+      if (rule.is_spoilt(open.state, entry.name, found)) words.add(open.state, entry.name, found, elements);
     }
   }
   return words.text();

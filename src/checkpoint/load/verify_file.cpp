@@ -113,9 +113,9 @@ FileReport verify_file(FileSystem& files, const fs::path& path) {
   } else if (is_zip(front) || has_ending(path, {".pth", ".pt", ".npz", ".zip"})) {
     verify_zip(files, report);
   } else {
-    throw DataError(
-        fmt::format("{} is neither a zip file (.pth, .npz), .safetensors nor an index of such", path.string()),
-        "a checkpoint is a folder: give a step folder, a run folder or RUN:NAME");
+    throw DataError(fmt::format("{} is neither a zip file (.pth, .npz), a .safetensors file nor an index of such files",
+                                path.string()),
+                    "a checkpoint is a folder: give a step folder, a run folder or RUN:NAME");
   }
   return report;
 }

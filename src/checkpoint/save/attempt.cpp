@@ -52,7 +52,7 @@ std::string missing_room(const std::filesystem::path& folder, const Need& need) 
   }
   // Some file systems have no limit on the number of files and report 0 of 0.
   if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
-  return fmt::format(" (it needs {} files and folders, the disk takes {} more)", need.entries, disk.f_favail);
+  return fmt::format(" (it needs {} files and folders, the disk has room for {} more)", need.entries, disk.f_favail);
 }
 
 }  // namespace
@@ -64,15 +64,16 @@ namespace {
 void check_names(const std::map<std::string, StatePart>& parts, const CheckpointTexts& texts) {
   for (const auto& [name, part] : parts) {
     if (!is_plain_word(name)) {
-      throw UsageError(fmt::format("'{}' is no name for a state of a checkpoint", name),
+      throw UsageError(fmt::format("'{}' is not a valid name for a state of a checkpoint", name),
                        "use letters, digits, '_' and '-'");
     }
   }
   for (const auto& [file, text] : texts) {
     if (is_plain_file_name(file) && file != kManifestName && !file.ends_with(kStateSuffix)) continue;
-    throw UsageError(fmt::format("'{}' is no name for a text of a checkpoint", file),
-                     fmt::format("use letters, digits, '_', '-' and '.', not in front; {} and *{} are taken",
-                                 kManifestName, kStateSuffix));
+    throw UsageError(
+        fmt::format("'{}' is not a valid name for a text of a checkpoint", file),
+        fmt::format("use letters, digits, '_', '-' and '.' (not as the first character); {} and *{} are reserved",
+                    kManifestName, kStateSuffix));
   }
 }
 
@@ -105,9 +106,9 @@ FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, cons
   FailureRecord failure = why;
   failure.message = fmt::format("the checkpoint of step {} is not saved: {}{}", target.meta.step, why.message,
                                 missing_room(target.folder, need_of(content)));
-  failure.hint =
-      fmt::format("{}; {} goes on from the checkpoint before it",
-                  why.hint.empty() ? "see that this folder can be written" : why.hint, option_words("resume", "auto"));
+  failure.hint = fmt::format("{}; {} goes on from the checkpoint before it",
+                             why.hint.empty() ? "make sure that this folder is writable" : why.hint,
+                             option_words("resume", "auto"));
   return failure;
 }
 

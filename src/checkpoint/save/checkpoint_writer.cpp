@@ -28,7 +28,7 @@ auto on_own_disk(Work&& work) {
     throw;  // not the disk's fault
   } catch (const DataError& error) {
     throw IoError(error.message(),
-                  "something else has changed the run's checkpoints folder; keep it for this run alone");
+                  "something else has changed the run's checkpoints folder; use this folder for this run only");
   }
 }
 

@@ -38,9 +38,9 @@ bool is_leftover(const std::string& name, bool of_all_hosts) {
 void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
   try {
     files.rename(from, to);
-    log::note("{} is put back: a process ended while it was writing it anew", to.string());
+    log::note("{} is restored: a process ended while it was rewriting it", to.string());
   } catch (const Error& error) {
-    log::warn("{} is still there as {}: {}", to.string(), from.string(), error.message());
+    log::warn("{} could not be restored and is still there as {}: {}", to.string(), from.string(), error.message());
   }
 }
 

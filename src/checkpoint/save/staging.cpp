@@ -47,7 +47,8 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
     try {
       files.rename(aside, target);
     } catch (const Error& error) {
-      log::warn("{} is still there as {}: {}", target.string(), aside.string(), error.message());
+      log::warn("{} could not be restored and is still there as {}: {}", target.string(), aside.string(),
+                error.message());
     }
     throw;
   }
@@ -59,7 +60,7 @@ std::string difference(FileSystem& files, const fs::path& target, const Manifest
   try {
     const VerifyReport report = verify_checkpoint(files, target);
     if (!report.ok()) return report.problem();
-    return report.manifest == manifest ? "" : "it has another content";
+    return report.manifest == manifest ? "" : "its content differs";
   } catch (const IoError& error) {
     return error.message();
   }
@@ -77,7 +78,7 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
   for (const auto& [file, text] : content.texts) {
     if (const std::string why = text_problem(file, text); !why.empty()) {
       throw UsageError(fmt::format("the text {} of a checkpoint could not be read again: {}", file, why),
-                       "give it what its ending says, or another ending, such as .txt");
+                       "give it content that fits its extension, or another extension, such as .txt");
     }
     digests[file] = write_text_file(files, folder / file, text);
   }
@@ -94,7 +95,7 @@ Staging::~Staging() { remove_quietly(files_, path_); }
 fs::path Staging::place(const Manifest& manifest, bool& placed) {
   if (const std::string why = manifest_problem(manifest); !why.empty()) {
     throw UsageError(fmt::format("a checkpoint with this manifest could not be read again: {}", why),
-                     "give commit_checkpoint() what the run really has");
+                     "give commit_checkpoint() the values that the run really has");
   }
   (void)write_text_file(files_, path_ / kManifestName, manifest_to_json(manifest));
   files_.sync_folder(path_);
@@ -118,7 +119,8 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (why.empty()) return false;
   const fs::path aside = free_bad_path(files_, folder_, manifest.meta.step);
   exchange(files_, path_, target, aside);
-  log::note("{} is written anew; what was there is kept as {} ({})", target.string(), aside.filename().string(), why);
+  log::note("{} is written again; the earlier folder is kept as {} ({})", target.string(), aside.filename().string(),
+            why);
   return true;
 }
 

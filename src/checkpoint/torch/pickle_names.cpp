@@ -142,8 +142,8 @@ Result<PickleId> device_text(Pickle& pickle, const PickleNode& arguments) {
 }
 
 /// Returns the only argument, which must be of `kind`.
-Result<PickleId> only_argument(const Pickle& pickle, const PickleNode& arguments, PickleKind kind, const char* what) {
-  if (arguments.items.size() != 1 || item_of(pickle, arguments, 0).kind != kind) return Failure{what};
+Result<PickleId> only_argument(const Pickle& pickle, const PickleNode& arguments, PickleKind kind, const char* fault) {
+  if (arguments.items.size() != 1 || item_of(pickle, arguments, 0).kind != kind) return Failure{fault};
   return arguments.items[0];
 }
 
@@ -173,9 +173,9 @@ Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const Pi
     case PickleName::kOrderedDict:
       return ordered_dict(pickle, arguments);
     case PickleName::kCounter:
-      return only_argument(pickle, arguments, PickleKind::kDict, "a Counter of no dict");
+      return only_argument(pickle, arguments, PickleKind::kDict, "a Counter that is not made of a dict");
     case PickleName::kSize:
-      return only_argument(pickle, arguments, PickleKind::kTuple, "a Size of no tuple");
+      return only_argument(pickle, arguments, PickleKind::kTuple, "a Size that is not made of a tuple");
     case PickleName::kDevice:
       return device_text(pickle, arguments);
     case PickleName::kRebuildTensor:

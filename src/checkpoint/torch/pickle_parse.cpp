@@ -98,7 +98,7 @@ class PickleStack {
     const bool is_dict = kind == PickleKind::kDict;
     if (is_dict && count % 2 != 0) return "a key without a value";
     if (!has(count + 1) || top(count).kind != kind) {
-      return is_dict ? "it would change what is no dict" : "it would change what is no list";
+      return is_dict ? "it would change something other than a dict" : "it would change something other than a list";
     }
     PickleNode& container = top(count);
     container.items.insert(container.items.end(), stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
@@ -304,9 +304,9 @@ bool PickleReader::name(const std::string& full_name) {
   const auto known = find_pickle_name(full_name);
   if (!known) {
     return bytes_.is_cut() ||
-           stop(fmt::format("the name {} is none that tensors and plain values need; what bears it could run "
-                            "any code",
-                            text::json_quote(full_name)));
+           stop(fmt::format(
+               "tensors and plain values do not need the name {}; an object of that name could run any code",
+               text::json_quote(full_name)));
   }
   const bool is_dtype = known->name == PickleName::kDType;  // a dtype is pushed as its name
   return push({is_dtype ? PickleKind::kText : PickleKind::kName, 0, 0, full_name, {}});
@@ -322,7 +322,7 @@ bool PickleReader::stack_name() {
 
 bool PickleReader::reduce() {
   if (!stack_.has(2) || stack_.top(1).kind != PickleKind::kName || stack_.top().kind != PickleKind::kTuple) {
-    return stop("a call of what is no name, or without arguments");
+    return stop("a call of something other than a name, or without arguments");
   }
   const auto known = find_pickle_name(stack_.top(1).text);
   const PickleNode arguments = stack_.top();  // a copy, because the call adds nodes
@@ -337,7 +337,7 @@ bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;
   if (!is_ordered || stack_.top().kind != PickleKind::kDict) {
-    return stop("it would call __setstate__ or set attributes of what is no OrderedDict");
+    return stop("it would call __setstate__ or set attributes of something other than an OrderedDict");
   }
   stack_.pop(1);
   return true;
@@ -353,7 +353,7 @@ bool PickleReader::persistent() {
 }
 
 bool PickleReader::long_integer(std::uint64_t size) {
-  if (size > 8) return bytes_.is_cut() || stop(fmt::format("an integer of {} bytes; 8 are taken", size));
+  if (size > 8) return bytes_.is_cut() || stop(fmt::format("an integer of {} bytes; the limit is 8", size));
   const std::string_view digits = bytes_.take(size);
   if (bytes_.is_cut() || size == 0) return push({PickleKind::kInt, 0, 0, {}, {}});
   const unsigned unused = 64 - 8 * static_cast<unsigned>(size);

@@ -87,7 +87,7 @@ std::string check_member(std::string_view file, const ZipMember& member) {
 
 Result<std::string> inflate_member(std::string_view file, const ZipMember& member, std::uint64_t limit) {
   if (member.bytes > limit) {
-    return Failure{fmt::format("'{}' unpacks from {} bytes to {}, more than the {} that are taken", member.name,
+    return Failure{fmt::format("'{}' unpacks from {} bytes to {}, more than the limit of {}", member.name,
                                member.stored, member.bytes, limit)};
   }
   InflateStream stream(stored_bytes(file, member));

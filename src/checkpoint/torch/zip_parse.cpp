@@ -37,7 +37,7 @@ std::optional<std::uint64_t> find_end_record(std::string_view file) {
   return std::nullopt;
 }
 
-Failure zip_failure(std::string_view what) { return Failure{fmt::format("a damaged zip file: {}", what)}; }
+Failure zip_failure(std::string_view fault) { return Failure{fmt::format("a damaged zip file: {}", fault)}; }
 
 /// Reads the 64-bit end record. It replaces the fields of the small end record in which all bits are set.
 Result<ZipDirectory> read_end64(std::string_view file, std::uint64_t end, const ZipDirectory& small) {
@@ -146,11 +146,12 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   }
   if ((entry.flags & kZipEncrypted) != 0) return Failure{fmt::format("'{}' is encrypted", member.name)};
   if (entry.method != kZipStored && entry.method != kZipDeflated) {
-    return Failure{fmt::format("'{}' is packed by method {}; 0 and 8 (deflate) are read", member.name, entry.method)};
+    return Failure{fmt::format("'{}' is compressed by method {}; only 0 (none) and 8 (deflate) can be read",
+                               member.name, entry.method)};
   }
   if (!member.deflated && member.stored != member.bytes) {
     return zip_failure(
-        fmt::format("'{}' is not packed and has {} bytes of {}", member.name, member.stored, member.bytes));
+        fmt::format("'{}' is not compressed and has {} bytes instead of {}", member.name, member.stored, member.bytes));
   }
   if (member.deflated && member.bytes / kDeflateMostRatio > member.stored) {
     return zip_failure(fmt::format("'{}' is said to unpack from {} bytes to {}, more than deflate can", member.name,
@@ -178,11 +179,11 @@ std::string read_local(std::string_view file, const ZipDirectory& directory, Zip
   std::uint64_t bytes = number_at(header, 22, 4);
   const std::uint64_t flags = number_at(header, 6, 2);
   const bool widened = widen(header.substr(kZipLocalBytes + name, extra), {&bytes, &stored});
-  const bool told = (flags & kZipSizesFollow) == 0;
+  const bool has_sizes = (flags & kZipSizesFollow) == 0;
   const bool same = header.substr(kZipLocalBytes, name) == member.name && number_at(header, 8, 2) == entry.method &&
                     (flags & kZipEncrypted) == 0;
-  const bool sizes =
-      !told || (widened && stored == member.stored && bytes == member.bytes && number_at(header, 14, 4) == member.crc);
+  const bool sizes = !has_sizes || (widened && stored == member.stored && bytes == member.bytes &&
+                                    number_at(header, 14, 4) == member.crc);
   return same && sizes ? "" : fmt::format("the header of '{}' and the directory disagree", member.name);
 }
 

@@ -43,12 +43,12 @@ DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
   std::vector<std::string> words;
   for (const std::string& name : match.missing) {
     const std::string near = text::nearest(name, match.unused);
-    if (!near.empty()) words.push_back(fmt::format("'{}' (nearest there: '{}')", name, near));
+    if (!near.empty()) words.push_back(fmt::format("'{}' (nearest in the file: '{}')", name, near));
     if (words.size() == 3) break;
   }
   if (words.empty() && !match.other_shapes.empty()) {
     const ShapeDifference& first = match.other_shapes.front();
-    words.push_back(fmt::format("'{}' is {} in the model and {} there", first.name, shape_text(first.model),
+    words.push_back(fmt::format("'{}' is {} in the model and {} in the file", first.name, shape_text(first.model),
                                 shape_text(first.weights)));
   }
   if (words.empty() && !match.missing.empty() && !match.unused.empty()) {
@@ -108,7 +108,7 @@ std::string to_text(const WeightsMatch& match, std::size_t limit) {
 
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
   if (const std::string names = tensor::differing_ties(model, weights.tensors); !names.empty()) {
-    throw DataError(fmt::format("{}: {} are one tensor of the model and differ there", weights.origin, names),
+    throw DataError(fmt::format("{}: {} are one tensor of the model and differ in the file", weights.origin, names),
                     "tied weights have several names and one value: is the file of another model?");
   }
   WeightsMatch match = match_weights(model, weights.tensors);

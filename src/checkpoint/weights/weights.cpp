@@ -88,9 +88,9 @@ std::vector<std::string> states_in(const TorchValue& value) {
   return names;
 }
 
-DataError no_weights(const std::string& file, const std::string& what, const TorchValue& value) {
+DataError no_weights(const std::string& file, const std::string& fault, const TorchValue& value) {
   const auto names = states_in(value);
-  return DataError(fmt::format("{}: {}", file, what),
+  return DataError(fmt::format("{}: {}", file, fault),
                    names.empty() ? "" : fmt::format("name one as {}:STATE; it has {}", file, text::join(names)));
 }
 
@@ -122,14 +122,14 @@ Weights pick_weights(const TorchValue& value, const std::string& file, const Wei
   return {tensors_of(*found->dict), found->path.empty() ? file : fmt::format("{}, {}", file, found->path)};
 }
 
-Weights load_weights(const std::string& where, const WeightsOptions& options, FileSystem& files) {
-  std::string path = where;
+Weights load_weights(const std::string& source, const WeightsOptions& options, FileSystem& files) {
+  std::string path = source;
   std::string from = options.from;
-  const auto colon = where.rfind(':');
-  if (from.empty() && colon != std::string::npos && !files.exists(where) &&
-      is_weight_file(files, where.substr(0, colon))) {
-    path = where.substr(0, colon);
-    from = where.substr(colon + 1);
+  const auto colon = source.rfind(':');
+  if (from.empty() && colon != std::string::npos && !files.exists(source) &&
+      is_weight_file(files, source.substr(0, colon))) {
+    path = source.substr(0, colon);
+    from = source.substr(colon + 1);
   }
   if (is_weight_file(files, path)) return pick_weights(read_weight_file(files, path), path, {from});
   return weights_of_checkpoint(load_checkpoint(path, files), from);

@@ -85,7 +85,7 @@ std::vector<std::string> expand_node_list(const std::string& list, const char* v
   bool is_good = true;
   for (const std::string_view part : split(list)) is_good = is_good && (part.empty() || add_hosts(part, most, hosts));
   if (is_good && !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), is_host)) return hosts;
-  throw UsageError(fmt::format("{} is '{}', which is no list of hosts", variable, list),
+  throw UsageError(fmt::format("{} is '{}', which is not a list of hosts", variable, list),
                    "set MASTER_ADDR to the host of rank 0");
 }
 

@@ -92,7 +92,7 @@ class TorchStore final : public Store {
   }
 
   [[noreturn]] static void throw_late(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
-    throw TimeoutError(fmt::format("torchrun's store did not get {} within {:.1f} s", text::join(keys),
+    throw TimeoutError(fmt::format("{} did not appear in torchrun's store within {:.1f} s", text::join(keys),
                                    std::chrono::duration<double>(timeout).count()),
                        timeout_hint());
   }

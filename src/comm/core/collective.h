@@ -58,7 +58,7 @@ struct Descriptor {
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Collective {
-  Descriptor what;
+  Descriptor call;
   std::size_t bytes = 0;  ///< bytes of one row of this rank's data
   int rows = 1;           ///< rows of this rank's data: reductions over replicas have one per partial sum
   std::size_t item_bytes = 1;
@@ -89,25 +89,25 @@ struct Piece {
 };
 
 /// All partial sums of a reduction, in tree order.
-[[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& what, int world);
+[[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& call, int world);
 
 /// Returns the largest number of rows of any rank.
 [[nodiscard]] int most_rows(const std::vector<Piece>& pieces);
 
 /// Returns the divisor of a mean.
-[[nodiscard]] int divisor_of(const Descriptor& what, int world);
+[[nodiscard]] int divisor_of(const Descriptor& call, int world);
 
-[[nodiscard]] ReduceOp op_of(const Descriptor& what);
-[[nodiscard]] c10::ScalarType dtype_of(const Descriptor& what);
+[[nodiscard]] ReduceOp op_of(const Descriptor& call);
+[[nodiscard]] c10::ScalarType dtype_of(const Descriptor& call);
 
 /// Returns the elements of a reduction's result on `rank`.
-[[nodiscard]] ElementRange result_range(const Descriptor& what, int world, int rank);
+[[nodiscard]] ElementRange result_range(const Descriptor& call, int world, int rank);
 
 /// Returns the name, such as "all_reduce"; the string lives for the whole program.
 [[nodiscard]] const char* name_of(Kind kind);
 
 /// Returns "all_reduce(sum) of 12 float32".
-[[nodiscard]] std::string call_text(const Descriptor& what);
+[[nodiscard]] std::string call_text(const Descriptor& call);
 
 /// Returns "operation 418, 26.2 MB, world 8".
 [[nodiscard]] std::string context_text(const Collective& collective, int world);

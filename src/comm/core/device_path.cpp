@@ -119,8 +119,8 @@ DevicePath::DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr
   if (queue_ != nullptr) hooks.check_group = [this](const Collective& under_way) { queue_->runner().check(under_way); };
   if (queue_ != nullptr)
     hooks.on_long_wait = [group = queue_->number()](const Collective& collective, bool ends) {
-      flight::note_on_device({.name = name_of(collective.what.kind),
-                              .sequence = collective.what.sequence,
+      flight::note_on_device({.name = name_of(collective.call.kind),
+                              .sequence = collective.call.sequence,
                               .bytes = collective.bytes,
                               .group = group,
                               .bucket = collective.bucket,
@@ -167,8 +167,8 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
 void DevicePath::replay(std::uint64_t recorded, const std::function<void()>& launch) {
   if (const auto error = watch_->failure()) std::rethrow_exception(error);
   DeviceWatch::Entry entry;
-  entry.collective.what.kind = Kind::kStepGraph;
-  entry.collective.what.counts_digest = recorded;
+  entry.collective.call.kind = Kind::kStepGraph;
+  entry.collective.call.counts_digest = recorded;
   watch(entry, [&] {
     launch();
     return transport_->mark();
@@ -201,7 +201,7 @@ void DevicePath::meet(DeviceWatch::Entry& entry) {
   if (queue_ == nullptr) return;
   auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);
   queue_->submit(meeting);
-  entry.collective.what.sequence = meeting->sequence();
+  entry.collective.call.sequence = meeting->sequence();
   {
     const std::lock_guard lock(mutex_);
     last_meeting_ = meeting;

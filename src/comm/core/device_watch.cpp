@@ -22,24 +22,25 @@ constexpr auto kLongWait = std::chrono::milliseconds(100);
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
   const auto advice = nccl_advice(problem);
   const std::string cause = advice ? fmt::format("{} ({})", advice->cause, problem) : problem;
-  const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.what.kind),
+  const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.call.kind),
                                           context_text(collective, world.size), cause);
   return std::make_exception_ptr(ResourceError(
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
 /// Makes the error for a device that failed itself, so that all work on it is lost.
-std::exception_ptr device_error(const World& world, const Collective& collective, const char* what) {
-  return std::make_exception_ptr(ResourceError(
-      fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
-                  name_of(collective.what.kind), context_text(collective, world.size), text::without_backtrace(what)),
-      "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1"));
+std::exception_ptr device_error(const World& world, const Collective& collective, const char* message) {
+  return std::make_exception_ptr(
+      ResourceError(fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
+                                name_of(collective.call.kind), context_text(collective, world.size),
+                                text::without_backtrace(message)),
+                    "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1"));
 }
 
 std::exception_ptr hang_error(const World& world, const Collective& collective) {
   const NcclAdvice advice = nccl_hang_advice();
   return std::make_exception_ptr(
-      TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.what.kind),
+      TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.call.kind),
                                std::chrono::duration<double>(collective.timeout).count(),
                                context_text(collective, world.size), advice.cause),
                    advice.remedy + "; or " + timeout_hint()));

@@ -30,7 +30,7 @@ class OwnedGroup : public ProcessGroup {
   /// Implements calls_of().
   virtual StepCalls calls_of(const std::function<void()>& work) = 0;
   /// Implements lockstep::note_on_host().
-  virtual void note_on_host(const std::string& what) = 0;
+  virtual void note_on_host(const std::string& call) = 0;
   /// Implements replay_step().
   virtual void replay_step(std::uint64_t recorded, const std::function<void()>& launch) = 0;
 };

@@ -35,8 +35,8 @@ void apply_alone(const Collective& collective, const at::Tensor& input, const at
   const at::NoGradGuard no_grad;
   const at::Tensor result = output.detach();
   if (!input.is_same(output)) result.copy_(input.detach().reshape(output.sizes()));
-  const int divisor = divisor_of(collective.what, 1);
-  const bool is_mean = is_reduction(collective.what.kind) && op_of(collective.what) == ReduceOp::kMean;
+  const int divisor = divisor_of(collective.call, 1);
+  const bool is_mean = is_reduction(collective.call.kind) && op_of(collective.call) == ReduceOp::kMean;
   if (is_mean && divisor > 1) result.div_(divisor_tensor(result, divisor));
 }
 

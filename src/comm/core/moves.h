@@ -23,14 +23,14 @@ struct Move {
 
 /// The values of a collective that moves data, the same on every rank.
 struct MovePlan {
-  const Descriptor& what;
+  const Descriptor& call;
   const Counts& counts;
   std::size_t item_bytes = 1;
   int world = 1;
 };
 
 [[nodiscard]] inline MovePlan plan_of(const Collective& collective, int world) {
-  return {collective.what, collective.counts, collective.item_bytes, world};
+  return {collective.call, collective.counts, collective.item_bytes, world};
 }
 
 /// Returns the number of elements in each rank's part of an all_gather, all_gather_into or reduce_scatter if all parts

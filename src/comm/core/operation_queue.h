@@ -28,7 +28,7 @@ class QueuedOperation final : public Operation {
       : collective_(std::move(collective)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
 
   /// Returns the operation's number in the queue, which submit() sets.
-  [[nodiscard]] std::uint64_t sequence() const noexcept { return collective_.what.sequence; }
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return collective_.call.sequence; }
   void wait() override;
   [[nodiscard]] bool is_done() const noexcept override { return done_.load(std::memory_order_acquire); }
 

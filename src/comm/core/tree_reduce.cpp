@@ -335,7 +335,7 @@ namespace {
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
   bool valid = !leaves.empty();
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
-  if (!valid) throw InternalError("tree_reduce was called with leaves that make up no subtree");
+  if (!valid) throw InternalError("tree_reduce was called with leaves that do not form a subtree");
 }
 
 /// Returns an upper bound of the accumulator blocks that the tree needs at once: its depth.
@@ -355,7 +355,8 @@ double* reserve_scratch(std::size_t levels) {
   scratch = hwy::AllocateAligned<double>(numbers);
   reserved = scratch == nullptr ? 0 : levels;
   if (scratch != nullptr) return scratch.get();
-  throw ResourceError("no memory is left for a reduction's scratch of " + text::bytes(numbers * sizeof(double)));
+  throw ResourceError("no memory is left for the scratch buffer of a reduction: " +
+                      text::bytes(numbers * sizeof(double)));
 }
 
 }  // namespace
@@ -364,7 +365,7 @@ void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves
                  const std::vector<std::byte*>& destinations, std::int64_t count) {
   const c10::ScalarType result = reduction.result.value_or(reduction.dtype);
   if (!is_reducible(reduction.dtype) || accumulator_of(result) != accumulator_of(reduction.dtype)) {
-    throw InternalError("tree_reduce was called with dtypes that it does not know");
+    throw InternalError("tree_reduce was called with dtypes that it does not support");
   }
   check_leaves(leaves);
   TreeCall call{};

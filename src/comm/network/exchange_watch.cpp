@@ -59,7 +59,7 @@ void ExchangeWatch::State::ask(std::unique_lock<std::mutex>& lock) {
   try {
     heard = world.store->try_get(key());
   } catch (const std::exception& problem) {
-    log::debug("the store was not asked for an alarm: {}", problem.what());
+    log::debug("the store could not be asked to wake this rank: {}", problem.what());
   }
   lock.lock();
   if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // other text means rank 0
@@ -154,7 +154,7 @@ void ExchangeWatch::raise(int suspect) noexcept {
   try {
     state_->world.store->compare_set(state_->key(), "", std::to_string(suspect));
   } catch (const std::exception& problem) {
-    log::debug("no alarm could be raised: {}", problem.what());
+    log::debug("the other ranks could not be woken: {}", problem.what());
   }
 }
 

@@ -81,13 +81,13 @@ RollCall call_roll(const World& world, int suspect, std::chrono::milliseconds su
         answers = answer_and_collect(world, suspect, suspect_limit);
         linger(world, answers);
       } catch (const std::exception& problem) {
-        log::debug("the roll call after a failure failed: {}", problem.what());
+        log::debug("the check of the other ranks after a failure failed: {}", problem.what());
       }
       answer->set_value(std::move(answers));
     }).detach();
     if (result.wait_for(kOtherLimit + 2 * kLinger) == std::future_status::ready) return result.get();
   } catch (const std::exception& problem) {
-    log::debug("no roll call after a failure: {}", problem.what());
+    log::debug("the other ranks could not be checked after a failure: {}", problem.what());
   }
   return {};
 }

@@ -31,7 +31,7 @@ class Transport {
 
   /// Returns true if exchange() throws WrongLength for a message of an unexpected length, after the messages before it
   /// have come. Otherwise it looks like a dead rank, so ranks must compare their calls before any other exchange.
-  [[nodiscard]] virtual bool tells_wrong_lengths() const noexcept { return false; }
+  [[nodiscard]] virtual bool reports_wrong_lengths() const noexcept { return false; }
 
   /// Called repeatedly by the exchanging thread, with the number of bytes that every message has received.
   using Arrived = std::function<void(std::size_t)>;

@@ -98,7 +98,7 @@ std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& wor
   if (objection.empty()) {
     return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(network), hosts);
   }
-  if (world.rank == 0) log::note("using tcp inside the hosts too: {}", objection);
+  if (world.rank == 0) log::note("tcp also connects the ranks of each host: {}", objection);
   return std::make_unique<FlatBackend>(std::move(network));
 }
 
@@ -125,7 +125,7 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
     } catch (const ResourceError& problem) {
       if (meeting.wanted == BackendKind::kShm) throw;
       choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
-      if (world.rank == 0) log::note("using tcp between the ranks of one host: {}", problem.message());
+      if (world.rank == 0) log::note("tcp connects the ranks of one host: {}", problem.message());
     }
     // All ranks are connected. If this rank took another backend now, for lack of a thread, the others would wait.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
@@ -157,7 +157,7 @@ void show_nccl_the_interface(const Meeting& meeting) {
 /// report from the launcher or the rank, or is gone.
 void check_ranks(Backend& backend, const World& world) {
   Collective connecting;
-  connecting.what.kind = Kind::kConnect;
+  connecting.call.kind = Kind::kConnect;
   backend.check(connecting);
   if (world.store == nullptr) return;
   const auto record = world.store->try_get(kFirstFailureKey);
@@ -190,9 +190,9 @@ Formed form_group(const Meeting& meeting, const Membership& members) {
     }
   }
   options.form_part = [meeting, members](const Part& part) {
-    Meeting of_part = meeting;
-    of_part.wanted = wanted_by_part(meeting.wanted, part.members.size());
-    return form_group(of_part, part_of(members, part)).group;
+    Meeting part_meeting = meeting;
+    part_meeting.wanted = wanted_by_part(meeting.wanted, part.members.size());
+    return form_group(part_meeting, part_of(members, part)).group;
   };
   Formed formed{make_group(std::move(backend), std::move(options)), choice.reason};
   formed.group->barrier().wait();

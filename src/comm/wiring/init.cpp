@@ -87,7 +87,7 @@ BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions&
   auto text = find_argument(argc, argv, "--backend");
   if (!text) text = env::get("LOCKSTEP_BACKEND");
   if (text == comm::kOldNameOfTcp && rank == 0) {
-    log::note("the backend {} is called tcp now: Lockstep's own sockets, without Gloo", *text);
+    log::note("the backend {} is now called tcp: it uses Lockstep's own sockets, not Gloo", *text);
   }
   return text ? comm::parse_backend(*text) : BackendKind::kAuto;
 }
@@ -121,14 +121,15 @@ void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());
   if (const int cpus = comm::keep_near(address); cpus > 0) {
-    log::debug("bound to the {} CPUs near the GPU at {}; LOCKSTEP_NUMA=0 leaves it to the system", cpus, address);
+    log::debug("bound to the {} CPUs near the GPU at {}; LOCKSTEP_NUMA=0 leaves the choice to the system", cpus,
+               address);
   }
 }
 
 int check_replicas(int replicas, int world) {
   if (replicas == 0) return world;
   if (replicas >= world) return replicas;
-  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs one", replicas, world),
+  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs at least one", replicas, world),
                    fmt::format("start at most {} ranks", replicas));
 }
 
@@ -169,9 +170,9 @@ std::shared_ptr<Store> connect_through_file(Job::State& state) {
     std::this_thread::sleep_for(kFilePoll);
   }
   throw TimeoutError(
-      fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
+      fmt::format("init timed out after {:.1f} s: the file {} did not lead to a store: {}",
                   std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
-      fmt::format("was rank 0 started with the same file, on a file system that all hosts share? {} sets the limit",
+      fmt::format("start rank 0 with the same file, on a file system that all hosts share; {} sets the limit",
                   env::timeout_variable()));
 }
 
@@ -285,7 +286,7 @@ std::string world_text(const WorldPlan& plan) {
   throw TimeoutError(
       fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
                   std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
-      fmt::format("were all ranks started, with the same MASTER_ADDR and MASTER_PORT? {} sets the limit",
+      fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
                   env::timeout_variable()));
 }
 
@@ -315,8 +316,8 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
     if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
     const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {
-      log::note("rank {} ({}) waits since {} for {}; {} ends this after {}", state.plan.info.rank,
-                world_text(state.plan), text::duration(waited->count()), text::join(missing), env::timeout_variable(),
+      log::note("rank {} ({}) waits for {} ({} so far); {} ends the wait after {}", state.plan.info.rank,
+                world_text(state.plan), text::join(missing), text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(state.timeout).count()));
     }
   }
@@ -327,7 +328,7 @@ std::vector<std::string> strings_of(const std::string& json) {
   const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) {
-    throw PeerError("rank 0 did not say who the other ranks are", "start the same program on every rank");
+    throw PeerError("rank 0 did not send the list of the other ranks", "start the same program on every rank");
   }
   return list.get<std::vector<std::string>>();
 }
@@ -367,8 +368,8 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), introduction(state));
   std::vector<comm::HostFacts> hosts;
   std::vector<std::string> first;
-  for (const std::string& theirs : introductions(state, prefix)) {
-    const auto lines = lines_of(text::printable(theirs));
+  for (const std::string& greeting : introductions(state, prefix)) {
+    const auto lines = lines_of(text::printable(greeting));
     if (hosts.empty()) first = lines;
     require_equal(first, lines, hosts.size());
     hosts.push_back({lines[0], lines[1], lines[4], lines[5], lines[7], lines[8], lines[9] == "shared"});
@@ -397,9 +398,9 @@ void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exceptio
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
   if (!record) return;
   const std::string host = record->host.empty() ? "" : " on " + record->host;
-  const char* what = record->kind == FailureKind::kDied ? "died" : "failed";
-  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, what, words_of(*record)),
-                  "its own output says why");
+  const char* outcome = record->kind == FailureKind::kDied ? "died" : "failed";
+  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, outcome, words_of(*record)),
+                  "its output has the cause");
 }
 
 void join_group(Job::State& state, BackendKind wanted) {
@@ -428,7 +429,7 @@ void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);
   if (!current.expired()) {
-    throw UsageError("init() was called twice in this process", "keep the first Job: it is a cheap handle");
+    throw UsageError("init() was called twice in this process", "keep the first Job and copy it: a copy is cheap");
   }
   current = state;
 }
@@ -452,7 +453,7 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
 }
 
 /// Logs one line for each rank, at level info, in the words of PyTorch's examples.
-void tell_where(const Job& job, const std::string& url) {
+void log_position(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);
   const auto nccl_debug = env::get("NCCL_DEBUG");
@@ -499,11 +500,11 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   } catch (const std::exception& error) {
     if (watch) rethrow_if_peer_failed(*watch, error);
     const FailureRecord record = record_of(error, info.rank, state->host);
-    if (watch && record.kind != FailureKind::kPeer) watch->tell(record);
+    if (watch && record.kind != FailureKind::kPeer) watch->report(record);
     job.publish_failure(error);
     throw;
   }
-  tell_where(job, url_of(argc, argv, options));
+  log_position(job, url_of(argc, argv, options));
   return job;
 }
 

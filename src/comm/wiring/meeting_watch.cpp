@@ -12,7 +12,8 @@ namespace {
 constexpr auto kWatchNoLimit = std::chrono::hours(24 * 365);
 
 FailureRecord record_of_death(int rank, const std::string& host) {
-  return {.kind = FailureKind::kDied, .message = "its process ended while the ranks met", .rank = rank, .host = host};
+  return {
+      .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
 }
 
 // Reads a last will, before which the store writes "closed" or "silent" and a line end.
@@ -50,7 +51,7 @@ void MeetingWatch::watch() {
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {
-    log::debug("the meeting's store is gone: {}", problem.what());
+    log::debug("the store is gone: {}", problem.what());
   }
   const std::lock_guard lock(mutex_);
   if (is_leaving_ || record.rank == rank_) return;
@@ -59,7 +60,7 @@ void MeetingWatch::watch() {
   waits_->shut_down();
 }
 
-void MeetingWatch::tell(const FailureRecord& record) noexcept {
+void MeetingWatch::report(const FailureRecord& record) noexcept {
   try {
     waits_->compare_set(key_, "", to_json(record));
   } catch (const std::exception& problem) {

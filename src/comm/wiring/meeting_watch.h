@@ -37,7 +37,7 @@ class MeetingWatch {
   MeetingWatch& operator=(const MeetingWatch&) = delete;
 
   /// Reports to the others that this rank fails.
-  void tell(const FailureRecord& record) noexcept;
+  void report(const FailureRecord& record) noexcept;
   /// Returns the failure that ended the waits; none: they were not ended within `patience`. The caller may notice the
   /// loss of the store before this watch does.
   [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;

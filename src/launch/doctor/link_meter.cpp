@@ -145,23 +145,23 @@ void answer(Dialogue& dialogue, Word word) {
       dialogue.stream();
       return;
   }
-  throw wire::ConnectionLost("the other host says what no host says");
+  throw wire::ConnectionLost("the other host sent an unknown message");
 }
 
 }  // namespace
 
 view::LinkSpeed measure_link(wire::Circle& circle, int peer, milliseconds patience) {
   Dialogue dialogue(circle, peer);
-  const char* what = "cannot connect";
+  const char* failure = "cannot connect";
   try {
     dialogue.begin(patience);
-    what = "it broke off";
+    failure = "the connection broke";
     const double round_trip_us = median_ping(dialogue);
     const double there = rate_there(dialogue);
     return {.round_trip_us = round_trip_us, .bytes_per_s = std::min(there, rate_back(dialogue))};
   } catch (const std::runtime_error& problem) {
     const std::string why = problem.what();
-    throw IoError(fmt::format("{}: {}", what, why.empty() ? "the other host says nothing" : why));
+    throw IoError(fmt::format("{}: {}", failure, why.empty() ? "the other host sends nothing" : why));
   }
 }
 

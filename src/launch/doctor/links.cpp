@@ -28,7 +28,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto kConnectTime = milliseconds(5000);
-constexpr const char* kNotInTime = "it was not measured in time";
+constexpr const char* kNotInTime = "the measurement did not finish in time";
 
 struct Meeting {
   std::shared_ptr<Store> store;
@@ -84,7 +84,7 @@ std::vector<int> nodes_of_ranks(const Meeting& meeting) {
 std::string own_link_address(const Meeting& meeting) {
   const auto choice = store::choose_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (choice) return choice->address;
-  throw IoError(fmt::format("this host has no route to the store at {}", meeting.store_host));
+  throw IoError(fmt::format("this host cannot reach the store at {}", meeting.store_host));
 }
 
 /// Opens the hubs; the hub of the ranks' own wire comes first.

@@ -63,7 +63,7 @@ flight::RankFacts facts_of_rank(int rank, const fs::path& ring, Notes& notes) {
   }
   const auto process = launch::read_process(facts.ring->pid);
   facts.process = process.value_or(flight::ProcessState{.has_ended = true});
-  if (facts.ring->rank != rank) notes.push_back(fmt::format("{} is of rank {}", ring.string(), facts.ring->rank));
+  if (facts.ring->rank != rank) notes.push_back(fmt::format("{} belongs to rank {}", ring.string(), facts.ring->rank));
   return facts;
 }
 
@@ -143,8 +143,8 @@ std::string trainer_of(const fs::path& run) {
 void require_run(const view::RunFacts& run, const fs::path& path) {
   if (run.has_settings || !run.attempts.empty() || is_there(path / view::kRunLog) || is_there(path / "checkpoints"))
     return;
-  throw DataError(fmt::format("{} is no run: it has neither config.yml nor attempt_0", path.string()),
-                  "give a run folder, or the folder that lockstep run names as logs");
+  throw DataError(fmt::format("{} is not a run folder: it has neither config.yml nor attempt_0", path.string()),
+                  "name a run folder, or the folder that lockstep run prints as logs");
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void require_run(const view::RunFacts& run, const fs::path& path) {
 view::RunFacts read_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is no folder", path), "give a run folder (runs/NAME), or a folder of logs");
+    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a folder of logs");
   }
   const fs::path folder = path;
   view::RunFacts run{.path = path, .has_settings = is_there(folder / "config.yml")};

@@ -90,7 +90,7 @@ std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Not
       return std::nullopt;
     }
   }
-  notes.push_back(fmt::format("{} is torn: it is no whole JSON object", file.string()));
+  notes.push_back(fmt::format("{} is torn: it is not a whole JSON object", file.string()));
   return std::nullopt;
 }
 
@@ -176,8 +176,8 @@ void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& note
   const std::string text = text::first_line(text_at(*json, "text"));
   if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  const bool was_told = text_at(*json, "cause") == kToldToLeave;
-  attempt.verdict = FailureRecord{.kind = was_told ? FailureKind::kNone : FailureKind::kFailed,
+  const bool was_asked = text_at(*json, "cause") == kAskedToLeave;
+  attempt.verdict = FailureRecord{.kind = was_asked ? FailureKind::kNone : FailureKind::kFailed,
                                   .message = text,
                                   .hint = text_at(*json, "hint"),
                                   .rank = static_cast<int>(rank_at(*json)),
@@ -220,8 +220,8 @@ std::optional<view::RunLog> read_log(const fs::path& file, Notes& notes) {
     if (line) take_line(*line, log);
   });
   if (damaged > 0) {
-    notes.push_back(fmt::format("{} has {} that {} no JSON object, as a kill leaves it", file.string(),
-                                damaged == 1 ? "a line" : fmt::format("{} lines", damaged),
+    notes.push_back(fmt::format("{} has {} that {} not whole JSON: the process was killed while it wrote",
+                                file.string(), damaged == 1 ? "a line" : fmt::format("{} lines", damaged),
                                 damaged == 1 ? "is" : "are"));
   }
   return has_any ? std::optional(log) : std::nullopt;

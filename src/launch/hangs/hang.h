@@ -50,6 +50,6 @@ struct WatchedRank {
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
 /// Prints a warning about the finding, if there is one, and returns it.
-[[nodiscard]] std::optional<FailureRecord> told(std::optional<FailureRecord> found);
+[[nodiscard]] std::optional<FailureRecord> warned(std::optional<FailureRecord> found);
 
 }  // namespace lockstep::launch

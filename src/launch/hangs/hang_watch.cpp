@@ -39,7 +39,7 @@ double processor_seconds() {
   return static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-bool somebody_waits(const std::vector<flight::RankFacts>& ranks) {
+bool any_waits(const std::vector<flight::RankFacts>& ranks) {
   return std::any_of(ranks.begin(), ranks.end(), [](const flight::RankFacts& rank) {
     return rank.ring && std::any_of(rank.ring->lanes.begin(), rank.ring->lanes.end(),
                                     [](const flight::Lane& lane) { return lane.is_running(); });
@@ -63,9 +63,9 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   say_next_ns_ = std::max(say_next_ns_, watched_since_.time_since_epoch().count() + kSayFirst);
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
-  const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
+  const std::string limit = timeout_ns == 0 || stall->text.find("; limit ") != std::string::npos
                                 ? ""
-                                : fmt::format("; {} ends this after {}", env::timeout_variable(),
+                                : fmt::format("; {} ends the wait after {}", env::timeout_variable(),
                                               text::duration(static_cast<double>(timeout_ns) * 1e-9));
   log::note("{}{}", stall->text, limit);
 }
@@ -108,10 +108,10 @@ std::optional<FailureRecord> HangWatch::look(TimePoint now, const std::vector<Wa
   due_ = now + interval_;
   const bool has_own = flight::has_long_work(facts);
   if (has_own && link_) link_->publish();
-  const bool has_others = !has_own && link_ && somebody_waits(facts.ranks) && link_->ask(now);
+  const bool has_others = !has_own && link_ && any_waits(facts.ranks) && link_->ask(now);
   be_patient(now, ranks, has_own || has_others);
   say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
-  return told(flight::judge_sections(facts));
+  return warned(flight::judge_sections(facts));
 }
 
 }  // namespace lockstep::launch

@@ -46,10 +46,10 @@ fs::path folder_of(pid_t pid, const fs::path& proc) {
   std::error_code problem;
   const fs::path self = fs::read_symlink(proc / "self", problem);
   if (problem || self == std::to_string(::getpid())) return proc / std::to_string(pid);
-  const fs::path ours = fs::read_symlink(proc / "self/ns/pid", problem);
+  const fs::path own = fs::read_symlink(proc / "self/ns/pid", problem);
   for (fs::directory_iterator at(proc, problem), end; !problem && at != end; at.increment(problem)) {
     std::error_code hidden;
-    if (fs::read_symlink(at->path() / "ns/pid", hidden) != ours || hidden) continue;
+    if (fs::read_symlink(at->path() / "ns/pid", hidden) != own || hidden) continue;
     if (innermost_number(text_of(at->path() / "status")) == pid) return at->path();
   }
   return proc / "none";

@@ -43,7 +43,7 @@ bool catches(std::string_view status, int signal) {
 SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chrono::milliseconds limit) {
   const int signal = fault::stack_signal();
   if (!catches(answer_text("/proc/" + std::to_string(pid) + "/status"), signal)) {
-    return {.problem = "its program does not take the signal"};
+    return {.problem = "its program does not handle the signal"};
   }
   std::error_code unknown;
   std::filesystem::remove(file, unknown);

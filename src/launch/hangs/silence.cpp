@@ -18,8 +18,8 @@ constexpr double kIdleSeconds = 0.3;
 constexpr double kIdleSecondsOfARank = 0.03;
 
 double idle_seconds(std::size_t ranks, std::chrono::nanoseconds silence) {
-  const double of_a_minute = kIdleSeconds + kIdleSecondsOfARank * static_cast<double>(ranks);
-  return of_a_minute * std::max(1.0, Seconds(silence).count() / 60);
+  const double seconds_a_minute = kIdleSeconds + kIdleSecondsOfARank * static_cast<double>(ranks);
+  return seconds_a_minute * std::max(1.0, Seconds(silence).count() / 60);
 }
 
 }  // namespace

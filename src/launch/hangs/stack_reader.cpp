@@ -38,14 +38,14 @@ class TracedThread {
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
 
-  [[nodiscard]] bool stands() const { return stands_; }
+  [[nodiscard]] bool is_stopped() const { return is_stopped_; }
   /// Returns the errno of a refusal; 0: it was allowed, or the thread does not exist.
   [[nodiscard]] int refusal() const { return refusal_; }
 
  private:
   pid_t thread_;
   int refusal_ = 0;
-  bool stands_ = false;
+  bool is_stopped_ = false;
   int signal_ = 0;  // signal that was about to be delivered; 0: none
 };
 
@@ -63,9 +63,9 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
     const pid_t found = ::waitpid(thread, &status, __WALL | WNOHANG);
     if (found < 0 && errno != EINTR) return;
     if (found == thread) {
-      stands_ = WIFSTOPPED(status);
+      is_stopped_ = WIFSTOPPED(status);
       const bool is_ours = (status >> 16) == PTRACE_EVENT_STOP;
-      if (stands_ && !is_ours) signal_ = WSTOPSIG(status);
+      if (is_stopped_ && !is_ours) signal_ = WSTOPSIG(status);
       return;
     }
     if (SystemClock::instance().now() >= deadline) return;  // the kernel releases it when the tracing thread ends
@@ -75,7 +75,8 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
 
 TracedThread::~TracedThread() {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the system call takes the number in a pointer's place
-  if (stands_) ::ptrace(PTRACE_DETACH, thread_, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal_)));
+  if (is_stopped_)
+    ::ptrace(PTRACE_DETACH, thread_, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal_)));
 }
 
 namespace fs = std::filesystem;
@@ -199,8 +200,8 @@ std::vector<pid_t> thread_ids(pid_t pid) {
 
 std::string problem_of(const ThreadStack& thread, const std::optional<flight::ProcessState>& state) {
   if (thread.state != 'D') return "it did not stop";
-  const std::string where = state && !state->waits_in.empty() ? " in " + state->waits_in : "";
-  return "it cannot be interrupted" + where;
+  const std::string place = state && !state->waits_in.empty() ? " in " + state->waits_in : "";
+  return "it cannot be interrupted" + place;
 }
 
 ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
@@ -212,7 +213,7 @@ ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
   const bool is_stuck = thread.state == 'D';
   const TracedThread held(id, is_stuck ? std::min(end, SystemClock::instance().now() + kStopTime) : end);
   refusal = held.refusal();
-  if (held.stands()) {
+  if (held.is_stopped()) {
     thread.frames = unwinder.frames_of(id);
     if (thread.frames.empty()) thread.problem = "its registers could not be read";
   } else {

@@ -133,18 +133,18 @@ void add_thread(std::vector<std::string>& lines, const Group& group, std::size_t
 // Returns "6 more threads wait in pthread_cond_wait below c10::ThreadPool::main_loop(unsigned long)".
 std::string count_line(const Group& group) {
   const auto named = [](const StackFrame& frame) { return !frame.function.empty(); };
-  const auto tells = [&](const StackFrame& frame) { return named(frame) && !is_of_runtime(frame); };
+  const auto is_of_user = [&](const StackFrame& frame) { return named(frame) && !is_of_runtime(frame); };
   const auto inner = std::find_if(group.frames.begin(), group.frames.end(), named);
-  const auto outer = std::find_if(group.frames.begin(), group.frames.end(), tells);
-  std::string where;
-  if (inner != group.frames.end()) where = " in " + shortened(inner->function);
+  const auto outer = std::find_if(group.frames.begin(), group.frames.end(), is_of_user);
+  std::string place;
+  if (inner != group.frames.end()) place = " in " + shortened(inner->function);
   if (outer != group.frames.end() && outer != inner) {
-    where += " below " + shortened(outer->function);
+    place += " below " + shortened(outer->function);
   } else if (outer == group.frames.end() && is_of_pool(group.frames.back())) {
-    where += (where.empty() ? " in " : " below ") + group.frames.back().module;
+    place += (place.empty() ? " in " : " below ") + group.frames.back().module;
   }
   return fmt::format("{} more thread{} wait{}{}", group.size, group.size == 1 ? "" : "s", group.size == 1 ? "s" : "",
-                     where);
+                     place);
 }
 
 std::size_t threads_from(const std::vector<Group>& groups, std::size_t first) {
@@ -179,7 +179,7 @@ std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits
     }
     lines.insert(lines.end(), next.begin(), next.end());
   }
-  if (stacks.is_cut) lines.emplace_back("there was no time for more threads");
+  if (stacks.is_cut) lines.emplace_back("the time for more threads was over");
   if (stacks.program.starts_with("python")) {
     lines.push_back(fmt::format("python frames: py-spy dump --pid {} (while it hangs)", stacks.pid));
   }

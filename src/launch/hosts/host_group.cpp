@@ -63,10 +63,9 @@ void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
   if (::write(fd, orders.data(), orders.size()) == static_cast<ssize_t>(orders.size())) return;
-  throw UsageError(
-      fmt::format("the variables that go to each host have {} in all, and {} is the most that a pipe takes",
-                  text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
-      "unset those that no rank needs: lockstep inspect env lists them");
+  throw UsageError(fmt::format("the variables that go to each host have {} in all, and the limit of a pipe is {}",
+                               text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
+                   "unset the variables that no rank needs: lockstep inspect env lists them");
 }
 
 int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
@@ -86,8 +85,8 @@ std::string text_of_loss(const HostsOptions& options, const HostLauncher& launch
   const std::string end =
       code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
-      "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
-      end, options.ssh[0], launcher.host.name);
+      "host {} was not reached, or was lost ({} ssh)\n  next    make sure that '{} {} true' works without a password",
+      host, end, options.ssh[0], launcher.host.name);
 }
 
 }  // namespace
@@ -138,7 +137,7 @@ int HostGroup::count_left() const {
 }
 
 int HostGroup::exit_code() const {
-  if (told_by_ != 0) return 128 + told_by_;
+  if (end_signal_ != 0) return 128 + end_signal_;
   if (first_failure_) return *first_failure_;
   const int done = static_cast<int>(members_.size()) - lost_;
   return done >= options_.min_hosts ? 0 : static_cast<int>(ExitCode::kPeer);
@@ -210,9 +209,9 @@ void HostGroup::on_signals() {
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
     // A second signal ends the grace period.
-    if (told_by_ != 0) kill_at_ = awake_now();
-    if (told_by_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
-    told_by_ = told_by_ == 0 ? number : told_by_;
+    if (end_signal_ != 0) kill_at_ = awake_now();
+    if (end_signal_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
+    end_signal_ = end_signal_ == 0 ? number : end_signal_;
   }
 }
 

@@ -62,7 +62,7 @@ class HostGroup {
   std::vector<Member> members_;
   std::optional<TimePoint> end_at_;   ///< time at which the remaining launchers are asked to end
   std::optional<TimePoint> kill_at_;  ///< time at which ssh is killed, and each launcher ends with its input
-  int told_by_ = 0;
+  int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
   int lost_ = 0;                      ///< number of lost hosts
   std::optional<std::string> loss_;   ///< message about the first lost host

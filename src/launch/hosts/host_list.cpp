@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kHow = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
+constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
 // Returns false for a name that ssh would read as an option, or a shell as more than one word.
 bool is_name(std::string_view name) {
@@ -80,7 +80,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
     const std::string text = list.substr(at, end - at);
     at = end + 1;
     const auto host = parse_host(text);
-    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHow);
+    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHostForms);
     hosts.push_back(*host);
   }
   require_distinct(hosts);
@@ -93,13 +93,13 @@ namespace {
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);
-  if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it has one host a line");
+  if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it must have one host per line");
   std::string text(kMostBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() <= kMostBytes) return text;
   throw DataError(fmt::format("the hostfile {} has more than {}", file.string(), text::bytes(kMostBytes)),
-                  "it has one host a line");
+                  "it must have one host per line");
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
     hosts.push_back(*host);
   }
   if (hosts.empty())
-    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it has one host a line");
+    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it must have one host per line");
   require_distinct(hosts);
   return hosts;
 }

@@ -54,7 +54,7 @@ std::string take_first_orders(int fd) {
     ::setenv(line->substr(0, equals).c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
   }
   if (line) return *token;
-  throw UsageError("standard input ended before the token and the environment had come",
+  throw UsageError("standard input ended before the token and the environment arrived",
                    "--orders-on-input is for lockstep run --hosts, which writes the orders");
 }
 

@@ -47,7 +47,7 @@ struct NodeName {
 [[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
 /// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves it.
-[[nodiscard]] FailureRecord out_of_reach(const NodeName& server, const NodeName& node);
+[[nodiscard]] FailureRecord unreachable_server(const NodeName& server, const NodeName& node);
 
 /// Returns the record of a node that gave up `server`, whose launcher was stopped for `stopped`.
 [[nodiscard]] FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped);

@@ -42,7 +42,7 @@ std::vector<std::string> all_ids(const GroupState& state) {
   return ids;
 }
 
-std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
 std::string shown_size(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
@@ -106,13 +106,13 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
 
 // Handles an agent that joins again with a memory of earlier rounds: it lost the store, although the store did not lose
 // it.
-void see_who_came_back(GroupState& state) {
+void blame_unreached_server(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
     return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
   };
   if (!state.lost || !state.left || std::none_of(state.nodes.begin(), state.nodes.end(), is_back)) return;
   const GroupNode* server = server_of_round(state);
-  if (server != nullptr) blame_server(state, *server, out_of_reach(name_of(*server), *state.left));
+  if (server != nullptr) blame_server(state, *server, unreachable_server(name_of(*server), *state.left));
 }
 
 void leave(GroupState& state, const Event& event) {
@@ -142,9 +142,9 @@ Decision refuse(const GroupNode& node, std::string message, std::string hint) {
 std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupOptions& options) {
   for (const GroupNode& node : state.nodes) {
     if (node.info.min_nodes == options.min_nodes && node.info.max_nodes == options.max_nodes) continue;
-    const std::string who = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
+    const std::string name = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
     return refuse(node,
-                  fmt::format("{} was started with --nnodes {}, node 0 with {}", who,
+                  fmt::format("{} was started with --nnodes {}, node 0 with {}", name,
                               shown_size(node.info.min_nodes, node.info.max_nodes),
                               shown_size(options.min_nodes, options.max_nodes)),
                   "give every node the same --nnodes");
@@ -162,9 +162,9 @@ std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
   return refuse(newest,
-                fmt::format("{} nodes are here already, for a group of {}", state.nodes.size() - 1,
+                fmt::format("{} nodes have already joined a group of {}", state.nodes.size() - 1,
                             shown_size(options.min_nodes, options.max_nodes)),
-                "see who else has the token of this run, and start fewer nodes");
+                "find out which other nodes have the token of this run, and start fewer nodes");
 }
 
 std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOptions& options) {
@@ -194,7 +194,7 @@ std::optional<Decision> refuse_excluded(const GroupState& state) {
     for (const ExcludedNode& excluded : state.excluded) {
       if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
       Decision refusal = refuse(*node, fmt::format("{} is left out: {}", node->info.host, excluded.why),
-                                "test its memory and processor; a new job takes it in again");
+                                "test its memory and processor; a new job accepts it again");
       refusal.cause->type = "CorruptionError";
       return refusal;
     }
@@ -220,7 +220,7 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
           .cause = FailureRecord{.kind = FailureKind::kTimeout,
                                  .type = "TimeoutError",
                                  .message = text,
-                                 .hint = "start the same command on the nodes that are missing"}};
+                                 .hint = "start the same command on the missing nodes"}};
 }
 
 Decision end_by_signal(const GroupState& state, int number) {
@@ -293,7 +293,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
 }
 
 // Ends the job after all ranks left at one step: after --max-time, or a signal to one of them.
-Decision finish_as_told(const GroupState& state, const FailureRecord& first, int code) {
+Decision finish_on_request(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
                                     first.rank, first.host),
@@ -303,7 +303,7 @@ Decision finish_as_told(const GroupState& state, const FailureRecord& first, int
 }
 
 Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
-  if (options.is_range()) return again(state, "the nodes that are left go on", *state.lost, false);
+  if (options.is_range()) return again(state, "the remaining nodes go on", *state.lost, false);
   const auto decision = decide_restart({.restarts_done = state.restarts, .max_restarts = options.max_restarts});
   if (decision.restart) return again(state, decision.reason, *state.lost, true);
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
@@ -314,14 +314,14 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
     if (node.phase != Phase::kEnded || !node.end.is_success) continue;
-    return FailureRecord{.kind = FailureKind::kHang,
-                         .type = "PeerError",
-                         .message = fmt::format("{} on {} left: the program has ended there; other ranks still called "
-                                                "collectives",
-                                                ranks_text(name_of(node)), node.info.host),
-                         .hint = flight::kLeftHint,
-                         .rank = node.first_rank,
-                         .host = node.info.host};
+    return FailureRecord{
+        .kind = FailureKind::kHang,
+        .type = "PeerError",
+        .message = fmt::format("{} on {} left: its program has ended, but other ranks still called collectives",
+                               ranks_text(name_of(node)), node.info.host),
+        .hint = flight::kLeftHint,
+        .rank = node.first_rank,
+        .host = node.info.host};
   }
   return std::nullopt;
 }
@@ -359,7 +359,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   const int said = cause.type.empty() ? static_cast<int>(ExitCode::kPeer) : exit_code_of(cause);
   const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : said;
   if (auto erred = node_that_erred(state, options, cause)) {
-    Decision without = again(state, "the nodes that are left go on", cause, false);
+    Decision without = again(state, "the remaining nodes go on", cause, false);
     without.excluded = std::move(erred);
     return without;
   }
@@ -406,14 +406,14 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   }
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
-                 fmt::format("the run has {} for {}: nodes that have no work wait as spares",
+                 fmt::format("the run has {} for {}: nodes without work wait as spares",
                              counted(static_cast<int>(*state.replicas), "replica"),
                              counted(ranks_of(nodes_of_round(state)), "rank")),
                  std::nullopt, false);
   }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
   if (by_request && culprit != nullptr) {
-    return finish_as_told(state, *culprit->end.cause, culprit->end.code);
+    return finish_on_request(state, *culprit->end.cause, culprit->end.code);
   }
   return conclude_failure(state, options, culprit);
 }
@@ -467,7 +467,7 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
   if (const auto refusal = refuse_surplus(now, state, options, wait.next)) return *refusal;
   if (state.is_stopping) return wait;
   if (auto order = stop_of(state)) return *order;
-  if (auto told = hold(state, options)) return *told;
+  if (auto held = hold(state, options)) return *held;
   if (is_time_to_take_in(now, state, options, wait.next)) {
     Decision order = stop(state, "a node joins", std::nullopt);
     order.is_graceful = true;
@@ -525,7 +525,7 @@ void apply(GroupState& state, const Event& event, TimePoint now, const GroupOpti
   if (event.kind == Event::Kind::kLeft) return leave(state, event);
   if (event.kind == Event::Kind::kJoined) join(state, event, now);
   if (event.kind == Event::Kind::kLost) lose(state, event, now, options);
-  see_who_came_back(state);
+  blame_unreached_server(state);
 }
 
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {

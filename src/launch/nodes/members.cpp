@@ -41,8 +41,8 @@ bool is_enough(const Nodes& members, const GroupOptions& options) {
          std::any_of(members.begin(), members.end(), [](auto* node) { return node->is_serving; });
 }
 
-std::string counted(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace

@@ -45,10 +45,10 @@ struct Round {
 /// An agent's membership. Owned by the agent's thread.
 class Membership {
  public:
-  /// Serves the store, or connects to it, for which it waits up to LOCKSTEP_TIMEOUT; `is_told_to_end`, called about
+  /// Serves the store, or connects to it, for which it waits up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about
   /// once a second, may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
   /// answers.
-  Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end);
+  Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -77,7 +77,7 @@ class Membership {
   void leave(int signal, std::chrono::milliseconds patience) noexcept;
 
  private:
-  void serve_or_connect(const std::function<bool()>& is_told_to_end);
+  void serve_or_connect(const std::function<bool()>& is_asked_to_end);
   void coordinate();
 
   const AgentOptions& options_;

@@ -85,7 +85,7 @@ void Console::write_front() noexcept {
     }
     // The reader closed the pipe (`| head`), or the disk is full: the ranks continue, and their logs have everything.
     if (written < 0 && errno != EPIPE) {
-      log::warn("standard {} takes no more ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
+      log::warn("standard {} accepts no more output ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
     }
     if (written < 0) is_closed_[chunk.stream] = true;
     if (written >= 0) count = written;

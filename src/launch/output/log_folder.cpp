@@ -72,7 +72,7 @@ RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
   // Only the user may read a program's output, which may hold a password in an address or lines of a data set.
   if (::chmod(folder_.c_str(), 0700) != 0) {
-    throw IoError(fmt::format("cannot keep {} to this user ({})", folder_.string(), error_words(errno)));
+    throw IoError(fmt::format("cannot make {} private to this user ({})", folder_.string(), error_words(errno)));
   }
   for (int stream = 0; stream < 2; ++stream) {
     files_[stream] = try_open_regular_file(file(stream), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);

@@ -95,7 +95,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {
-      throw IoError(fmt::format("{} was taken away while it was made", pattern), "set TMPDIR, or give --log-dir");
+      throw IoError(fmt::format("{} was removed while it was created", pattern), "set TMPDIR, or give --log-dir");
     }
   }
 }

@@ -58,7 +58,7 @@ struct Record {
 
 std::optional<int> group_of_buckets(const flight::Snapshot& ring) {
   for (const flight::Event& event : ring.events) {
-    if (event.what == flight::What::kCollectiveBegin && event.bucket >= 0) return event.group;
+    if (event.type == flight::EventType::kCollectiveBegin && event.bucket >= 0) return event.group;
   }
   return std::nullopt;
 }
@@ -69,13 +69,14 @@ Record record_of(const flight::Snapshot& ring) {
   std::map<std::uint64_t, const flight::Event*> begins;
   std::map<std::uint64_t, Operation> found;
   for (const flight::Event& event : ring.events) {
-    const bool is_section = event.what == flight::What::kSectionBegin || event.what == flight::What::kSectionEnd;
+    const bool is_section =
+        event.type == flight::EventType::kSectionBegin || event.type == flight::EventType::kSectionEnd;
     if (is_section) record.sections.push_back(&event);
     if (is_section && event.queued_ns != 0) record.queue.push_back(&event);
     if (is_section || !group || event.group != *group) continue;
-    if (event.what == flight::What::kCollectiveBegin) begins[event.sequence] = &event;
+    if (event.type == flight::EventType::kCollectiveBegin) begins[event.sequence] = &event;
     const auto begin = begins.find(event.sequence);
-    if (event.what != flight::What::kCollectiveEnd || begin == begins.end()) continue;
+    if (event.type != flight::EventType::kCollectiveEnd || begin == begins.end()) continue;
     const flight::Event& from = *begin->second;
     found[event.sequence] = {.name = from.name,
                              .bytes = static_cast<std::int64_t>(from.bytes),
@@ -171,7 +172,7 @@ Sections sections_of(const Record& record, std::int64_t from, std::int64_t to) {
   Sections found;
   for (const flight::Event* event : record.sections) {
     if (event->time_ns <= from || event->time_ns > to) continue;
-    const bool begins = event->what == flight::What::kSectionBegin;
+    const bool begins = event->type == flight::EventType::kSectionBegin;
     if (begins && event->name == kBackward) found.backward = event->time_ns;
     if (begins && event->name == kEndOfBackward) found.waiting = event->time_ns;
     if (event->name == kOptimizer) (begins ? found.optimizer : found.optimizer_end) = event->time_ns;
@@ -216,7 +217,7 @@ std::vector<RingStep> steps_of(const flight::Snapshot& ring) {
   std::vector<RingStep> steps;
   std::int64_t from = 0;
   for (const flight::Event* event : record.sections) {
-    if (event->what != flight::What::kSectionEnd || event->name != kEndOfBackward) continue;
+    if (event->type != flight::EventType::kSectionEnd || event->name != kEndOfBackward) continue;
     if (from != 0) {
       if (auto step = step_between(record, ring.world_size, from, event->time_ns)) steps.push_back(std::move(*step));
     }
@@ -314,7 +315,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
   const auto most =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == counts.end()) {
-    throw DataError("the flight rings have no whole step with gradient buckets",
+    throw DataError("the flight rings have no complete step with gradient buckets",
                     "the run needs two ranks or more on CPUs, and some steps since its last evaluation");
   }
   std::vector<double> seconds;
@@ -330,7 +331,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
 simulate::Workload read_measured_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is no folder", path), "give a run folder (runs/NAME), or a folder of logs");
+    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a folder of logs");
   }
   std::vector<flight::Snapshot> rings;
   for (const fs::path& file : rings_of(path)) rings.push_back(flight::read_ring_file(file));

@@ -75,7 +75,7 @@ UniqueFd receive_descriptor(int socket, TimePoint end) {
   if (got == 0 || (got < 0 && errno == ECONNRESET)) return UniqueFd();
   if (got != 1) throw system_error("recvmsg");
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) throw ResourceError("rank 0 passed no shared memory");
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) throw ResourceError("rank 0 did not pass shared memory");
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
   return UniqueFd(fd);
@@ -109,7 +109,7 @@ class Host {
  private:
   void enter(ShmConnection& connection, int rank, UniqueFd socket) const {
     if (rank < 1 || rank >= world_.size || has(connection, rank)) {
-      throw ResourceError(fmt::format("it says that it is rank {}", rank));
+      throw ResourceError(fmt::format("it claims to be rank {}", rank));
     }
     send_descriptor(socket.get(), connection.segment->fd());
     connection.peers.push_back({rank, std::move(socket)});
@@ -128,7 +128,7 @@ class Host {
       if (vote) throw ResourceError(*vote);
     }
     if (AwakeClock::instance().now() < end_) return;
-    throw TimeoutError("the ranks of this host did not all come to the shared memory\n  waiting for   " + names(late),
+    throw TimeoutError("not all ranks of this host connected to the shared memory\n  waiting for   " + names(late),
                        timeout_hint());
   }
 
@@ -150,10 +150,10 @@ struct DoorAddress {
 };
 
 DoorAddress find_door(const World& world, std::chrono::milliseconds timeout) {
-  const std::string told = world.store->get(world.prefix + "shm/address", timeout);
-  const auto space = told.find(' ');
-  if (space == std::string::npos) throw ResourceError(told);
-  DoorAddress door{told.substr(0, space), told.substr(space + 1)};
+  const std::string answer = world.store->get(world.prefix + "shm/address", timeout);
+  const auto space = answer.find(' ');
+  if (space == std::string::npos) throw ResourceError(answer);
+  DoorAddress door{answer.substr(0, space), answer.substr(space + 1)};
   if (door.nonce.size() != kNonceLetters) throw ResourceError("rank 0's address of the shared memory is torn");
   return door;
 }
@@ -215,7 +215,7 @@ ShmConnection connect_shm(const World& world, std::chrono::milliseconds timeout)
   }
   world.store->set(vote_key(world, world.rank), vote);
   if (world.rank == 0 && vote != kAgreed) {
-    world.store->compare_set(world.prefix + "shm/address", "", "rank 0 serves no shared memory");
+    world.store->compare_set(world.prefix + "shm/address", "", "rank 0 does not serve shared memory");
   }
   agree(world, timeout);
   return connection;

@@ -109,19 +109,19 @@ void Door::accept_all(TimePoint now, const Enter& enter) {
     }
     guests_.push_back({.socket = std::move(socket), .since = now, .hello = {}, .heard = 0});
     hear(std::prev(guests_.end()), enter);  // a rank's message has usually come by now
-    if (guests_.size() > kMostGuests) turn_away(guests_.begin(), "too many are there that say nothing");
+    if (guests_.size() > kMostGuests) turn_away(guests_.begin(), "too many connections send nothing");
   }
 }
 
 void Door::drop_late(TimePoint now) {
-  while (!guests_.empty() && now - guests_.front().since > kSilence) turn_away(guests_.begin(), "it says nothing");
+  while (!guests_.empty() && now - guests_.front().since > kSilence) turn_away(guests_.begin(), "it sends nothing");
 }
 
 void Door::hear(Guests::iterator guest, const Enter& enter) {
   char* const to = reinterpret_cast<char*>(&guest->hello) + guest->heard;
   const ssize_t got = recv(guest->socket.get(), to, sizeof(Hello) - guest->heard, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) return turn_away(guest, "it left without a word");
+  if (got <= 0) return turn_away(guest, "it closed the connection without sending anything");
   guest->heard += static_cast<std::size_t>(got);
   if (guest->heard < sizeof(Hello)) return;
   if (!is_nonce(guest->hello.nonce, nonce_)) return turn_away(guest, "it does not know the job's secret");

@@ -27,7 +27,7 @@ class GroupHealth {
   /// Fails the group. Throws: TimeoutError naming the late ranks.
   [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;
   /// Fails the group. Throws: UsageError naming both calls.
-  [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
+  [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& other_call) const;
 
  private:
   [[noreturn]] void throw_failure(const FailureRecord& failure, const Collective& collective) const;

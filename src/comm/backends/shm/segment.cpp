@@ -51,8 +51,8 @@ std::size_t mapped_bytes(int world, std::size_t region_bytes) {
 
 ResourceError memory_error(std::size_t bytes, const std::string& why) {
   const auto available = memory_figure("MemAvailable");
-  return ResourceError(fmt::format("{} of shared memory between the ranks cannot be had: {} ({} of memory available)",
-                                   text::bytes(bytes), why, available ? text::bytes(*available) : "an unknown amount"),
+  return ResourceError(fmt::format("cannot allocate {} of shared memory between the ranks: {} ({} of memory available)",
+                                   text::bytes(bytes), why, available ? text::bytes(*available) : "unknown amount"),
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
@@ -88,7 +88,7 @@ std::shared_ptr<Segment> Segment::open(UniqueFd fd, int world, int rank) {
   SegmentHead head{};
   if (pread(fd.get(), &head, sizeof(std::uint64_t) * 2, 0) != sizeof(std::uint64_t) * 2 ||
       head.world != static_cast<std::uint64_t>(world)) {
-    throw ResourceError("the shared segment that rank 0 passed is not one of this job");
+    throw ResourceError("the shared memory that rank 0 passed does not belong to this job");
   }
   const std::size_t bytes = mapped_bytes(world, head.region_bytes);
   return std::shared_ptr<Segment>(

@@ -25,7 +25,7 @@ inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 /// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside the segment;
 /// kNothing: no data).
 struct Announcement {
-  Descriptor what;
+  Descriptor call;
   std::uint64_t offset = 0;
 };
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};

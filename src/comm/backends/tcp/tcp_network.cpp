@@ -25,9 +25,10 @@ std::string choose_address(const std::string& store_host, int rank) {
     return store::address_towards(name).value_or("127.0.0.1");
   }
   const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
-  const std::string of = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
+  const std::string interface_words = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
   if (log::is_enabled(level)) {
-    log::write(level, fmt::format("tcp: rank {} is reached at {}{}: {}", rank, choice->address, of, choice->reason));
+    log::write(level, fmt::format("tcp: rank {} is reached at {}{}: {}", rank, choice->address, interface_words,
+                                  choice->reason));
   }
   return choice->address;
 }
@@ -38,7 +39,7 @@ class TcpTransport final : public Transport {
       : state_(std::move(state)), circle_(std::move(hub), XXH3_64bits(label.data(), label.size())) {}
 
   const World& world() const override { return state_->world; }
-  bool tells_wrong_lengths() const noexcept override { return true; }
+  bool reports_wrong_lengths() const noexcept override { return true; }
 
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                 const Collective& collective) override {

@@ -8,7 +8,7 @@ namespace lockstep::comm {
 std::string ucx_version() { return ""; }
 
 std::shared_ptr<Network> make_ucx_network(World /*world*/, const std::string& /*store_host*/) {
-  throw UsageError("this build has no UCX", "configure where libucx-dev is installed, or leave --wire ucx out");
+  throw UsageError("this build has no UCX", "build Lockstep where libucx-dev is installed, or leave out --wire ucx");
 }
 
 }  // namespace lockstep::comm

@@ -87,7 +87,7 @@ UcxLibrary load() {
     return library;
   }
   const std::string missing = find_functions(handle, library.functions);
-  if (!missing.empty()) library.problem = fmt::format("libucp.so.0 has no {}", missing);
+  if (!missing.empty()) library.problem = fmt::format("libucp.so.0 has no function {}", missing);
   return library;
 }
 

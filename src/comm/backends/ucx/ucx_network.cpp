@@ -215,7 +215,7 @@ std::shared_ptr<Network> make_ucx_network(World world, const std::string& store_
   const UcxLibrary& library = ucx_library();
   if (!library.problem.empty()) {
     throw UsageError(fmt::format("UCX cannot be loaded: {}", library.problem),
-                     "install libucx0 (Debian's name) on every host, or leave --wire ucx out");
+                     "install libucx0 (Debian's name) on every host, or leave out --wire ucx");
   }
   return std::make_shared<UcxNetwork>(std::move(world), store_host);
 }

@@ -58,7 +58,7 @@ class Config {
   void set(const char* variable, const char* name, const std::string& value) {
     if (env::get(variable)) return;
     const ucs_status_t status = ucp_.config_modify(config_, name, value.c_str());
-    if (status != UCS_OK) log::debug("UCX knows no {}: {}", name, ucp_.status_string(status));
+    if (status != UCS_OK) log::debug("UCX does not know {}: {}", name, ucp_.status_string(status));
   }
 
   const Ucp& ucp_ = ucx_library().functions;
@@ -135,7 +135,7 @@ void UcxWorker::add(int peer, const std::string& address) {
   if (status == UCS_OK) return;
   endpoints_.erase(peer);
   throw PeerError(
-      fmt::format("UCX finds no way from rank {} to rank {}: {}", rank_, peer, ucp_.status_string(status)),
+      fmt::format("UCX cannot connect rank {} to rank {}: {}", rank_, peer, ucp_.status_string(status)),
       "every rank must reach every other; UCX_NET_DEVICES names the devices to use, UCX_TLS the transports");
 }
 
@@ -228,13 +228,13 @@ void UcxWorker::wake() noexcept { (void)ucp_.worker_signal(worker_); }
 
 /// Returns the rank to blame: that of a failed endpoint, else of a failed message, else of an unfinished message.
 std::optional<int> UcxWorker::suspect() const {
-  const auto rank_where = [&](auto&& is_so) -> std::optional<int> {
+  const auto find_rank = [&](auto&& is_so) -> std::optional<int> {
     const auto found = std::find_if(operations_.begin(), operations_.end(), is_so);
     return found == operations_.end() ? std::nullopt : std::optional<int>(found->rank);
   };
-  auto rank = rank_where([](const Operation& each) { return each.status != UCS_OK && each.endpoint->failed; });
-  if (!rank) rank = rank_where([](const Operation& each) { return each.status < 0; });
-  return rank ? rank : rank_where([](const Operation& each) { return each.status != UCS_OK; });
+  auto rank = find_rank([](const Operation& each) { return each.status != UCS_OK && each.endpoint->failed; });
+  if (!rank) rank = find_rank([](const Operation& each) { return each.status < 0; });
+  return rank ? rank : find_rank([](const Operation& each) { return each.status != UCS_OK; });
 }
 
 void UcxWorker::free_requests() noexcept {
@@ -245,7 +245,7 @@ void UcxWorker::free_requests() noexcept {
   has_failed_ = false;
 }
 
-void UcxWorker::close(bool by_force) noexcept {
+void UcxWorker::close(bool is_forced) noexcept {
   if (worker_ == nullptr) return;
   for (Operation& operation : operations_) {
     if (operation.status == UCS_INPROGRESS && operation.request != nullptr) {
@@ -256,7 +256,7 @@ void UcxWorker::close(bool by_force) noexcept {
   for (auto& [rank, endpoint] : endpoints_) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags = by_force || endpoint.failed ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+    params.flags = is_forced || endpoint.failed ? UCP_EP_CLOSE_FLAG_FORCE : 0;
     ucs_status_ptr_t request = ucp_.ep_close_nbx(endpoint.handle, &params);
     if (UCS_PTR_IS_PTR(request)) requests.push_back(request);
   }

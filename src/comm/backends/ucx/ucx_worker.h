@@ -92,7 +92,7 @@ class UcxWorker {
   void sleep();
   [[nodiscard]] std::optional<int> suspect() const;
   void free_requests() noexcept;
-  void close(bool by_force) noexcept;
+  void close(bool is_forced) noexcept;
   void finish_closing(std::vector<void*>& requests) noexcept;
 
   const Ucp& ucp_;
