@@ -254,6 +254,22 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
 }
 
+// For a while it heard nothing of the store, and stopped its ranks; with them all ranks left, as if they were told to.
+TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
+  options_.max_restarts = 1;
+  const FailureRecord left{.message = "exit code 143", .rank = 0};
+  for (const char* name : {"a", "b"}) {
+    Event event{.kind = Event::Kind::kEnded};
+    event.node.id = name;
+    event.end = {.left_by_request = true, .has_lost_store = name[0] == 'b', .code = 143, .cause = left};
+    event = parse_event(to_text(event)).value();
+    apply(state_, event, now_, options_);
+  }
+  const Decision decision = next();
+  EXPECT_EQ(decision.kind, Kind::kAgain);
+  EXPECT_THAT(decision.cause.value().message, HasSubstr("was out of reach for node 1 (host-b)"));
+}
+
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
   for (int i = 0; i < 1001; ++i) join("x" + std::to_string(i), 1);
   const Decision refusal = next();

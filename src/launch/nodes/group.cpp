@@ -127,6 +127,11 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
+  // Where one rank is told to leave, all of them do: nobody wished for that.
+  const GroupNode* server = server_of_round(state);
+  if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
+    blame_server(state, *server, out_of_reach(name_of(*server), name_of(*node)));
+  }
 }
 
 // --- a group that is idle ---
