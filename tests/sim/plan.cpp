@@ -84,7 +84,11 @@ void add_companions(Dice& dice, Plan& plan) {
   for (const Fault& fault : faults) {
     if (!dice.chance(0.15)) continue;
     Fault other = draw_fault(dice, plan, fault.at, fault.at + 500 * kMilli);
-    if (!is_of_rank(other.kind) && !is_of_link(other.kind) && dice.chance(0.7)) other.node = fault.node;
+    if (!is_of_link(other.kind) && dice.chance(0.7)) {
+      other.node = fault.node;
+      const int ranks = plan.ranks[static_cast<std::size_t>(other.node)];
+      if (is_of_rank(other.kind)) other.other = static_cast<int>(dice.between(0, ranks - 1));
+    }
     plan.faults.push_back(other);
   }
 }
