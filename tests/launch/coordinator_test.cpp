@@ -221,6 +221,16 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
               HasSubstr("node 0 (host-a, rank 0) was out of reach for node 1 (host-b), which came back"));
 }
 
+// Its words came late and out of order: the store was stopped, and the agent had given up meanwhile.
+TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
+  const auto count = state_.nodes.size();
+  lose("c", "closed");
+  join("c", 1);
+  EXPECT_EQ(state_.nodes.size(), count);
+  join("d", 1);
+  EXPECT_EQ(state_.nodes.size(), count + 1);
+}
+
 TEST_F(GroupThatLosesANode, BlamesItWhereAnotherJoins) {
   lose("b", "closed");
   join_again("host-c");

@@ -26,7 +26,7 @@ struct PresenceOptions {
 };
 
 /// Keeps this process present at a store, from a thread of its own, until it is destroyed: then the process has left,
-/// and the will is not published. Thread-safe: yes.
+/// and the will is not published, unless abandon() was called. Thread-safe: yes.
 class Presence {
  public:
   /// Connects; blocks up to `timeout`. Throws: PeerError, TimeoutError, UsageError, as connect_store() does.
@@ -39,6 +39,8 @@ class Presence {
   [[nodiscard]] int fd() const noexcept;
   /// Returns "closed" or "silent" where the server is lost, else "".
   [[nodiscard]] std::string lost() const;
+  /// The process goes without having said what others wait for: the end of this publishes the will.
+  void abandon() noexcept;
 
  private:
   class Impl;

@@ -54,7 +54,8 @@ struct GroupState {
 
   std::vector<GroupNode> nodes = {};  ///< those that are there, in the order in which they joined
   std::vector<ExcludedNode> excluded = {};
-  std::vector<std::string> hosts = {};  ///< every host of any round, in the order in which their ranks lie
+  std::vector<std::string> lost_before = {};  ///< ids of agents that were lost before their word that they join came
+  std::vector<std::string> hosts = {};        ///< every host of any round, in the order in which their ranks lie
   bool is_running = false;
   bool is_over = false;
   int round = -1;          ///< the newest one; -1: none yet
@@ -117,8 +118,5 @@ void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint n
 
 /// Changes the state as the decision says.
 void carry_out(GroupState& state, const Decision& decision, TimePoint now);
-
-/// Returns for whom an idle group waits: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
-[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

@@ -40,4 +40,7 @@ using Nodes = std::vector<const GroupNode*>;
 /// Says to a node of a range why it waits while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
+/// Returns for whom an idle group waits: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
+[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
+
 }  // namespace lockstep::launch
