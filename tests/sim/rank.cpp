@@ -230,8 +230,8 @@ class Training {
 
   void commit() {
     world().commit(self_, step_, state_);
-    store_->add(kSavesKey, 1);
     say_step();
+    store_->add(kSavesKey, 1);
   }
 
   // An answer belongs to its question, also after one that came too late.
