@@ -120,7 +120,10 @@ class Agent {
   std::optional<Order> wait_for_order() {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
-      if (auto order = membership_->take_order()) return order;
+      auto order = membership_->take_order();
+      // The other nodes would wait for ranks that this agent stops at once: it joins again.
+      const bool is_late = order && order->kind == Order::Kind::kRun && membership_->lost();
+      if (order && !is_late) return order;
       if (is_asked_to_end() || membership_->lost()) return std::nullopt;
       const auto left = notice.next() - SystemClock::instance().now();
       pollfd entries[3] = {

@@ -269,6 +269,7 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   }
   const auto culprit = first_of(result.ends, result.claim);
   if (end.is_success || !culprit) return end;
+  end.has_lost_store = result.lost.has_value();
   end.is_consequence = is_consequence(*culprit);
   end.cause = cause_of(facts, *culprit);
   end.left_by_request = leaves_by_request(*culprit) ||

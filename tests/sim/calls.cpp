@@ -240,6 +240,7 @@ ssize_t getrandom(void* to, size_t size, unsigned flags) {
   if (!is_inside()) return real<decltype(getrandom)>("getrandom")(to, size, flags);
   for (size_t i = 0; i < size; ++i)
     static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(kernel()->dice().bits());
+  kernel()->note_random({static_cast<const char*>(to), size});
   return static_cast<ssize_t>(size);
 }
 

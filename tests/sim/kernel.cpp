@@ -313,6 +313,15 @@ void Kernel::freeze(Process& process, bool on) {
   }
 }
 
+void Kernel::note_random(std::string_view bytes) {
+  const OfMachine not_of_process;
+  std::string digits;
+  for (const char byte : bytes.substr(0, kNotedDigits / 2)) {
+    for (const int nibble : {static_cast<unsigned char>(byte) >> 4, byte & 15}) digits += "0123456789abcdef"[nibble];
+  }
+  current_->process->drawn.insert(std::move(digits));
+}
+
 void Kernel::print(Process& process, std::string_view text) {
   for (const char letter : text) {
     if (letter != '\n') {

@@ -190,6 +190,15 @@ int World::run_agent_of(int node) {
   }
 }
 
+// It has drawn the nonce, or, where that is none, is the one whose store the agent has met last.
+int World::begun_by(const Process& agent, const std::string& keys) {
+  const std::string nonce = keys.substr(keys.find('/') + 1, Kernel::kNotedDigits);
+  for (const auto& process : machine_.processes()) {
+    if (process->drawn.count(nonce) > 0) return process->pid;
+  }
+  return agent.served_by < 0 ? agent.pid : agent.served_by;
+}
+
 Rank& World::add_rank(Rank rank) {
   const OfMachine not_of_process;
   ranks_.push_back(rank);

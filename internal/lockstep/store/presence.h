@@ -26,7 +26,7 @@ struct PresenceOptions {
 };
 
 /// Sends heartbeats to a store from its own thread until it is destroyed. After that the process counts as having left,
-/// and the server does not publish its will. Thread-safe: yes.
+/// and the server does not publish its will, unless abandon() was called. Thread-safe: yes.
 class Presence {
  public:
   /// Connects; blocks up to `timeout`. Throws: the errors of connect_store(), and PeerError.
@@ -39,6 +39,8 @@ class Presence {
   [[nodiscard]] int fd() const noexcept;
   /// Returns "closed" or "silent" if the server is lost, else "".
   [[nodiscard]] std::string lost() const;
+  /// Makes the destructor publish the will: the process leaves without a report that others wait for.
+  void abandon() noexcept;
 
  private:
   class Impl;

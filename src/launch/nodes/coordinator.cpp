@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launch/nodes/members.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"

@@ -55,7 +55,9 @@ NodeName name_of(const GroupNode& node) {
 // --- events ---
 
 void join(GroupState& state, const Event& event, TimePoint now) {
-  if (event.node.id.empty() || find(state, event.node.id) != nullptr) return;
+  const auto& gone = state.lost_before;
+  const bool is_gone = std::find(gone.begin(), gone.end(), event.node.id) != gone.end();
+  if (event.node.id.empty() || is_gone || find(state, event.node.id) != nullptr) return;
   state.nodes.push_back({.info = event.node, .joined = now});
   state.last_join = now;
   if (state.is_running) return;
@@ -88,9 +90,15 @@ void blame_server(GroupState& state, const GroupNode& server, FailureRecord reco
   state.left.reset();
 }
 
+// Its two connections may overtake each other, also where the store was stopped: it is lost, and then it joins.
+void note_lost_before(GroupState& state, const std::string& id) {
+  state.lost_before.push_back(id);
+  if (state.lost_before.size() > kMostSpares) state.lost_before.erase(state.lost_before.begin());
+}
+
 void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options) {
   const GroupNode* node = find(state, event.node.id);
-  if (node == nullptr) return;
+  if (node == nullptr) return note_lost_before(state, event.node.id);
   const bool is_news = state.is_running && node->phase != Phase::kWaiting && !state.lost;
   if (is_news) {
     state.lost = lost_node(name_of(*node), event.why, options.silence);
@@ -128,6 +136,11 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
+  // Where one rank is told to leave, all of them do: nobody wished for that.
+  const GroupNode* server = server_of_round(state);
+  if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
+    blame_server(state, *server, out_of_reach(name_of(*server), name_of(*node)));
+  }
 }
 
 // --- a group that is idle ---
@@ -573,23 +586,6 @@ void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
       if (GroupNode* node = find(state, id)) node->held = decision.reason;
     }
   }
-}
-
-std::string missing_text(const GroupState& state, const GroupOptions& options) {
-  const auto waiting = nodes_in(state, Phase::kWaiting);
-  const auto here = static_cast<int>(waiting.size());
-  if (options.is_range()) {
-    return fmt::format("{} more (of {} to {} nodes, {} {} here)",
-                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
-                       here, here == 1 ? "is" : "are");
-  }
-  std::vector<int> missing;
-  for (int rank = 0; rank < options.max_nodes; ++rank) {
-    const auto has_rank = [&](const GroupNode* node) { return node->info.wish == rank; };
-    if (std::none_of(waiting.begin(), waiting.end(), has_rank)) missing.push_back(rank);
-  }
-  return fmt::format("{} {} of {}", missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "),
-                     options.max_nodes);
 }
 
 }  // namespace lockstep::launch

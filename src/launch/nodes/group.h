@@ -54,7 +54,8 @@ struct GroupState {
 
   std::vector<GroupNode> nodes = {};  ///< present nodes, in the order in which they joined
   std::vector<ExcludedNode> excluded = {};
-  std::vector<std::string> hosts = {};  ///< all hosts of all rounds, in the order of their ranks
+  std::vector<std::string> lost_before = {};  ///< ids of agents that were lost before their kJoined event came
+  std::vector<std::string> hosts = {};        ///< all hosts of all rounds, in the order of their ranks
   bool is_running = false;
   bool is_over = false;
   int round = -1;          ///< number of the newest round; -1: none yet
@@ -117,8 +118,5 @@ void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint n
 
 /// Changes the state according to the decision.
 void carry_out(GroupState& state, const Decision& decision, TimePoint now);
-
-/// Returns the nodes that an idle group waits for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
-[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

@@ -138,4 +138,21 @@ std::string held_text(const GroupNode& node, const GroupState& state, const Grou
       counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
 }
 
+std::string missing_text(const GroupState& state, const GroupOptions& options) {
+  const auto waiting = nodes_in(state, Phase::kWaiting);
+  const auto here = static_cast<int>(waiting.size());
+  if (options.is_range()) {
+    return fmt::format("{} more (of {} to {} nodes, {} {} here)",
+                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
+                       here, here == 1 ? "is" : "are");
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < options.max_nodes; ++rank) {
+    const auto has_rank = [&](const GroupNode* node) { return node->info.wish == rank; };
+    if (std::none_of(waiting.begin(), waiting.end(), has_rank)) missing.push_back(rank);
+  }
+  return fmt::format("{} {} of {}", missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "),
+                     options.max_nodes);
+}
+
 }  // namespace lockstep::launch

@@ -40,4 +40,7 @@ using Nodes = std::vector<const GroupNode*>;
 /// Returns the reason why a node of a range waits while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
+/// Returns the nodes that an idle group waits for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
+[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
+
 }  // namespace lockstep::launch

@@ -112,10 +112,17 @@ Membership::Membership(const AgentOptions& options, const History& history,
         address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, silence_);
   }
   if (server_) coordinate();
-  store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  try {
+    store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  } catch (...) {
+    // No answer came in time, and the word may arrive all the same.
+    if (presence_) presence_->abandon();
+    throw;
+  }
 }
 
 Membership::~Membership() {
+  if (presence_ && !has_left_) presence_->abandon();
   // The readers of the store end before its server.
   presence_.reset();
   coordinator_.reset();
@@ -230,6 +237,7 @@ void Membership::leave(int signal, std::chrono::milliseconds patience) noexcept 
     Event event{.kind = Event::Kind::kLeft, .signal = signal};
     event.node.id = id_;
     store_->append(kEventQueue, to_text(event));
+    has_left_ = true;
     if (coordinator_) coordinator_->wait_until_alone(patience);
   } catch (const std::exception&) {
     // The store is gone: no other agent needs this report.

@@ -90,6 +90,7 @@ class Membership {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<QueueReader> orders_;
   std::unique_ptr<Presence> presence_;
+  bool has_left_ = false;  ///< and the coordinator knows it
 };
 
 }  // namespace lockstep::launch

@@ -97,6 +97,7 @@ Json end_json(const NodeEnd& end) {
           {"is_success", end.is_success},
           {"interrupted_by", end.interrupted_by},
           {"left_by_request", end.left_by_request},
+          {"has_lost_store", end.has_lost_store},
           {"is_consequence", end.is_consequence},
           {"code", end.code},
           {"cause", record_json(end.cause)}};
@@ -107,6 +108,7 @@ NodeEnd end_of(const Json& json) {
           .is_success = bool_at(json, "is_success"),
           .interrupted_by = signal_at(json, "interrupted_by"),
           .left_by_request = bool_at(json, "left_by_request"),
+          .has_lost_store = bool_at(json, "has_lost_store"),
           .is_consequence = bool_at(json, "is_consequence"),
           .code = code_at(json),
           .cause = record_at(json, "cause")};

@@ -49,6 +49,7 @@ struct NodeEnd {
   bool is_success = false;
   int interrupted_by = 0;                   ///< signal that its agent got
   bool left_by_request = false;             ///< a rank was asked to save and leave, and did
+  bool has_lost_store = false;              ///< its agent heard no more of the store, and stopped its ranks
   bool is_consequence = false;              ///< its ranks only name a failure elsewhere
   int code = 0;                             ///< exit code of its first failure
   std::optional<FailureRecord> cause = {};  ///< its first failure, with the type and words of the error
