@@ -33,7 +33,7 @@ struct WorkerEnd {
 /// Returns true if the worker exited with 143 or 130: it was asked to save and leave, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Returns true for a consequence of another rank's end: exit code 75 (a peer died), 143 or 130, or an end by request.
+/// Returns true for a consequence of another rank's end: exit code 75 (a peer died), 143 or 130, or the agent's signal.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.

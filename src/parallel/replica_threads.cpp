@@ -113,7 +113,7 @@ class ReplicaThreads::Impl {
 
   void loop(int index) noexcept {
     tensor::adopt_device();
-    (void)at::get_num_threads();  // the first call in a thread sets the process's number
+    (void)at::get_num_threads();  // the first call in a thread gives it the process's number
     tensor::set_threads_in_turn(libtorch_threads_);
     std::unique_lock lock(mutex_);
     ++ready_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallel: one process, with a thread and a copy of the module for each replica. It needs one machine and no
-// launcher; DistributedDataParallel uses several processes, overlaps communication with backward and scales further.
+// DataParallel: one process, with a thread and a copy of the module for each replica. It needs no launcher;
+// DistributedDataParallel uses several processes, overlaps communication with backward and scales further.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -83,8 +83,7 @@ Result from_list(std::vector<at::Tensor> list) {
 /// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in its own thread.
 ///
 /// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; other tensors, and
-///    arguments that are not tensors, go to every replica. A batch with fewer samples than replicas uses fewer
-///    replicas.
+///    arguments that are not tensors, go to every replica. A batch smaller than `replicas` uses fewer replicas.
 /// 2. Outputs (a tensor, a tuple or a vector of them) are joined along dimension 0; scalars become a list. They are on
 ///    the first device.
 /// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
@@ -99,8 +98,8 @@ Result from_list(std::vector<at::Tensor> list) {
 /// each forward.
 /// Thread-safe: no.
 /// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
-///         sizes, for a parameter that changed between forward and backward, and for a second derivative. An exception
-///         of a replica is rethrown after all replicas have ended; that of the first replica wins.
+///         sizes, for a parameter that changed between forward and backward, and for a second derivative. If replicas
+///         throw, the first one's exception is rethrown after all have ended.
 /// Example: lockstep::DataParallel model{Net(), {.replicas = 4}};
 template <class Net>
 class DataParallel {

@@ -17,7 +17,7 @@ namespace lockstep::comm {
 void publish_address(const std::filesystem::path& file, const StoreAddress& address);
 
 /// Returns the address from rank 0, or the reason why the file cannot be used: it is missing or torn, or another user
-/// wrote it or could write it.
+/// wrote it or can access it.
 [[nodiscard]] Result<StoreAddress> read_address(const std::filesystem::path& file);
 
 /// Parses the file's text.
