@@ -87,7 +87,7 @@ class Maker {
   }
 
  private:
-  /// `load`: (context, row) -> void. Returns: false if the batch is no longer wanted.
+  /// Calls `load`, (context, row) -> void, for each sample. Returns: false if the batch was cancelled.
   template <class Load>
   bool each(const Load& load) {
     progress_.step.store(task_.step, std::memory_order_relaxed);
@@ -102,7 +102,7 @@ class Maker {
     return true;
   }
 
-  /// Returns: false if the batch is no longer wanted.
+  /// Starts a sample. Returns: false if the batch was cancelled.
   bool begin_sample(std::int64_t index) {
     if (cancelled_.load(std::memory_order_relaxed)) return false;
     progress_.since_ns.store(SystemClock::instance().now().time_since_epoch().count(), std::memory_order_relaxed);
@@ -114,7 +114,7 @@ class Maker {
   template <class Load>
   bool load_others(const Load& load) {
     constexpr int kTries = 100;
-    constexpr std::uint64_t kStream = 0x696e737465616421;  // separate from the streams of samples
+    constexpr std::uint64_t kStream = 0x696e737465616421;  // separates these numbers from those of samples
     SampleRandom random(source_.seed ^ kStream, static_cast<std::uint64_t>(task_.epoch),
                         static_cast<std::uint64_t>(task_.indices.front()));
     const auto size = static_cast<std::uint64_t>(source_.dataset->size());

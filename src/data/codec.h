@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// A larger side is refused before memory is allocated.
+/// The largest side of a picture; a larger picture is rejected before memory is allocated.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
 /// Returns the size that a file's header states, or a Failure if a side or the whole is too large (max_pixels()) or out

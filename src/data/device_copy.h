@@ -17,7 +17,7 @@ namespace lockstep::data {
 class DeviceCopy {
  public:
   explicit DeviceCopy(c10::Device device);
-  /// Replaces the batch's tensors by copies in progress. Returns: the event that marks their end.
+  /// Starts to copy the batch's tensors, and replaces them by the copies. Returns: the event that marks the end.
   std::optional<c10::Event> start(Batch& batch);
 
  private:

@@ -37,7 +37,7 @@ class EpochStream {
   /// Returns the next task, once there is room for its batch; none at the end and after cancel(). An error of the
   /// stream takes the place of the batch, and the stream ends there. Blocks: yes.
   std::optional<BatchTask> take_task();
-  /// Returns the next task, without a wait for room. Only for a single consumer.
+  /// Returns the next task without waiting for room. Only for a single consumer.
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };

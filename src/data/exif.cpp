@@ -52,7 +52,7 @@ int exif_orientation(std::string_view jpeg) noexcept {
   constexpr unsigned kScan = 0xda;  // marker before the pixels
   for (std::size_t at = 2; at + 4 <= jpeg.size();) {
     const unsigned marker = byte_at(jpeg, at + 1);
-    if (byte_at(jpeg, at) != 0xff || marker == 0xff) {  // bytes that belong to no segment
+    if (byte_at(jpeg, at) != 0xff || marker == 0xff) {  // bytes outside segments
       ++at;
       continue;
     }

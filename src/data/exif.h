@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The camera's orientation: a JPEG's pixels may be stored rotated, with a number that says how to rotate them back. The
-// bytes are untrusted: functions never throw. No torch header.
+// The camera's orientation: a JPEG's pixels may be stored rotated, with a number for the rotation that makes them
+// upright. The bytes are untrusted: functions never throw. No torch header.
 #pragma once
 
 #include <string_view>
@@ -28,7 +28,7 @@ struct Turn {
 [[nodiscard]] Image upright(Image stored, const Turn& turn);
 /// Maps a box in stored pixels to the upright picture; `stored` is the size of the whole.
 [[nodiscard]] Box upright(const Box& place, ImageSize stored, const Turn& turn) noexcept;
-/// Returns the stored pixels of a region of the upright picture; `stored` is the size of the whole.
+/// Returns the region of the stored pixels for a region of the upright picture; `stored` is the size of the whole.
 [[nodiscard]] Region stored_region(const Region& region, ImageSize stored, const Turn& turn) noexcept;
 
 /// Do the same as decode_image() and image_size(), but without the rotation.

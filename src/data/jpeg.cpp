@@ -105,7 +105,7 @@ Decoder& decoder() {
   return made;
 }
 
-/// The part of the file to read, in pixels of the shrunk picture.
+/// The part of a file to decode, in pixels of the shrunk picture.
 struct Plan {
   std::string_view bytes;
   Region region;  ///< the region to decode
@@ -122,7 +122,7 @@ void read_header(Decoder& decoder, Plan& plan) {
   jpeg_read_header(&decoder.info, TRUE);
 }
 
-// From here on libjpeg knows which columns to compute.
+// Starts decoding. libjpeg then knows which columns to compute.
 void start(Decoder& decoder, Plan& plan) {
   jpeg_decompress_struct& info = decoder.info;
   info.out_color_space = plan.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -148,7 +148,7 @@ void put_row(const Plan& plan, const std::uint8_t* row, std::int64_t y) {
   }
 }
 
-// `rows` has room for kRowsAtOnce rows.
+// The number of rows for which `rows` has memory.
 constexpr int kRowsAtOnce = 4;
 
 void read_rows(Decoder& decoder, Plan& plan) {
@@ -165,7 +165,7 @@ void read_rows(Decoder& decoder, Plan& plan) {
       if (first + i >= plan.region.top && first + i < end) put_row(plan, rows[i], first + i);
     }
   }
-  // The file's end is checked only if its last row was wanted.
+  // libjpeg checks the end of the file only if the last row was read.
   if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
 }
 

@@ -28,8 +28,8 @@ namespace lockstep {
 namespace {
 
 constexpr double kMuchWaiting = 0.1;       // share of an epoch's time
-constexpr double kShortEpoch = 1.0;        // seconds: too short to judge
-constexpr std::size_t kNotedSamples = 10;  // the most bad samples that get their own line
+constexpr double kShortEpoch = 1.0;        // seconds: shorter epochs are not judged
+constexpr std::size_t kNotedSamples = 10;  // the most bad samples that are logged in a line each
 
 /// Returns the number of samples of the epoch that all shards of `state` have read together.
 std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
@@ -98,7 +98,7 @@ class DataLoader::Impl {
   const std::shared_ptr<Dataset> dataset;
   const std::shared_ptr<IterableDataset> iterable;
   const DataLoaderOptions options;
-  const std::int64_t size;  // asked once: every rank and epoch must see the same
+  const std::int64_t size;  // read once, so that every epoch has the same size
   std::int64_t samples = 0;
   std::int64_t steps = 0;
   double waited_s = 0;
@@ -348,7 +348,7 @@ DataLoader::Epoch::Epoch(Epoch&& other) noexcept
     : loader_(std::exchange(other.loader_, nullptr)), ticket_(other.ticket_), batch_(std::move(other.batch_)) {}
 
 Batch* DataLoader::Epoch::next() {
-  batch_ = {};  // before the wait: the next batch may use its memory
+  batch_ = {};  // freed before the wait, so that the next batch can use its memory
   std::optional<Batch> batch = loader_->next(ticket_);
   if (!batch) return nullptr;
   batch_ = std::move(*batch);

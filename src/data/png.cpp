@@ -33,7 +33,7 @@ int read_header(spng_ctx* context, std::string_view bytes, spng_ihdr* header) {
   return spng_get_ihdr(context, header);
 }
 
-// Reads the pixels, then the chunks after them: a file without its end is truncated even if all its pixels are there.
+// Reads the pixels, then the chunks after them: a file without its end counts as truncated, even if it has all pixels.
 int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>& pixels) {
   std::size_t bytes = 0;
   if (const int code = spng_decoded_image_size(context, format, &bytes); code != 0) return code;

@@ -52,7 +52,7 @@ constexpr std::uint32_t type_of(const char (&name)[5]) {
          static_cast<std::uint32_t>(name[2]) << 8 | static_cast<std::uint32_t>(name[3]);
 }
 
-/// Returns none if the file ends or the checksum is wrong.
+/// Returns the next chunk; none if the file ends or the checksum is wrong.
 std::optional<Chunk> next_chunk(Bytes& rest) {
   if (rest.size() < kAround) return std::nullopt;
   const std::size_t length = number(rest.data());
@@ -109,7 +109,7 @@ std::optional<Bytes> packed_pixels(Bytes rest) {
 }
 
 bool inflate_rows(Bytes packed, std::size_t bytes) {
-  if (!can_inflate_to(bytes, packed.size())) return false;  // before memory is allocated
+  if (!can_inflate_to(bytes, packed.size())) return false;  // checked before memory is allocated
   Tools& with = tools();
   with.rows.resize(std::max(with.rows.size(), bytes + kReadAhead));
   std::size_t used = 0;

@@ -16,7 +16,7 @@ namespace {
 std::int64_t jpeg_channels(std::string_view bytes) {
   const auto byte = [&](std::size_t at) { return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U; };
   for (std::size_t at = 2; at + 9 < bytes.size();) {
-    if (byte(at) != 0xff) {  // bytes that belong to no segment
+    if (byte(at) != 0xff) {  // bytes outside segments
       ++at;
       continue;
     }

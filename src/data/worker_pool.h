@@ -49,7 +49,7 @@ class WorkerPool {
     std::mutex mutex;
     std::condition_variable wake;
     std::shared_ptr<EpochStream> stream;
-    std::uint64_t passes = 0;  ///< number of passes so far: a thread that has ended one waits for the next
+    std::uint64_t passes = 0;  ///< number of passes so far; a thread that has ended a pass waits for the next
     bool stopping = false;
     std::vector<std::unique_ptr<Progress>> progress;  ///< one for each thread
   };

@@ -10,8 +10,8 @@ namespace lockstep::tensor {
 
 /// Machine code, or, for a GPU that the compiler does not know yet, PTX, which the driver translates.
 struct CompiledKernels {
-  std::string image;    ///< for the driver to load; empty if the compilation failed
-  std::string problem;  ///< the reason
+  std::string image;    ///< the code that the driver loads; empty if the compilation failed
+  std::string problem;  ///< the reason why the compilation failed
 };
 
 /// Compiles for GPUs of compute capability `capability` (90 for 9.0). Blocks: for some seconds. Thread-safe: yes.

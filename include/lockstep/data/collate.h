@@ -26,7 +26,7 @@ struct BatchContext {
 
   /// Returns the random numbers of this batch on this replica, starting with the first.
   [[nodiscard]] SampleRandom random() const noexcept {
-    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separate from the streams of samples
+    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separates these numbers from those of samples
     SampleRandom of_replica(seed ^ kStream, static_cast<std::uint64_t>(replica));
     return SampleRandom(of_replica(), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(step));
   }

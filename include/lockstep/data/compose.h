@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compose: a chain of steps from a picture to a sample, checked by the compiler. Built-in augmentations, users' classes
-// and lambdas chain alike.
+//          and lambdas can all be steps.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of a data set: a size and a sample per index. Workers are threads, so a local class or a lambda will
-// do.
+// The interface of a data set: a size and a sample per index. Workers are threads, so a set may be a local class or a
+// lambda.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -56,7 +56,7 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
-/// A bad sample that was left out, or a bad picture that an augmentation drew for one.
+/// A bad sample that was left out, or a bad picture that an augmentation drew for a sample.
 struct BadSample {
   std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, its index in the source
   std::string what;        ///< the error's message, with the file's path if the sample has a file

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that depends on the version of libtorch: calls functions that changed between 1.13 and 2.x.
+// Wraps functions that changed between libtorch 1.13 and 2.x. Only torch_version.cpp tests TORCH_VERSION.
 #pragma once
 
 #include <c10/core/DeviceType.h>

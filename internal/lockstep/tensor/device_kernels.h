@@ -9,10 +9,10 @@
 
 namespace lockstep::tensor {
 
-/// The blocks that a kernel runs with, in two dimensions, and the threads of each.
+/// The number of blocks with which a kernel runs, in two dimensions, and of threads per block.
 struct KernelGrid {
-  unsigned x = 1;          ///< blocks
-  unsigned y = 1;          ///< blocks
+  unsigned x = 1;          ///< blocks in the first dimension
+  unsigned y = 1;          ///< blocks in the second dimension
   unsigned threads = 256;  ///< threads per block
 };
 
@@ -30,9 +30,9 @@ class DeviceKernels {
   virtual void launch(const char* kernel, const KernelGrid& grid, const void* argument) = 0;
 };
 
-/// The source text of a program of kernels.
+/// The source text of one or more kernels.
 struct KernelSource {
-  const char* name;    ///< "norm_act.cuh", for the compiler's messages
+  const char* name;    ///< file name for the compiler's messages, such as "norm_act.cuh"
   const char* text;    ///< CUDA C++ without headers, whose kernels are `extern "C"`
   const char* before;  ///< lines to insert before the text, such as definitions
 };

@@ -20,7 +20,7 @@ std::uint8_t whole(float value) {
   return value >= 255.0F ? std::uint8_t{255} : static_cast<std::uint8_t>(value);
 }
 
-/// Returns from + factor * (to - from); `to` is the picture's own value.
+/// Returns from + factor * (to - from); `to` is the picture's value.
 std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
   return whole(static_cast<float>(from) + factor * static_cast<float>(int{to} - int{from}));
 }

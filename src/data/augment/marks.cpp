@@ -16,7 +16,7 @@ Point moved(const Motion& motion, double x, double y) {
           static_cast<float>(motion.yx * x + motion.yy * y + motion.y0), true};
 }
 
-/// Returns the upright box around the moved corners.
+/// Returns the axis-parallel box around the moved corners of `box`.
 Box around(const Motion& motion, const Box& box) {
   const Point corners[] = {moved(motion, box.x1, box.y1), moved(motion, box.x2, box.y1), moved(motion, box.x1, box.y2),
                            moved(motion, box.x2, box.y2)};

@@ -41,7 +41,7 @@ void place(AnnotatedImage& image, const Region& canvas, const Color& fill);
 
 [[nodiscard]] inline Region whole(ImageSize size) { return {0, 0, size}; }
 
-/// Throws: UsageError that names `who` if a side is not positive.
+/// Throws: UsageError naming `who` if a side is not positive.
 void check_size(ImageSize size, const char* who);
 
 }  // namespace lockstep::data

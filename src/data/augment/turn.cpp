@@ -46,7 +46,7 @@ int flag_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBilinear ? cv::INTER_LINEAR : cv::INTER_CUBIC;
 }
 
-/// `from` maps each pixel of the result to its place in the picture.
+/// Returns the warped picture. `from` maps each pixel of the result to its place in the picture.
 Image warped(const PixelView& view, const Motion& from, Interpolation interpolation, const Color& fill) {
   Image image = data::solid(view.size, view.channels, fill);
   const int type = view.channels == 1 ? CV_8UC1 : CV_8UC3;

@@ -31,7 +31,7 @@ constexpr std::int64_t kSwatch = 10;    // side of a colour in the legend, in pi
 constexpr ImageSize kFrame{24, 12};     // size of a frame in the legend, in pixels
 constexpr float kShareOfMasks = 0.45F;  // share of the colour in a mask's pixels
 
-/// A picture scaled into its place.
+/// A picture that is scaled to fit its cell, and its place.
 struct Cell {
   Image image;
   std::int64_t left = 0;
@@ -40,7 +40,7 @@ struct Cell {
   float y_scale = 1;
 
   [[nodiscard]] Region place() const noexcept { return {left, top, image.size}; }
-  /// Returns the part of the box inside the picture.
+  /// Returns the box in pixels of the sheet, clipped to the picture.
   [[nodiscard]] Box box(const Box& original) const {
     const auto x = static_cast<float>(left);
     const auto y = static_cast<float>(top);
@@ -128,7 +128,7 @@ void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkO
   }
 }
 
-/// Draws no words: they would cover the picture. The legend and the line below it explain the colours.
+/// Draws an object without words, which would cover the picture. The legend and the line below explain the colours.
 void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
   const Ink ink = data::ink_of(object.label);
   canvas.frame(cell.box(object.box), ink, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that combine elements: convolutions, norms, products, poolings, sums.
+// Operators that combine elements: norms, products, attention, reductions, sorting.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>

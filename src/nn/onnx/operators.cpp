@@ -90,7 +90,7 @@ constexpr std::array kTable = {
     Entry{"all", truth, "ReduceMin"}, Entry{"bilinear", bilinear}, Entry{"einsum", einsum},
     Entry{"embedding_bag", embedding_bag}, Entry{"pairwise_distance", pairwise_distance},
     Entry{"cosine_similarity", cosine_similarity}, Entry{"grid_sampler", grid_sampler},
-    // windows
+    // operators on windows
     Entry{"_convolution_mode", convolution_by_name}, Entry{"max_pool1d_with_indices", max_pool},
     Entry{"max_pool2d_with_indices", max_pool}, Entry{"max_pool3d_with_indices", max_pool},
     Entry{"adaptive_max_pool1d", adaptive_max_pool}, Entry{"adaptive_max_pool2d", adaptive_max_pool},
@@ -102,7 +102,7 @@ constexpr std::array kTable = {
     Entry{"upsample_nearest3d", upsample_nearest}, Entry{"_upsample_nearest_exact1d", upsample_nearest, "exact"},
     Entry{"_upsample_nearest_exact2d", upsample_nearest, "exact"},
     Entry{"_upsample_nearest_exact3d", upsample_nearest, "exact"},
-    // in time
+    // recurrent operators
     Entry{"lstm", recurrent, "LSTM"}, Entry{"gru", recurrent, "GRU"}, Entry{"rnn_tanh", recurrent, "Tanh"},
     Entry{"rnn_relu", recurrent, "Relu"}};
 

@@ -11,7 +11,7 @@
 
 extern "C" __attribute__((visibility("default"))) const void* lockstep_cuda_parts(const char* version);
 
-/// Returns the CudaParts; null for another version of Lockstep.
+/// Returns the CudaParts; null if `version` is another version of Lockstep.
 const void* lockstep_cuda_parts(const char* version) {
   using namespace lockstep;
   static constexpr tensor::CudaParts kParts{.make_graph = tensor::make_cuda_graph,

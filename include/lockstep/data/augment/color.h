@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Augmentations that change pixels, but no annotations.
+// Augmentations that change pixels, but not annotations.
 #pragma once
 
 #include <optional>

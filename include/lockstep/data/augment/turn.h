@@ -32,8 +32,8 @@ struct AffineParameters {
   double translate_x = 0.0;  ///< horizontal shift, in pixels
   double translate_y = 0.0;  ///< vertical shift, in pixels
   double scale = 1.0;        ///< factor of the size
-  double shear_x = 0.0;      ///< degrees
-  double shear_y = 0.0;      ///< degrees
+  double shear_x = 0.0;      ///< horizontal shear, in degrees
+  double shear_y = 0.0;      ///< vertical shear, in degrees
 };
 
 /// Rotates, shears, scales and shifts at once; the picture keeps its size. Source: torchvision's RandomAffine.

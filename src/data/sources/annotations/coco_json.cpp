@@ -37,7 +37,7 @@ struct Annotation {
 
 constexpr std::int64_t kMaxNamedId = 100'000;
 
-/// Returns an id that an entry must have.
+/// Returns the id under `key`, which an entry must have.
 Result<std::int64_t> needed_id(const json& object, const char* key) {
   const auto id = whole_number_at(object, key);
   if (!id) return Failure{id.error()};

@@ -55,7 +55,7 @@ class FieldReader {
   std::int64_t& line_;
 };
 
-/// True for the words that tables write for a missing or invalid number.
+/// True for words that mean a missing or invalid number in tables.
 bool stands_for_nothing(std::string_view text) {
   std::string plain;
   for (const char letter : text) plain += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;

@@ -95,7 +95,7 @@ fs::path picture_path(const fs::path& folder, const std::string& name, const std
       fmt::format("{} does not exist, and no other picture of that name", (folder / (name + ".jpg")).string()));
 }
 
-/// "cat, dog, ... and 3 more"
+/// Returns the names for a message: "cat, dog, ... and 3 more".
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> some(names.begin(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local shards with an index over all of them.
+// Local shards, with an index of the samples of all shards.
 #include <fmt/format.h>
 
 #include <charconv>

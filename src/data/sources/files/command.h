@@ -11,7 +11,7 @@
 
 namespace lockstep::data {
 
-/// Thread-safe: no.
+/// The bytes of a file or of a command's output. Thread-safe: no.
 class ByteStream {
  public:
   /// Throws: DataError if the file is missing or not a regular file; IoError.

@@ -36,7 +36,7 @@ std::string name_inside(const fs::path& folder, const std::string& name, const f
   }
   const fs::path path = name;
   if (allow_outside || (name.find("..") == std::string::npos && !path.is_absolute())) return name;
-  // Opens exactly the name that was checked: the system would take "link/.." for the folder above the link's end.
+  // Returns exactly the checked name: the system would resolve "link/.." to the folder above the link's target.
   const fs::path plain = path.lexically_normal();
   if (plain.is_absolute() ? is_in(plain, folder) : *plain.begin() != "..") return plain.string();
   throw DataError(

@@ -116,7 +116,7 @@ class Converter {
 
   /// Returns the number of bytes that were converted: all of them, unless one does not belong to a character.
   std::size_t run(std::string_view bytes, std::string& to) {
-    std::string input(bytes);  // iconv has no const
+    std::string input(bytes);  // iconv's parameter is not const
     char* from = input.data();
     std::size_t left = input.size();
     std::array<char, 4096> block{};

@@ -27,7 +27,7 @@ class IdxBytes {
   IdxBytes(const IdxBytes&) = delete;
   IdxBytes& operator=(const IdxBytes&) = delete;
 
-  // Returns the number of bytes read, up to `size`.
+  // Reads up to `size` bytes, and returns their number.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
 
   // Returns an upper limit of the bytes that can be read.

@@ -51,7 +51,7 @@ enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
 [[nodiscard]] std::string packed_entry(const PackedEntry& entry);
 /// Encodes the class names. The index is the entries, followed by these bytes.
 [[nodiscard]] std::string packed_classes(const std::vector<std::string>& classes);
-/// `at`: the start of the index.
+/// Encodes the footer. `at`: the start of the index.
 [[nodiscard]] std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_t count);
 
 /// Parses the header, index and footer of a file, and checks that entries are between header and index. A Failure names
