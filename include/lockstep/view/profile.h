@@ -43,8 +43,7 @@ struct ProfiledCall {
   int bucket = -1;                     ///< gradient bucket of a collective, from 0; -1: none
   int buckets = 0;                     ///< number of buckets
   std::vector<CallInput> inputs = {};  ///< inputs of an operator, one for each argument, if they are recorded
-  std::int64_t made_ns =
-      0;  ///< with recorded inputs: start of the outermost operator that made this backward node; 0: unknown
+  std::int64_t made_ns = 0;  ///< start of the outermost operator that made the node (with recorded inputs); 0: unknown
 };
 
 /// A thread that made calls.
