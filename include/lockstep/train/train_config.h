@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that every recipe has. A recipe's own struct derives from this one and describes its further keys.
+// The settings that every recipe has. A recipe's own struct derives from TrainConfig and describes its further keys.
 #pragma once
 
 #include <cstdint>
