@@ -49,7 +49,7 @@ struct ProfiledCall {
 /// A thread that made calls.
 struct ProfiledThread {
   std::string name;         ///< its name
-  std::int64_t id = 0;      ///< the kernel's id of it
+  std::int64_t id = 0;      ///< the kernel's id of the thread
   bool runs_steps = false;  ///< true for the thread of the training loop and for a replica's thread
 };
 
@@ -73,8 +73,8 @@ struct Profile {
   int rank = 0;               ///< the rank that was recorded
   int world_size = 1;         ///< number of ranks
   std::string host;           ///< the rank's host
-  std::int64_t begin_ns = 0;  ///< when the first step began
-  std::int64_t end_ns = 0;    ///< when the last step ended
+  std::int64_t begin_ns = 0;  ///< the start of the first step
+  std::int64_t end_ns = 0;    ///< the end of the last step
   std::int64_t steps = 0;     ///< number of steps
   /// This rank's clock minus rank 0's.
   std::int64_t clock_offset_ns = 0;

@@ -16,7 +16,7 @@ namespace lockstep::train {
 /// Returns <folder>/step-00001200.
 [[nodiscard]] std::filesystem::path step_folder_of(const std::filesystem::path& folder, std::int64_t step);
 
-/// Copies the checkpoint `from` to `folder` under the name `name` and verifies every byte. An existing one is kept.
+/// Copies the checkpoint `from` to `folder` under the name `name` and verifies every byte. An existing copy is kept.
 /// Throws: DataError, IoError.
 void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& folder,
                      const std::string& name);
