@@ -23,7 +23,8 @@ void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const
 
 /// Loads model, optimizer, average and scaler from the checkpoint `folder`/step-<step>, on every rank. The run's
 /// position, data and random numbers do not change. Only rank 0 reads its `folder`, after it has verified the whole
-/// checkpoint. `ema` is null if there is no average. Returns: false if the checkpoint has no average for `ema`.
+/// checkpoint. `ema` is null if there is no average.
+/// Returns: false if the checkpoint has no average for `ema`.
 ///
 /// Collective: yes. Blocks: until the disk has been read.
 /// Throws: the same error on every rank: UsageError if step is 0, because there was no evaluation; DataError naming the
