@@ -17,7 +17,7 @@ constexpr std::string_view kToken = "right";
 
 void use_path(std::string_view path) {
   if (const auto found = dashboard::parse_run_path(path)) {
-    require(found->run >= 0 && found->run < 1'000'000 && path.ends_with(found->what));
+    require(found->run >= 0 && found->run < 1'000'000 && path.ends_with(found->resource));
   }
   if (dashboard::is_asset_path(path)) require(path.find('/', 8) == std::string_view::npos && path.size() > 8);
 }

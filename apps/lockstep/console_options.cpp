@@ -29,7 +29,7 @@ StreamsByRank streams_of(const std::string& option, const std::string& text) {
   StreamsByRank streams;
   if (text.find(':') == std::string::npos) {
     const auto bits = parse_whole(text, {.most = 3});
-    streams.of_all = static_cast<int>(bits ? *bits : fail());
+    streams.others = static_cast<int>(bits ? *bits : fail());
     return streams;
   }
   for (const std::string& part : text::split(text, ',')) {
@@ -37,7 +37,7 @@ StreamsByRank streams_of(const std::string& option, const std::string& text) {
     const auto rank = parse_whole(part.substr(0, colon), {});
     const auto bits = colon == std::string::npos ? std::nullopt : parse_whole(part.substr(colon + 1), {.most = 3});
     if (!rank || !bits) fail();
-    streams.of_rank[static_cast<int>(*rank)] = static_cast<int>(*bits);
+    streams.by_rank[static_cast<int>(*rank)] = static_cast<int>(*bits);
   }
   return streams;
 }

@@ -128,7 +128,7 @@ def require_nothing_half_written(run_dir: pathlib.Path) -> None:
 
 
 def note_of_torn(folder: pathlib.Path, problem: str) -> str:
-    return f"note: {folder} is written anew; what was there is kept as {folder.name}.bad-1 ({folder}/{problem}"
+    return f"note: {folder} is written again; the earlier folder is kept as {folder.name}.bad-1 ({folder}/{problem}"
 
 
 def truncate(path: pathlib.Path) -> None:
@@ -233,7 +233,7 @@ class Faults:
         with Disk(self.disk, f"size=1g,nr_inodes={entries - 1}") as disk:
             run_dir = disk.path / "run"
             run = self.train(world, run_dir)
-            run.require_one_error(74, f"{run_dir}/summary.json is not written: cannot create ", *NO_SPACE)
+            run.require_one_error(74, f"{run_dir}/summary.json was not written: cannot create ", *NO_SPACE)
             self.require_whole_checkpoints(run_dir, *range(EVERY, STEPS + 1, EVERY))
             require_nothing_half_written(run_dir)
             disk.remount("nr_inodes=1000")
@@ -285,7 +285,7 @@ class Faults:
             run = self.end(process)
             run.require_one_error(74, f"the checkpoint of step {saved[-1] + EVERY} is not saved: ",
                                   f"{run_dir}/checkpoints/.tmp-", "Read-only file system",
-                                  "see that this folder can be written; --resume auto goes on from the checkpoint")
+                                  "make sure that this folder is writable; --resume auto goes on from the checkpoint")
             subprocess.run(["umount", str(run_dir)], check=True)
             self.require_whole_checkpoints(run_dir, *saved)
             self.require_goes_on(world, run_dir)

@@ -55,10 +55,10 @@ SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)
         "exit0": r"rank {} left: its program has ended in backward of step {};",
         "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
         "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
-        "alone": r"rank {} hangs: it computes in forward of step {} since .* \(limit [\d.]+ s\)", "long": r"",
+        "alone": r"rank {} hangs: it computes in forward of step {} \([\d.]+ s so far; limit [\d.]+ s\)", "long": r"",
         "suspend": r"", "suspend_save": r"", "suspend_start": r"", "meet": r"rank {}( on \S+)? died"}
 INSIDE = ("stop_reduce", "stop_barrier", "stop_wait", "stop_copy", "stop_message")
-SAID |= {fault: r"rank {} hangs: stopped by SIGSTOP .*since [\d.]+ s; ranks? \d(, \d)?( on \S+)? waits? in " for fault in INSIDE}
+SAID |= {fault: r"rank {} hangs: stopped by SIGSTOP .*\([\d.]+ s so far\); ranks? \d(, \d)?( on \S+)? waits? in " for fault in INSIDE}
 SAID["kill_reduce"] = SAID["kill"]
 CODES = {"kill": 137, "kill_reduce": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
          "suspend": 0, "suspend_save": 0, "suspend_start": 0, "meet": 75} | {fault: 76 for fault in INSIDE}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConfigTree: YAML text to dotted keys. Binding to structs is in config_fields.cpp.
+// ConfigTree: reads YAML text into dotted keys. config_fields.cpp binds them to structs.
 #include "lockstep/base/config.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ ConfigValue value_of(const YAML::Node& node, std::string origin) {
   return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
 }
 
-/// A new value of a key replaces the values of its parts.
+/// Removes the values below `key`: a new value of the key replaces them.
 void erase_parts(std::map<std::string, ConfigValue>& values, const std::string& key) {
   const std::string prefix = key + ".";
   auto at = values.lower_bound(prefix);
@@ -69,11 +69,11 @@ YAML::Node parse(std::string_view yaml, const std::string& name) {
   try {
     YAML::Node root = base::load_yaml(yaml);
     if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
-    if (!root.IsMap()) throw UsageError(fmt::format("{} is no map of settings", name));
+    if (!root.IsMap()) throw UsageError(fmt::format("{} is not a map of settings", name));
     return root;
   } catch (const YAML::Exception& problem) {
     throw UsageError(
-        fmt::format("{}:{}:{}: no valid YAML: {}", name, problem.mark.line + 1, problem.mark.column + 1, problem.msg));
+        fmt::format("{}:{}:{}: not valid YAML: {}", name, problem.mark.line + 1, problem.mark.column + 1, problem.msg));
   }
 }
 
@@ -83,7 +83,7 @@ struct Including {
   int files = 0;
 };
 
-/// A path is relative to the including file; "~/" is the home folder.
+/// Resolves a path relative to the including file; "~/" is the home folder.
 std::filesystem::path included_path(const std::filesystem::path& from, const std::string& name) {
   if (!name.starts_with("~/")) return from.parent_path() / name;
   return std::filesystem::path(env::get("HOME").value_or("/")) / name.substr(2);
@@ -95,9 +95,8 @@ ConfigTree load(const std::filesystem::path& path, Including& including) {
     throw UsageError(fmt::format("{} includes itself", path.string()));
   }
   if (++including.files > kMostFiles) {
-    throw UsageError(
-        fmt::format("{} and what it includes are more than {} files, each counted as often as it is included",
-                    including.open.front().string(), kMostFiles));
+    throw UsageError(fmt::format("{} and its includes are more than {} files (a file counts once for each include)",
+                                 including.open.front().string(), kMostFiles));
   }
   including.open.push_back(canonical);
   const std::string text = FileSystem::system().read(path, base::kYamlMostBytes);
@@ -132,7 +131,7 @@ ConfigTree ConfigTree::from_text(std::string_view yaml, const std::string& name)
 void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    throw UsageError(fmt::format("{} '{}' is no assignment", origin, assignment),
+    throw UsageError(fmt::format("{} '{}' is not an assignment", origin, assignment),
                      "write it as key=value, such as epochs=5");
   }
   const std::string key(assignment.substr(0, equals));

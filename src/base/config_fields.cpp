@@ -19,7 +19,7 @@ struct Overload : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
-Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce it for an aggregate
+Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce this for an aggregate
 
 constexpr const char* kAuto = "auto";
 
@@ -38,7 +38,7 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   }
 }
 
-/// Throws: YAML::Exception if it is no list of maps of scalars and lists of scalars.
+/// Throws: YAML::Exception unless it is a list of maps whose values are scalars or lists of scalars.
 void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
   std::vector<ConfigMap> maps;
   YAML::Node list = base::load_yaml(yaml);
@@ -95,7 +95,7 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   }
 }
 
-/// The numbers that a field has, each with its text.
+/// Returns the numbers in a field, each with its text.
 std::vector<std::pair<double, std::string>> numbers_of(const ConfigFields::Field& field) {
   using Numbers = std::vector<std::pair<double, std::string>>;
   return std::visit(Overload{[](const std::int64_t* number) -> Numbers {
@@ -121,9 +121,9 @@ std::vector<std::pair<double, std::string>> numbers_of(const ConfigFields::Field
 }
 
 UsageError out_of_range(const ConfigFields::Field& field, const std::string& value, const std::string& origin) {
-  const bool of_a_list = std::holds_alternative<std::vector<std::string>*>(field.target);
+  const bool is_in_list = std::holds_alternative<std::vector<std::string>*>(field.target);
   return UsageError(fmt::format("{}{} {} {}; it must be {}", origin.empty() ? "" : origin + ": ", field.key,
-                                of_a_list ? "has" : "is", value, field.allowed()));
+                                is_in_list ? "has" : "is", value, field.allowed()));
 }
 
 void check_range(const ConfigFields::Field& field, const std::string& origin) {
@@ -145,7 +145,8 @@ UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) 
   // An integer that does not fit into 64 bits.
   if (is_integer && is_whole_number(value.yaml)) {
     if (field.range) return out_of_range(field, value.yaml, value.origin);
-    return UsageError(fmt::format("{}: {} is {}, which 64 bits do not hold", value.origin, field.key, value.yaml));
+    return UsageError(
+        fmt::format("{}: {} is {}, which does not fit into 64 bits", value.origin, field.key, value.yaml));
   }
   return UsageError(fmt::format("{}: {} is '{}', not {}{}{}", value.origin, field.key, value.yaml,
                                 type_name(field.target), may_be_auto ? text::did_you_mean(value.yaml, {kAuto}) : "",
@@ -159,7 +160,7 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
-/// The dotted keys of a map that belongs in a list of maps become one value again.
+/// Joins the dotted keys of a map that belongs in a list of maps into one value again.
 std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
                                                    const std::vector<ConfigFields::Field>& fields) {
   std::map<std::string, ConfigValue> values = tree.values();
@@ -201,7 +202,8 @@ YAML::Node node_of(const ConfigFields::Target& target) {
 
 std::int64_t AutoInt::value() const {
   if (number_) return *number_;
-  throw UsageError("a setting is auto and has not been found out", "the Trainer does that; elsewhere give a number");
+  throw UsageError("a setting is auto, and its value is not known yet",
+                   "the Trainer finds it; without a Trainer, give a number");
 }
 
 ConfigFields::Field& ConfigFields::add(std::string key, Target target, std::string help,

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it some whole numbers have no double
+constexpr double kExact = 9007199254740992.0;  // 2^53: a double cannot hold every larger whole number
 
 std::string text_of(double number) {
   const bool whole = std::floor(number) == number && std::abs(number) < kExact;
@@ -40,18 +40,18 @@ std::string ConfigRange::text() const {
   return words;
 }
 
-ConfigFields::Field& ConfigFields::Field::in(const ConfigRange& numbers, std::string of_unit) {
+ConfigFields::Field& ConfigFields::Field::in(const ConfigRange& numbers, std::string unit_name) {
   range = numbers;
-  unit = std::move(of_unit);
+  unit = std::move(unit_name);
   return *this;
 }
 
-ConfigFields::Field& ConfigFields::Field::at_resume(OnResume what) {
-  resume = what;
+ConfigFields::Field& ConfigFields::Field::at_resume(OnResume rule) {
+  resume = rule;
   return *this;
 }
 
-ConfigFields::Field& ConfigFields::Field::of_a_host() {
+ConfigFields::Field& ConfigFields::Field::per_host() {
   host = true;
   return *this;
 }

@@ -9,8 +9,8 @@
 namespace lockstep::base {
 namespace {
 
-// cudaGetErrorString() of the errors after which a context is lost, from CUDA 11 to 13; and the words of cuBLAS and
-// cuDNN if one of their kernels met such an error.
+// The texts of cudaGetErrorString(), CUDA 11 to 13, for errors after which a context is lost, and the texts of cuBLAS
+// and cuDNN for such an error in one of their kernels.
 constexpr std::array<std::string_view, 12> kAsynchronous = {
     "device-side assert triggered",
     "an illegal memory access was encountered",
@@ -30,11 +30,11 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 }  // namespace
 
-std::string device_error_hint(std::string_view what, bool launch_blocking) {
-  if (!contains(what, "CUDA error") && !contains(what, "CUDA driver error") && !contains(what, "cuDNN error"))
+std::string device_error_hint(std::string_view message, bool launch_blocking) {
+  if (!contains(message, "CUDA error") && !contains(message, "CUDA driver error") && !contains(message, "cuDNN error"))
     return "";
-  const auto stands_there = [&](std::string_view words) { return contains(what, words); };
-  if (std::none_of(kAsynchronous.begin(), kAsynchronous.end(), stands_there)) return "";
+  const auto occurs = [&](std::string_view words) { return contains(message, words); };
+  if (std::none_of(kAsynchronous.begin(), kAsynchronous.end(), occurs)) return "";
   if (launch_blocking) return "CUDA_LAUNCH_BLOCKING=1 is set: the call named is the one whose kernel failed";
   return "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1";
 }

@@ -54,7 +54,7 @@ std::string base::error_file_path() {
 
 namespace {
 
-// torchelastic reads this form; "type" inside extraInfo is Lockstep's and vetoes a restart.
+// Writes the error in the form that torchelastic reads. "type" inside extraInfo is Lockstep's and can veto a restart.
 void write_error_file(const char* type, const std::string& text, int erred) {
   const std::string path = base::error_file_path();
   if (path.empty()) return;
@@ -101,7 +101,7 @@ std::string indented(const std::string& lines) {
   return out;
 }
 
-/// Reports an exception that is no lockstep::Error: libtorch's, the standard library's, the program's own.
+/// Reports an exception that is not a lockstep::Error: libtorch's, the standard library's, the program's own.
 int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
   const std::string device_hint = base::device_error_hint(error.what(), blocking);
@@ -110,10 +110,9 @@ int report_unknown(const std::exception& error) {
   // For a kernel's error the stack is useful only if the call that started the kernel also waited for it.
   const std::string stack = device_hint.empty() || blocking ? fault::backtrace_text() : "";
   if (!stack.empty()) text += fmt::format("\n  backtrace\n    {}", indented(stack));
-  const char* hint = is_ours
-                         ? "please report this with the command that led to it"
-                         : "the exception is the program's: catch it or mend its cause (if the backtrace has lines of "
-                           "Lockstep and none of yours, please report it)";
+  const char* hint = is_ours ? "please report this with the command that led to it"
+                             : "your program threw it: catch it or fix its cause (if the backtrace has lines of "
+                               "Lockstep and none of yours, please report it)";
   text += fmt::format("\n  next  {}", device_hint.empty() ? hint : device_hint);
   return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
@@ -131,7 +130,7 @@ int report_current() {
   } catch (const std::bad_alloc&) {
     return report_error(shortage_error("go on: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
-    // A thread that a library, or the program, could not start; other causes of EAGAIN have another category.
+    // EAGAIN of this category means that a library or the program could not start a thread.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();
     if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);
@@ -139,7 +138,7 @@ int report_current() {
   } catch (const std::exception& error) {
     return report_unknown(error);
   } catch (...) {
-    return report_unknown(std::runtime_error("an object that is no std::exception"));
+    return report_unknown(std::runtime_error("an object that is not a std::exception"));
   }
 }
 

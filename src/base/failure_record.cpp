@@ -48,10 +48,10 @@ std::int64_t wall_time_ns() {
 
 FailureRecord record_of(const std::exception& error, int rank, const std::string& host) {
   FailureRecord record{.kind = kind_of(error), .rank = rank, .host = host, .time_ns = wall_time_ns()};
-  if (const auto* ours = dynamic_cast<const Error*>(&error)) {
-    record.type = ours->type();
-    record.message = ours->message();
-    record.hint = ours->hint();
+  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+    record.type = known->type();
+    record.message = known->message();
+    record.hint = known->hint();
     const auto* corruption = dynamic_cast<const CorruptionError*>(&error);
     if (corruption != nullptr) record.erred = corruption->rank();
   } else {
@@ -98,7 +98,7 @@ void rethrow(const FailureRecord& record) {
   throw_error(record.type, record.message, record.hint);
 }
 
-// An error type that is not Lockstep's is the program's own.
+// An error of a type that is not Lockstep's counts as the program's own.
 int exit_code_of(const FailureRecord& record) {
   try {
     rethrow(record);

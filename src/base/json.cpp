@@ -27,8 +27,8 @@ std::string too_many(const JsonLimits& limits) {
   return fmt::format("more than {} values", text::thousands(static_cast<std::int64_t>(limits.values)));
 }
 
-/// Counts the structure outside of strings, in one pass and without memory. If the bytes are no JSON it may count
-/// wrongly, but only behind the place where the parser stops.
+/// Counts the structure outside of strings, in one pass and without allocating. If the bytes are not JSON it may count
+/// wrongly, but only after the place where the parser stops.
 class Counter {
  public:
   Counter(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
@@ -83,7 +83,7 @@ class Counter {
   std::uint64_t values_ = 0;
 };
 
-/// Stops nlohmann's CBOR reader, which recurses for each nested list.
+/// Applies the limits to nlohmann's CBOR reader, which recurses for each nested list.
 class CborCounter final : public nlohmann::json_sax<json> {
  public:
   explicit CborCounter(const JsonLimits& limits) : limits_(limits) {}
@@ -127,8 +127,7 @@ class CborCounter final : public nlohmann::json_sax<json> {
 void require_size(std::string_view text, const JsonLimits& limits) {
   if (text.size() <= limits.bytes) return;
   throw JsonError(
-      fmt::format("it has {}; JSON of at most {} is read", text::bytes(text.size()), text::bytes(limits.bytes)), text,
-      0);
+      fmt::format("it has {}; the limit for JSON is {}", text::bytes(text.size()), text::bytes(limits.bytes)), text, 0);
 }
 
 template <class Value>
@@ -139,7 +138,7 @@ Value parse_as(std::string_view text, const JsonLimits& limits, const typename V
   } catch (const typename Value::parse_error& error) {
     throw JsonError(JsonError::kNoJson, text, error.byte);
   } catch (const typename Value::out_of_range&) {
-    throw JsonError("a number that no double holds", text, 0);
+    throw JsonError("a number too large for a double", text, 0);
   }
 }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "LOCKSTEP_NCCL";
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Returns the name of the first missing function; empty: all are there.
+/// Returns the name of the first missing function; empty: none is missing.
 std::string find_functions(void* library, Functions& nccl) {
   FunctionFinder finder(library);
   finder.set(nccl.get_version, "ncclGetVersion");
@@ -67,13 +67,13 @@ Library library_of(void* handle, const std::string& asked) {
   } else if (!missing.empty()) {
     library.problem = fmt::format("{} has no function {}", library.path, missing);
   } else if (library.version.empty()) {
-    library.problem = fmt::format("{} does not say its version", library.path);
+    library.problem = fmt::format("{} does not report its version", library.path);
   }
   return library;
 }
 
-/// If the user prefers another library to the loaded one, it must not find that one's functions before its own. The
-/// address sanitizer refuses RTLD_DEEPBIND.
+/// If the user names a library other than the loaded one, it must find its own functions before those of the loaded
+/// one. The address sanitizer refuses RTLD_DEEPBIND.
 int flags_of(const Search& search) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 #if defined(__SANITIZE_ADDRESS__)
@@ -89,8 +89,8 @@ std::string why_not(const Search& search, const std::string& said) {
   return fmt::format("NCCL cannot be loaded: {}", said);
 }
 
-/// True if `name` is a file of libtorch: "libtorch_cuda.so", or with a version at its end.
-bool is_of_torch(const std::string& name) {
+/// Returns true if `name` is a file of libtorch, such as "libtorch_cuda.so", even with a version at its end.
+bool is_libtorch_file(const std::string& name) {
   for (const char* known : {"libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so"}) {
     if (name.starts_with(known)) return true;
   }
@@ -112,7 +112,7 @@ Search search_among(const std::vector<std::string>& files) {
     const fs::path path = file;
     const std::string name = path.filename().string();
     if (search.loaded.empty() && name.starts_with(kFile)) search.loaded = path.string();
-    if (search.torch_folder.empty() && is_of_torch(name)) search.torch_folder = path.parent_path().string();
+    if (search.torch_folder.empty() && is_libtorch_file(name)) search.torch_folder = path.parent_path().string();
   }
   return search;
 }

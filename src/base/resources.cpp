@@ -50,11 +50,11 @@ constexpr const char* kRaiseFiles =
 
 std::string memory_limit(const ResourceLimits& limits) {
   if (!limits.address_space) return "the system has no more memory";
-  const std::string taken = limits.mapped ? fmt::format(", {} of it taken", text::bytes(*limits.mapped)) : "";
+  const std::string taken = limits.mapped ? fmt::format(", {} of it in use", text::bytes(*limits.mapped)) : "";
   return fmt::format("{} of address space are allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// A thread without room for its stack fails like one over the limit of threads.
+// Returns true if memory is too short for a thread's stack. The errno is then the same as at the limit of threads.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;
@@ -102,7 +102,7 @@ std::string error_words(int error) {
   std::string words = std::generic_category().message(error);
   if (error != EFBIG) return words;
   const auto limit = limit_of(RLIMIT_FSIZE, false);
-  if (!limit) return words + ": the file system allows no larger one";
+  if (!limit) return words + ": the file system allows no larger file";
   return fmt::format("{}: the limit of this shell is {} bytes (ulimit -f)", words, number(*limit));
 }
 
@@ -111,20 +111,20 @@ std::string write_remedy(int error) {
   return error == EFBIG ? "raise the limit: ulimit -f unlimited" : "";
 }
 
-ResourceError shortage_error(const std::string& what, int error) {
+ResourceError shortage_error(const std::string& action, int error) {
   const LimitWords words = words_of_limit(error, resource_limits());
   const std::string limit = words.limit.empty() ? "" : ": " + words.limit;
-  return ResourceError(fmt::format("cannot {} ({}){}", what, std::generic_category().message(error), limit),
+  return ResourceError(fmt::format("cannot {} ({}){}", action, std::generic_category().message(error), limit),
                        words.remedy);
 }
 
-void throw_cannot(const std::string& what, int error) {
-  if (is_shortage(error)) throw shortage_error(what, error);
-  throw IoError(fmt::format("cannot {} ({})", what, error_words(error)), write_remedy(error));
+void throw_cannot(const std::string& action, int error) {
+  if (is_shortage(error)) throw shortage_error(action, error);
+  throw IoError(fmt::format("cannot {} ({})", action, error_words(error)), write_remedy(error));
 }
 
 std::string thread_name(const std::string& purpose) {
-  constexpr std::size_t kMost = 15;  // the limit of the kernel
+  constexpr std::size_t kMost = 15;  // the kernel's limit
   std::string words = purpose.substr(purpose.find(' ') + 1);
   if (words.size() <= kMost) return words;
   const auto space = words.rfind(' ', kMost);

@@ -9,7 +9,7 @@
 namespace lockstep::standby {
 namespace {
 
-// Reads until an empty entry; returns false if the other end closes before.
+// Reads until an empty entry; returns false if the other end closes before that.
 bool read_message(int fd, std::string& message) {
   char bytes[4096];
   for (;;) {
@@ -40,7 +40,7 @@ std::string to_message(const std::vector<std::string>& environment) {
   return message + '\0';
 }
 
-void wait_where_asked() noexcept {
+void wait_if_asked() noexcept {
   const char* number = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe): before main
   if (number == nullptr || *number == '\0') return;
   const int fd = std::atoi(number);

@@ -84,7 +84,7 @@ double unit_seconds(char unit) {
   }
 }
 
-/// "1:30:00", "1-12:00:00", "1-12:00". Not "1:30": it could be minutes or hours.
+/// Reads "1:30:00", "1-12:00:00" and "1-12:00". It rejects "1:30", which could be minutes or hours.
 std::optional<double> clock_seconds(std::string_view text) {
   double days = 0;
   Amount amount;
@@ -117,11 +117,11 @@ Result<double> parse_duration(std::string_view text) {
   Amount amount;
   while (!rest.empty()) {
     if (!take_amount(rest, amount) || unit_seconds(amount.unit) == 0) {
-      return Failure{fmt::format("'{}' is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00", text)};
+      return Failure{fmt::format("'{}' is not a time: write it as 90s, 45m, 1h30m, 2d or 1:30:00", text)};
     }
     seconds += amount.number * unit_seconds(amount.unit);
   }
-  if (text.empty()) return Failure{"an empty text is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00"};
+  if (text.empty()) return Failure{"an empty text is not a time: write it as 90s, 45m, 1h30m, 2d or 1:30:00"};
   return seconds;
 }
 

@@ -20,17 +20,17 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kKeyIsText = "write the key as a plain text";
+constexpr const char* kKeyIsText = "write the key as plain text";
 
 [[noreturn]] void refuse_yaml(const YAML::Mark& mark, const std::string& why) {
   throw YAML::ParserException(mark, why);
 }
 
-/// The size of a value with everything below it, with aliases written out.
+/// The size of a value with everything below it and with its aliases expanded.
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< bytes of its texts, and of the keys in front of each
+  std::uint64_t bytes = 0;  ///< bytes of its texts, each with the keys above it
   int height = 1;
 };
 
@@ -39,16 +39,17 @@ struct YamlLevel {
   bool is_map = false;
   YAML::anchor_t anchor = 0;
   YamlExtent extent = {};
-  std::map<std::string, int> keys = {};         ///< by name: the line of each
+  std::map<std::string, int> keys = {};         ///< the line of each key
   std::optional<std::uint64_t> key_bytes = {};  ///< bytes of the key whose value comes next
 };
 
-/// Listens to the parser's events and builds nothing.
+/// Measures a text from the parser's events, without building a tree.
 class YamlMeter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    refuse_yaml(mark, "a second document begins, and one is read: remove the line '---', or what follows it");
+    refuse_yaml(mark,
+                "a second document begins, but only the first is read: remove the line '---' or the text after it");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { take_scalar(mark, anchor, "null"); }
@@ -80,13 +81,13 @@ class YamlMeter : public YAML::EventHandler {
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
   std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
-  YAML::Mark last_;                               ///< the last place known
+  YAML::Mark last_;                               ///< the place of the last event
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {
   last_ = mark;
   if (++written_ > base::kYamlMostValues) {
-    refuse_yaml(mark, fmt::format("more than {} values are no settings", base::kYamlMostValues));
+    refuse_yaml(mark, fmt::format("more than {} values are too many for settings", base::kYamlMostValues));
   }
 }
 
@@ -112,8 +113,8 @@ void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   count_value(mark);
   if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
   const auto meant = anchors_.find(anchor);
-  if (meant == anchors_.end()) {  // the parser knows the name, so its value has not ended
-    refuse_yaml(mark, "the alias is inside its own anchor, which has no end: write the value out");
+  if (meant == anchors_.end()) {  // the parser knows the anchor, so its value has not ended
+    refuse_yaml(mark, "the alias is inside its own anchor, so the value would never end: write it out");
   }
   add(meant->second);
 }
@@ -134,7 +135,7 @@ void YamlMeter::close() {
   add(level.extent);
 }
 
-/// Adds to the open level; the bounds of the whole text limit its size.
+/// Adds a value to the open level. The limits of the whole text bound the sum.
 void YamlMeter::add(const YamlExtent& value) {
   if (open_.empty()) return;
   YamlLevel& level = open_.back();
@@ -148,8 +149,9 @@ void YamlMeter::add(const YamlExtent& value) {
     refuse_yaml(last_, fmt::format("more than {} values once its aliases are written out", base::kYamlMostValues));
   }
   if (sum.bytes > base::kYamlMostExpandedBytes) {
-    refuse_yaml(last_, fmt::format("more than {} bytes once its aliases are written out and each value bears its keys",
-                                   base::kYamlMostExpandedBytes));
+    refuse_yaml(last_,
+                fmt::format("more than {} bytes once its aliases are written out and each value carries its keys",
+                            base::kYamlMostExpandedBytes));
   }
   if (static_cast<int>(open_.size()) + sum.height - 1 > base::kYamlMostDepth + 1) {
     refuse_yaml(last_,
@@ -159,7 +161,7 @@ void YamlMeter::add(const YamlExtent& value) {
 
 void measure_yaml(const std::string& text) {
   if (text.size() > base::kYamlMostBytes) {
-    refuse_yaml({}, fmt::format("{} are no settings; at most {} are read", text::bytes(text.size()),
+    refuse_yaml({}, fmt::format("{} are too many for settings; the limit is {}", text::bytes(text.size()),
                                 text::bytes(base::kYamlMostBytes)));
   }
   std::istringstream stream(text);

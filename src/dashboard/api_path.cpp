@@ -26,7 +26,7 @@ std::optional<RunPath> parse_run_path(std::string_view path) {
   if (end == std::string_view::npos || end > kMostDigits) return std::nullopt;
   const std::string_view digits = path.substr(0, end);
   if (!has_only(digits, "0123456789")) return std::nullopt;
-  RunPath out{.what = path.substr(end + 1)};
+  RunPath out{.resource = path.substr(end + 1)};
   for (const char digit : digits) out.run = 10 * out.run + (digit - '0');
   return out;
 }

@@ -9,7 +9,7 @@ namespace lockstep::dashboard {
 
 struct RunPath {
   int run = 0;
-  std::string_view what;
+  std::string_view resource;
 };
 
 /// Returns the parts of such a path; none for any other path.

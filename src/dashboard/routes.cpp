@@ -184,14 +184,14 @@ Response Routes::answer_api(const Request& request) {
   const auto path = parse_run_path(request.path);
   if (!path || static_cast<std::size_t>(path->run) >= runs_.size()) return refuse(404, "there is no such run");
   RunFolder& run = *runs_[static_cast<std::size_t>(path->run)];
-  if (gets && path->what == "digests") {
+  if (gets && path->resource == "digests") {
     const double other = number(request, "with", -1);
     if (!(other >= 0 && other < static_cast<double>(runs_.size()))) return refuse(404, "there is no such run");
     return json(run.compare(*runs_[static_cast<std::size_t>(other)]));
   }
-  if (request.method == "POST" && path->what == "verify") return verify(run, request.value("name"));
-  const auto found = run_answers().find(path->what);
-  if (!gets || found == run_answers().end()) return refuse(404, "a run has no such answer");
+  if (request.method == "POST" && path->resource == "verify") return verify(run, request.value("name"));
+  const auto found = run_answers().find(path->resource);
+  if (!gets || found == run_answers().end()) return refuse(404, "a run has no such page");
   return found->second(run, request);
 }
 

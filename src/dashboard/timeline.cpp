@@ -9,7 +9,7 @@ namespace lockstep::dashboard {
 namespace {
 
 using flight::Event;
-using flight::What;
+using flight::EventType;
 
 /// Pairs begin events with their end events.
 class Pairs {
@@ -17,21 +17,21 @@ class Pairs {
   explicit Pairs(std::int64_t from_ns) : from_ns_(from_ns) {}
 
   void add(const Event& event) {
-    switch (event.what) {
-      case What::kSectionBegin:
+    switch (event.type) {
+      case EventType::kSectionBegin:
         sections_.push_back(event);
         return;
-      case What::kSectionEnd:
+      case EventType::kSectionEnd:
         end_section(event);
         return;
-      case What::kCollectiveBegin:
+      case EventType::kCollectiveBegin:
         calls_[{event.group, event.sequence}] = event;
         return;
-      case What::kCollectiveEnd:
-      case What::kCollectiveFailed:
+      case EventType::kCollectiveEnd:
+      case EventType::kCollectiveFailed:
         end_call(event);
         return;
-      case What::kNone:
+      case EventType::kNone:
         return;
     }
   }
@@ -68,7 +68,7 @@ class Pairs {
   void end_call(const Event& end) {
     const auto found = calls_.find({end.group, end.sequence});
     if (found == calls_.end()) return;
-    keep(found->second, {.end_ns = end.time_ns, .kind = end.what == What::kCollectiveFailed ? 2 : 1});
+    keep(found->second, {.end_ns = end.time_ns, .kind = end.type == EventType::kCollectiveFailed ? 2 : 1});
     calls_.erase(found);
   }
 

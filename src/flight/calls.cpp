@@ -11,20 +11,20 @@
 namespace lockstep::flight {
 namespace {
 
-constexpr const char* kOddHint = "look for a branch that depends on the rank or its data, with a collective in it";
+constexpr const char* kOddHint = "look for a collective inside a branch that depends on the rank or its data";
 
 struct Call {
   const RankFacts* rank = nullptr;
   const Event* event = nullptr;
 };
 
-// The operation that failed first.
+// Returns the event of the operation that failed first.
 const Event* failed_of(const std::vector<RankFacts>& facts) {
   const Event* first = nullptr;
   for (const RankFacts& rank : facts) {
     if (!rank.ring) continue;
     for (const Event& event : rank.ring->events) {
-      if (event.what != What::kCollectiveFailed) continue;
+      if (event.type != EventType::kCollectiveFailed) continue;
       if (first == nullptr || event.time_ns < first->time_ns) first = &event;
     }
   }
@@ -37,7 +37,7 @@ std::vector<Call> calls_of(const std::vector<RankFacts>& facts, const Event& ope
     if (!rank.ring) continue;
     const auto& events = rank.ring->events;
     const auto found = std::find_if(events.rbegin(), events.rend(), [&](const Event& event) {
-      return event.what == What::kCollectiveBegin && event.group == operation.group &&
+      return event.type == EventType::kCollectiveBegin && event.group == operation.group &&
              event.sequence == operation.sequence;
     });
     if (found != events.rend()) calls.push_back({&rank, &*found});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event's kind, packed into one word so that no reader sees it half written.
+// Packs an event's kind into one word, so that readers never see it half written.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lockstep::flight {
 
 struct PackedKind {
-  What what = What::kNone;
+  EventType type = EventType::kNone;
   std::uint64_t name = 0;
   int group = 0;
   int bucket = -1;
@@ -21,12 +21,12 @@ struct PackedKind {
   const auto field = [](int value, unsigned bits) {
     return static_cast<std::uint64_t>(std::clamp(value, 0, (1 << bits) - 1));
   };
-  return static_cast<std::uint64_t>(kind.what) | std::min<std::uint64_t>(kind.name, 255) << 8U |
+  return static_cast<std::uint64_t>(kind.type) | std::min<std::uint64_t>(kind.name, 255) << 8U |
          field(kind.group, 16) << 16U | field(kind.bucket + 1, 16) << 32U | field(kind.buckets, 16) << 48U;
 }
 
 [[nodiscard]] constexpr PackedKind unpack(std::uint64_t word) noexcept {
-  return {.what = static_cast<What>(word & 0xffU),
+  return {.type = static_cast<EventType>(word & 0xffU),
           .name = word >> 8U & 0xffU,
           .group = static_cast<int>(word >> 16U & 0xffffU),
           .bucket = static_cast<int>(word >> 32U & 0xffffU) - 1,

@@ -62,7 +62,7 @@ Writer::Writer(Ring& ring, const RingOwner& owner) noexcept : ring_(ring) {
   ring.magic.store(kMagic, memory_order_release);
 }
 
-// Finds a name by its address: one comparison instead of a comparison of texts.
+// Finds a name by its address, which is faster than comparing texts.
 std::uint64_t Writer::id_of(std::string_view name) noexcept {
   const std::size_t first = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3U) % kNames;
   for (std::size_t probe = 0; probe < kNames; ++probe) {
@@ -70,19 +70,19 @@ std::uint64_t Writer::id_of(std::string_view name) noexcept {
     const char* here = known_[at].load(memory_order_acquire);
     if (here == name.data()) return at;
     if (here != nullptr) continue;
-    const char* nobody = nullptr;
-    if (!known_[at].compare_exchange_strong(nobody, name.data())) {
-      if (nobody == name.data()) return at;
+    const char* expected = nullptr;
+    if (!known_[at].compare_exchange_strong(expected, name.data())) {
+      if (expected == name.data()) return at;
       continue;
     }
     copy_text(ring_.names[at].text, sizeof ring_.names[at].text, name);
     ring_.names[at].is_ready.store(1, memory_order_release);
     return at;
   }
-  return kNames;  // not in the table
+  return kNames;  // the table is full
 }
 
-void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
+void Writer::push(EventType type, const Call& call, std::int64_t time_ns) noexcept {
   const std::uint64_t number = ring_.next.fetch_add(1, memory_order_relaxed);
   EventSlot& slot = ring_.events[number % kEvents];
   slot.stamp.store(0, memory_order_relaxed);
@@ -91,14 +91,14 @@ void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
   slot.sequence.store(call.sequence, memory_order_relaxed);
   slot.bytes.store(call.bytes, memory_order_relaxed);
   slot.step.store(ring_.step.load(memory_order_relaxed), memory_order_relaxed);
-  slot.other_ns.store(what == What::kCollectiveBegin ? call.called_ns : call.waited_ns, memory_order_relaxed);
-  slot.kind.store(pack({what, id_of(call.name), call.group, call.bucket, call.buckets}), memory_order_relaxed);
+  slot.other_ns.store(type == EventType::kCollectiveBegin ? call.called_ns : call.waited_ns, memory_order_relaxed);
+  slot.kind.store(pack({type, id_of(call.name), call.group, call.bucket, call.buckets}), memory_order_relaxed);
   slot.stamp.store(number + 1, memory_order_release);
 }
 
 namespace {
 
-// One thread at a time begins a group's collectives: no atomic increment is needed.
+// Sets the last collective of a lane. Only one thread at a time does so, so an atomic increment is not needed.
 void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::uint64_t kind) noexcept {
   const std::uint64_t version = lane.version.load(memory_order_relaxed);
   lane.version.store(version + 1, memory_order_relaxed);
@@ -115,26 +115,26 @@ void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::u
 void Writer::begin(const Call& call) noexcept {
   const std::int64_t now = now_ns();
   set_lane(lane_of(ring_, call.group), call, now,
-           pack({What::kCollectiveBegin, id_of(call.name), call.group, call.bucket, call.buckets}));
-  push(What::kCollectiveBegin, call, now);
+           pack({EventType::kCollectiveBegin, id_of(call.name), call.group, call.bucket, call.buckets}));
+  push(EventType::kCollectiveBegin, call, now);
 }
 
 void Writer::end(const Call& call) noexcept {
   if (!call.has_failed) lane_of(ring_, call.group).finished.store(call.sequence, memory_order_relaxed);
-  push(call.has_failed ? What::kCollectiveFailed : What::kCollectiveEnd, call, now_ns());
+  push(call.has_failed ? EventType::kCollectiveFailed : EventType::kCollectiveEnd, call, now_ns());
 }
 
 void Writer::begin_on_device(const Call& call) noexcept {
   const int group = kDeviceLanes + call.group;
   set_lane(lane_of(ring_, group), call, now_ns(),
-           pack({What::kCollectiveBegin, id_of(call.name), group, call.bucket, call.buckets}));
+           pack({EventType::kCollectiveBegin, id_of(call.name), group, call.bucket, call.buckets}));
 }
 
 void Writer::end_on_device(const Call& call) noexcept {
   lane_of(ring_, kDeviceLanes + call.group).finished.store(call.sequence, memory_order_relaxed);
 }
 
-void Writer::note_section(What what, std::string_view name) noexcept { push(what, {.name = name}, now_ns()); }
+void Writer::note_section(EventType type, std::string_view name) noexcept { push(type, {.name = name}, now_ns()); }
 
 void Writer::set_limit(std::string_view name, std::int64_t limit_ns) noexcept {
   const std::uint64_t id = id_of(name);
@@ -150,7 +150,7 @@ void Writer::enter(std::string_view name, std::int64_t limit_ns, std::int64_t qu
     ring_.sections[depth].limit_ns.store(limit_ns, memory_order_relaxed);
   }
   ring_.depth.store(depth + 1, memory_order_release);
-  push(What::kSectionBegin, {.name = name, .waited_ns = queued_ns}, now);
+  push(EventType::kSectionBegin, {.name = name, .waited_ns = queued_ns}, now);
 }
 
 void Writer::leave(std::string_view name, std::int64_t queued_ns) noexcept {
@@ -161,12 +161,12 @@ void Writer::leave(std::string_view name, std::int64_t queued_ns) noexcept {
     const SectionSlot& section = ring_.sections[depth - 1];
     const std::uint64_t id = section.name.load(memory_order_relaxed);
     const std::int64_t took = now - section.since_ns.load(memory_order_relaxed);
-    // Only this thread writes it.
+    // Only this thread writes longest_ns.
     if (id < kNames && took > ring_.names[id].longest_ns.load(memory_order_relaxed)) {
       ring_.names[id].longest_ns.store(took, memory_order_relaxed);
     }
   }
-  push(What::kSectionEnd, {.name = name, .waited_ns = queued_ns}, now);
+  push(EventType::kSectionEnd, {.name = name, .waited_ns = queued_ns}, now);
 }
 
 }  // namespace lockstep::flight

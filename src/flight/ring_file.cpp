@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a ring, in a folder that another user may have made.
+// Opens the file of a ring, in a folder that another user may have made.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -25,14 +25,14 @@ bool is_number(const fs::path& part) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// True for the descriptor of a process, such as "/proc/4711/fd/5". No file of another folder has such a name.
+/// Returns true for a process's descriptor, such as "/proc/4711/fd/5". Files elsewhere cannot have such a name.
 bool is_descriptor(const fs::path& target) {
   std::vector<fs::path> parts(target.begin(), target.end());
   return parts.size() == 5 && parts[0] == "/" && parts[1] == "proc" && is_number(parts[2]) && parts[3] == "fd" &&
          is_number(parts[4]);
 }
 
-/// Only memory has seals; this one promises that the memory cannot become smaller under a reader.
+/// Opens a memory file by its link in /proc. Only memory files have seals; the one checked here prevents shrinking.
 UniqueFd open_memory(const fs::path& link) {
   std::error_code problem;
   const fs::path target = fs::read_symlink(link, problem);
@@ -54,7 +54,7 @@ bool read_whole(int fd, Ring& ring) {
 }
 
 DataError no_ring(const fs::path& file) {
-  return DataError(fmt::format("{} is no flight ring of this version of Lockstep", file.string()));
+  return DataError(fmt::format("{} is not a flight ring of this version of Lockstep", file.string()));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ UniqueFd open_ring_file(const fs::path& file) {
   UniqueFd fd = is_link ? open_memory(file) : try_open_regular_file(file, O_NOFOLLOW);
   struct stat status {};
   if (!fd.valid() && is_link) {
-    throw DataError(fmt::format("{} is a link, and not one to the memory of a launcher that lives", file.string()));
+    throw DataError(fmt::format("{} is a link, but not to the memory of a running launcher", file.string()));
   }
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
     throw DataError(fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));

@@ -20,7 +20,7 @@ SectionTimeout parse_one(std::string_view part) {
   if (sign == 0 || !seconds || !(*seconds >= 0 && *seconds <= kMostSeconds)) {
     throw UsageError(
         fmt::format("LOCKSTEP_SECTION_TIMEOUT: '{}' is not NAME=SECONDS", text::for_people(std::string(part))),
-        "for example LOCKSTEP_SECTION_TIMEOUT=save=600,data=0 (0: any time)");
+        "for example LOCKSTEP_SECTION_TIMEOUT=save=600,data=0 (0: no limit)");
   }
   return {section_of(part.substr(0, sign)), std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0))};
 }

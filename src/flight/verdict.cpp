@@ -11,7 +11,7 @@
 namespace lockstep::flight {
 namespace {
 
-// The rank's last event; 0 if there is none.
+// Returns the time of the rank's last event; 0 if there is none.
 std::int64_t last_sign(const RankFacts& facts) { return facts.ring ? facts.ring->last_event_ns : 0; }
 
 std::string timeout_hint(std::int64_t timeout_ns) {
@@ -20,14 +20,14 @@ std::string timeout_hint(std::int64_t timeout_ns) {
   return late_hint(fmt::format("raise {}{}", env::timeout_variable(), limit));
 }
 
-FailureRecord verdict_on(const RankFacts& late, const std::string& since, const std::string& waiters,
+FailureRecord verdict_on(const RankFacts& late, const std::string& time, const std::string& waiters,
                          const std::vector<RankFacts>& all) {
   const std::string doing = words_of(late) + place_of(late);
   const bool has_left = late.process.has_ended;
   return {.kind = FailureKind::kHang,
           .type = has_left ? "PeerError" : "TimeoutError",
-          .message = has_left ? fmt::format("rank {} left: {}; {}{}", late.rank, doing, waiters, since)
-                              : fmt::format("rank {} hangs: {}{}; {}", late.rank, doing, since, waiters),
+          .message = has_left ? fmt::format("rank {} left: {}; {}{}", late.rank, doing, waiters, time)
+                              : fmt::format("rank {} hangs: {}{}; {}", late.rank, doing, time, waiters),
           .hint = has_left ? kLeftHint : timeout_hint(timeout_of(all)),
           .rank = late.rank,
           .host = late.host};
@@ -53,16 +53,16 @@ std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int
     });
     if (late == nullptr) return std::nullopt;
     const std::string operation = waiter->message.substr(0, waiter->message.find(' '));
-    return verdict_on(*late, since_text(last_sign(*late), now_ns),
+    return verdict_on(*late, time_text(last_sign(*late), now_ns),
                       fmt::format("rank {} on {} waits in {}", waiter->rank, waiter->host, operation), facts);
   }
   if (const auto held = held_up(facts)) {
-    return verdict_on(*held->late, since_text(held->lane.started_ns, now_ns), waiting_text(*held), facts);
+    return verdict_on(*held->late, time_text(held->lane.started_ns, now_ns), waiting_text(*held), facts);
   }
-  // No ring shows a wait: the ranks are not connected yet, or record nothing.
+  // The rings do not show a wait: the ranks are not connected yet, or have no recorder.
   const auto stopped = std::find_if(facts.begin(), facts.end(), is_stopped);
   if (stopped == facts.end()) return std::nullopt;
-  return verdict_on(*stopped, since_text(last_sign(*stopped), now_ns), "other ranks gave up waiting", facts);
+  return verdict_on(*stopped, time_text(last_sign(*stopped), now_ns), "other ranks gave up waiting", facts);
 }
 
 }  // namespace lockstep::flight

@@ -12,7 +12,7 @@
 namespace lockstep::flight {
 namespace {
 
-// Work that one rank does while the others wait for it, or that is rare.
+// Work that is rare, or that one rank does while the other ranks wait for it.
 constexpr std::array<std::string_view, 3> kLongWork{"setup", "evaluate", "save"};
 constexpr int kUsualTimes = 3;
 
@@ -22,7 +22,7 @@ bool is_long_work(const Section& section) {
   return std::find(kLongWork.begin(), kLongWork.end(), section.name) != kLongWork.end();
 }
 
-// Combines the ranks' facts about a name, which the table may have several times.
+// Combines the ranks' facts about a name, which a rank's table may have several times.
 SectionName known_of(const std::string& name, const std::vector<RankFacts>& ranks) {
   SectionName known{.name = name};
   for (const RankFacts& rank : ranks) {
@@ -38,7 +38,7 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
 
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
-// Returns since when a rank has been silent in its innermost section.
+// Returns the time since which a rank has had no event in its innermost section.
 std::int64_t silent_since(const RankFacts& rank, const WatchFacts& facts) {
   return std::max({rank.ring->sections.back().since_ns, rank.ring->last_event_ns, facts.watched_since_ns});
 }
@@ -49,7 +49,7 @@ bool is_in_section(const RankFacts& rank) {
 
 std::string limit_text(const SectionLimit& limit) {
   if (limit.longest_ns == 0) return fmt::format("limit {}", text::duration(seconds(limit.ns)));
-  return fmt::format("limit {}; the longest so far took {}", text::duration(seconds(limit.ns)),
+  return fmt::format("limit {}; the longest before took {}", text::duration(seconds(limit.ns)),
                      text::duration(seconds(limit.longest_ns)));
 }
 
@@ -58,19 +58,18 @@ std::string doing_text(const RankFacts& rank) { return words_of(rank) + place_of
 std::optional<Stall> stall_of_waiters(const WatchFacts& facts) {
   if (const auto held = held_up(facts.ranks)) {
     const RankFacts& late = *held->late;
-    return Stall{held->lane.started_ns,
-                 fmt::format("{}{} for rank {}: {}", waiting_text(*held),
-                             since_text(held->lane.started_ns, facts.now_ns), late.rank, doing_text(late))};
+    return Stall{held->lane.started_ns, fmt::format("{} for rank {}{}: {}", waiting_text(*held), late.rank,
+                                                    time_text(held->lane.started_ns, facts.now_ns), doing_text(late))};
   }
-  // Every rank of the job is here, so the late one is not on another node.
+  // Every rank of the job is on this host, so the late rank is not on another node.
   for (const RankFacts& rank : facts.ranks) {
     if (!is_alive(rank)) continue;
     for (const Lane& lane : rank.ring->lanes) {
       if (!lane.is_running() || rank.ring->world_size <= static_cast<int>(facts.ranks.size())) continue;
       HeldUp held{.lane = lane};
       for (const RankFacts& each : facts.ranks) held.waiting.push_back(each.rank);
-      return Stall{lane.started_ns, fmt::format("{}{} for a rank of another node", waiting_text(held),
-                                                since_text(lane.started_ns, facts.now_ns))};
+      return Stall{lane.started_ns, fmt::format("{} for a rank of another node{}", waiting_text(held),
+                                                time_text(lane.started_ns, facts.now_ns))};
     }
   }
   return std::nullopt;
@@ -101,10 +100,9 @@ std::optional<FailureRecord> judge_sections(const WatchFacts& facts) {
   return FailureRecord{
       .kind = FailureKind::kHang,
       .type = "TimeoutError",
-      .message =
-          fmt::format("rank {} hangs: {}{} ({})", late->rank, doing_text(*late),
-                      since_text(silent_since(*late, facts), facts.now_ns), limit_text(limit_of(section, facts))),
-      .hint = late_hint(fmt::format("set LOCKSTEP_SECTION_TIMEOUT='{}=SECONDS' (0: any time)", section.name)),
+      .message = fmt::format("rank {} hangs: {}{}", late->rank, doing_text(*late),
+                             time_text(silent_since(*late, facts), facts.now_ns, limit_text(limit_of(section, facts)))),
+      .hint = late_hint(fmt::format("set LOCKSTEP_SECTION_TIMEOUT='{}=SECONDS' (0: no limit)", section.name)),
       .rank = late->rank,
       .host = late->host};
 }
@@ -130,9 +128,9 @@ std::optional<Stall> longest_stall(const WatchFacts& facts) {
     const std::int64_t usual = known_of(rank.ring->sections.back().name, facts.ranks).longest_ns;
     if (facts.now_ns - since <= kUsualTimes * usual || (longest && longest->since_ns <= since)) continue;
     const SectionLimit limit = limit_of(rank.ring->sections.back(), facts);
-    const std::string until = limit.ns == 0 ? "" : fmt::format(" ({})", limit_text(limit));
-    longest = Stall{
-        since, fmt::format("rank {}: {}{}{}", rank.rank, doing_text(rank), since_text(since, facts.now_ns), until)};
+    const std::string until = limit.ns == 0 ? "" : limit_text(limit);
+    longest =
+        Stall{since, fmt::format("rank {}: {}{}", rank.rank, doing_text(rank), time_text(since, facts.now_ns, until))};
   }
   return longest;
 }

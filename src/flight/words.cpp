@@ -23,19 +23,20 @@ bool is_in(const RankFacts& facts, const Lane& held) {
   return lane != nullptr && lane->is_running() && lane->started == held.started;
 }
 
-// True if this rank has finished the collective that the others wait in: then they do not wait for it.
+// Returns true if this rank has finished the collective in which other ranks wait, so that they do not wait for it.
 bool is_past(const RankFacts& facts, const Lane& held) {
   const Lane* lane = lane_of(facts, held.group);
   return lane != nullptr && lane->finished >= held.started;
 }
 
-// True if the others wait for this rank: it is not in the collective yet, or it was stopped, inside or elsewhere. A
-// stopped rank inside looks like those that wait. For a message between two ranks, its count says nothing about theirs.
+// Returns true if the other ranks wait for this rank: it has not begun the collective, or it was stopped, inside the
+// collective or elsewhere. In the ring, a rank that was stopped inside looks like a waiting rank. For a message between
+// two ranks, sequence numbers of the ranks cannot be compared.
 bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// The last resort if all ranks are in the collective and none was stopped: a disk or the swap holds one of them inside.
+// Returns true if a disk or the swap blocks the rank inside the collective. It is the last test, if all are inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }
@@ -55,7 +56,7 @@ std::optional<HeldUp> first_held_up(const std::vector<RankFacts>& all, IsLate is
   return found;
 }
 
-// True if no rank of the job is on another node.
+// Returns true if no rank of the job is on another node.
 bool is_whole_world(const std::vector<RankFacts>& all) {
   return std::all_of(all.begin(), all.end(), [&](const RankFacts& facts) {
     return !facts.ring || facts.ring->world_size <= static_cast<int>(all.size());
@@ -119,7 +120,7 @@ std::string words_of(const RankFacts& facts) {
 }
 
 std::string late_hint(const std::string& limit) {
-  return "look at what that rank does; if it may take so long, " + limit;
+  return "look at what that rank does; if it needs this long, " + limit;
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -142,9 +143,10 @@ bool runs_collective(const RankFacts& facts) {
                                    [](const Lane& lane) { return lane.is_running(); });
 }
 
-std::string since_text(std::int64_t from_ns, std::int64_t now_ns) {
+std::string time_text(std::int64_t from_ns, std::int64_t now_ns, const std::string& limit) {
   if (from_ns == 0) return "";
-  return fmt::format(" since {:.1f} s", std::max(0.0, static_cast<double>(now_ns - from_ns) * 1e-9));
+  return fmt::format(" ({:.1f} s so far{}{})", std::max(0.0, static_cast<double>(now_ns - from_ns) * 1e-9),
+                     limit.empty() ? "" : "; ", limit);
 }
 
 }  // namespace lockstep::flight

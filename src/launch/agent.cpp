@@ -31,9 +31,9 @@
 namespace lockstep {
 namespace {
 
-using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
+using namespace launch;  // NOLINT(google-build-using-namespace): this file implements the module's public header
 
-// The time in which the other nodes read from this agent's store how the job ended.
+// The time for the other nodes to read from this agent's store how the job ended.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -52,12 +52,12 @@ void check(const AgentOptions& options) {
     throw UsageError("several nodes need a common port", "give the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
-    throw UsageError(fmt::format("a run over {} nodes needs a secret, and none is given", options.nodes),
-                     "set LOCKSTEP_TOKEN to the same on every node: lockstep run --new-token prints one");
+    throw UsageError(fmt::format("a run over {} nodes needs a secret, but none is given", options.nodes),
+                     "set LOCKSTEP_TOKEN to the same secret on every node: lockstep run --new-token prints one");
   }
 }
 
-void tell_of_ranks(const AgentOptions& options) {
+void log_rank_count(const AgentOptions& options) {
   if (!options.why_processes.empty()) log::note("{} ranks: {}", options.processes, options.why_processes);
   const bool is_set =
       env::get("OMP_NUM_THREADS") || std::any_of(options.environment.begin(), options.environment.end(),
@@ -65,8 +65,8 @@ void tell_of_ranks(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Returns the end to
-// report if no rank was started.
+// Starts the ranks. Returns the end to report if no rank was started: the order may be old, since the agent was
+// stopped, or its node cut off, and the job continues without it.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   try {
     group.emplace(spec);
@@ -79,7 +79,7 @@ std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGrou
   }
 }
 
-// From joining the group to the exit code: the rounds of one node.
+// The rounds of one node, from joining the group to the exit code.
 class Agent {
  public:
   Agent(const AgentOptions& options, std::string path, std::unique_ptr<Membership> membership)
@@ -93,7 +93,7 @@ class Agent {
   int run() {
     for (;;) {
       std::optional<Order> order = wait_for_order();
-      if (!order && told_by_ != 0) return leave_by_signal();
+      if (!order && end_signal_ != 0) return leave_by_signal();
       if (!order && !rejoin()) return finish_without_store();
       if (!order) continue;
       if (order->kind == Order::Kind::kRefuse) throw_refusal(*order);
@@ -101,7 +101,7 @@ class Agent {
       if (order->kind == Order::Kind::kAgain) {
         has_ended_ = false;
         keep_verdict(*order);
-        if (options_.tells_of_other_nodes || !is_of_other_node(*order, facts())) warn_of_failure(*order, facts());
+        if (options_.reports_other_nodes || !is_of_other_node(*order, facts())) warn_of_failure(*order, facts());
       }
       if (order->kind == Order::Kind::kHold) {
         held_ = order->reason;
@@ -116,12 +116,15 @@ class Agent {
   }
 
  private:
-  // Empty: a signal came, or the store is lost.
+  // Returns the next order; none: a signal came, or the store is lost.
   std::optional<Order> wait_for_order() {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
-      if (auto order = membership_->take_order()) return order;
-      if (is_told_to_end() || membership_->lost()) return std::nullopt;
+      auto order = membership_->take_order();
+      // The other nodes would wait for ranks that this agent stops at once: it joins again.
+      const bool is_late = order && order->kind == Order::Kind::kRun && membership_->lost();
+      if (order && !is_late) return order;
+      if (is_asked_to_end() || membership_->lost()) return std::nullopt;
       const auto left = notice.next() - SystemClock::instance().now();
       pollfd entries[3] = {
           {signals_.fd(), POLLIN, 0}, {membership_->orders_fd(), POLLIN, 0}, {membership_->loss_fd(), POLLIN, 0}};
@@ -137,30 +140,30 @@ class Agent {
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
-        log::note("waiting since {} for the ranks of other nodes to end", since);
+        log::note("waiting for the ranks of other nodes to end ({} so far)", since);
       } else {
-        log::note("waiting at {}:{} since {} for {}; {} ends this after {}", options_.master_addr, options_.master_port,
-                  since, membership_->missing(), env::timeout_variable(),
+        log::note("waiting at {}:{} for {} ({} so far); {} ends the wait after {}", options_.master_addr,
+                  options_.master_port, membership_->missing(), since, env::timeout_variable(),
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {
-      // The store is gone, and its heartbeat will say so.
+      // The store is gone, which its heartbeat reports.
     }
   }
 
-  bool is_told_to_end() {
+  bool is_asked_to_end() {
     for (int number = 0; (number = signals_.next()) != 0;) {
-      if (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2) told_by_ = number;
+      if (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2) end_signal_ = number;
     }
-    return told_by_ != 0;
+    return end_signal_ != 0;
   }
 
-  // Otherwise a node without rank 0 may print nothing from its start to its end.
-  void tell_of_round(const Round& round) const {
+  // Reports the start of a round. Otherwise a node without rank 0 might print nothing from its start to its end.
+  void log_round(const Round& round) const {
     const Place& place = round.place;
     if (place.nodes == 1) return;
     const bool is_first_here = round_.hosts.empty();
-    if (is_first_here && place.node_rank > 0 && options_.tells_of_other_nodes) {
+    if (is_first_here && place.node_rank > 0 && options_.reports_other_nodes) {
       log::note("joined the group of {} nodes as node {}, with {} of {} ranks; rank 0 prints on {}", place.nodes,
                 place.node_rank, place.local_world_size, place.world_size, round.hosts.front());
     } else if (round.number > 0) {
@@ -169,7 +172,7 @@ class Agent {
   }
 
   void run_round(Round round) {
-    tell_of_round(round);
+    log_round(round);
     round_ = std::move(round);
     attempt_ = std::max(attempt_ + 1, logs_.first_free_attempt(round_.place.first_rank));
     std::optional<WorkerGroup> group;
@@ -186,7 +189,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After the loss of node 0: if node 0 may come back, this agent waits for its store.
+  // After the loss of node 0, if node 0 may come back, waits for its store.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
@@ -200,7 +203,7 @@ class Agent {
     result_.lost = lost;
     try {
       membership_.reset();
-      membership_ = std::make_unique<Membership>(options_, history, [this] { return is_told_to_end(); });
+      membership_ = std::make_unique<Membership>(options_, history, [this] { return is_asked_to_end(); });
       has_ended_ = false;
       return true;
     } catch (const TimeoutError&) {
@@ -209,23 +212,23 @@ class Agent {
   }
 
   int leave_by_signal() {
-    const int number = result_.interrupted_by != 0 ? result_.interrupted_by : told_by_;
+    const int number = result_.interrupted_by != 0 ? result_.interrupted_by : end_signal_;
     if (membership_) membership_->leave(number, options_.shutdown_timeout + kLeaveTime);
     if (attempt_ < 0) logs_.remove();
     if (result_.interrupted_by != 0) {
       keep_verdict({.reason = fmt::format("the launcher was asked to stop ({})", signal_name(number)),
                     .is_graceful = true,
                     .code = 128 + number});
-      tell_of_logs();
+      show_logs();
     }
     return 128 + number;
   }
 
   int finish_without_store() {
-    if (told_by_ != 0) return 128 + told_by_;
+    if (end_signal_ != 0) return 128 + end_signal_;
     const auto lost = membership_ ? membership_->lost() : result_.lost;
     if (lost) print_lost(*lost);
-    tell_of_logs();
+    show_logs();
     return static_cast<int>(ExitCode::kPeer);
   }
 
@@ -238,10 +241,10 @@ class Agent {
     keep_verdict(order);
     if (options_.console == ConsoleStyle::kMainRaw && is_error_of_start(order, facts())) {
       print_error_of_start(order, facts());
-      tell_of_logs();
-    } else if (options_.tells_of_other_nodes || !is_of_other_node(order, facts())) {
+      show_logs();
+    } else if (options_.reports_other_nodes || !is_of_other_node(order, facts())) {
       print_blame(order, facts(), options_.max_restarts > 0);
-      tell_of_logs();
+      show_logs();
     }
     return order.code;
   }
@@ -270,14 +273,14 @@ class Agent {
     return {.round = round_, .result = result_, .logs = logs_, .attempt = attempt_, .path = path_};
   }
 
-  void tell_of_logs() {
+  void show_logs() {
     if (!options_.keeps_logs) return logs_.remove();
     print_to(stderr, "  logs    {}\n", logs_.path().string());
   }
 
   const AgentOptions& options_;
   const std::string path_;
-  // After the first wait for the store, so that Ctrl-C ends that at once.
+  // Constructed after the first wait for the store, so that Ctrl-C ends that wait at once.
   SignalGuard signals_;
   std::unique_ptr<Membership> membership_;
   LogFolder logs_;
@@ -285,9 +288,9 @@ class Agent {
   Round round_;
   WorkerGroupResult result_;
   int attempt_ = -1;
-  int told_by_ = 0;         ///< the signal that ended a wait
-  bool has_ended_ = false;  ///< since the group's last word
-  std::string held_;        ///< why this node waits while others train; empty: it does not
+  int end_signal_ = 0;      ///< signal that ended a wait
+  bool has_ended_ = false;  ///< the group has reported the job's end
+  std::string held_;        ///< reason why this node waits while others train; empty: it does not wait
 };
 
 }  // namespace
@@ -306,7 +309,7 @@ int run_agent(const AgentOptions& options) {
     std::string path = find_program(options.command[0]);
     raise_file_limit(options);
     auto membership = std::make_unique<Membership>(options, History{}, [] { return false; });
-    tell_of_ranks(options);
+    log_rank_count(options);
     return Agent(options, std::move(path), std::move(membership)).run();
   });
 }

@@ -25,27 +25,27 @@ std::string cpu_words() {
   return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
 }
 
-bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.what.empty(); }
+bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.problem.empty(); }
 
 std::string idle_words(const RankPlaces& places) {
   return fmt::format("{} {} idle, since {}", count_words(places.gpus, "visible GPU"), places.gpus == 1 ? "is" : "are",
-                     places.obstacle.what);
+                     places.obstacle.problem);
 }
 
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {
   if (places.gpus == 0) {
-    throw UsageError("--nproc-per-node gpu, and no GPU is visible",
+    throw UsageError("--nproc-per-node is gpu, but no GPU is visible",
                      "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
   }
   throw UsageError(
-      fmt::format("--nproc-per-node gpu, and {}", idle_words(places)),
+      fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
       fmt::format("{}; or give 'cpu', or {} if the program is not Lockstep's", places.obstacle.remedy, places.gpus));
 }
 
 }  // namespace
 
 int count_gpus() {
-  // An empty value means "no GPU", but env::get takes empty for unset.
+  // An empty value means "no GPU", but env::get() treats it as unset.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
   return count_visible_gpus(count_gpu_devices(),
                             visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));

@@ -32,7 +32,7 @@ std::string find_program(const std::string& name) {
       if (kind_of(path) == Kind::kProgram) return path;
     }
     const bool is_here = kind_of("./" + name) != Kind::kMissing;
-    throw UsageError(fmt::format("program '{}' is not found in PATH", name),
+    throw UsageError(fmt::format("program '{}' was not found in PATH", name),
                      is_here ? fmt::format("write ./{}", name) : "check the name, or give a path");
   }
   switch (kind_of(name)) {

@@ -18,19 +18,19 @@ std::string signal_name(int number) {
 }
 
 SignalGuard::SignalGuard(const std::vector<int>& signals) {
-  sigset_t ours;
-  ::sigemptyset(&ours);
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
   struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
-  ::sigaddset(&ours, SIGWINCH);
+  ::sigaddset(&blocked, SIGWINCH);
   for (const int number : signals) {
-    if (number != SIGHUP || hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, number);
+    if (number != SIGHUP || hangup.sa_handler != SIG_IGN) ::sigaddset(&blocked, number);
   }
-  ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
-  fd_.reset(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  fd_.reset(::signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.valid()) {
     const int error = errno;
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);  // signals that no thread reads would be ignored
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);  // without this, signals that no thread reads would stay blocked
     throw_cannot("wait for signals", error);
   }
   struct sigaction ignore {};

@@ -47,8 +47,8 @@ std::int64_t monotonic_ns() noexcept {
 
 ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main) {
   if (own.empty() || own.size() != main.size()) {
-    throw UsageError(
-        fmt::format("a clock's offset from {} rounds of one rank and {} of the other", own.size(), main.size()));
+    throw UsageError(fmt::format("the offset of a clock needs equal rounds: {} of one rank and {} of the other",
+                                 own.size(), main.size()));
   }
   std::int64_t least = own.front().before_ns - main.front().after_ns;
   std::int64_t most = own.front().after_ns - main.front().before_ns;

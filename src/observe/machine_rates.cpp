@@ -36,10 +36,10 @@ double copied_bytes_per_s(std::int64_t bytes, std::int64_t repeats) {
 }
 
 double peak_flops_per_s(const PeakOptions& options) {
-  const at::TensorOptions where = at::TensorOptions(options.type).device(options.device);
-  const at::Tensor left = at::ones({options.size, options.size}, where);
-  const at::Tensor right = at::ones({options.size, options.size}, where);
-  at::Tensor out = at::empty({options.size, options.size}, where);
+  const at::TensorOptions placement = at::TensorOptions(options.type).device(options.device);
+  const at::Tensor left = at::ones({options.size, options.size}, placement);
+  const at::Tensor right = at::ones({options.size, options.size}, placement);
+  at::Tensor out = at::empty({options.size, options.size}, placement);
   const auto multiply = [&] {
     at::mm_out(out, left, right);
     if (options.device.is_cuda()) {

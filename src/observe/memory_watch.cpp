@@ -41,7 +41,7 @@ LayersOfMemory::LayersOfMemory(const NamedTensors& parameters) {
   }
 }
 
-const std::string* LayersOfMemory::of(const at::Tensor& tensor) const {
+const std::string* LayersOfMemory::layer_of(const at::Tensor& tensor) const {
   if (!has_memory(tensor)) return nullptr;
   const char* address = address_of(tensor);
   auto range = ranges_.upper_bound(address);
@@ -50,14 +50,14 @@ const std::string* LayersOfMemory::of(const at::Tensor& tensor) const {
   return address < range->second.end ? &range->second.module : nullptr;
 }
 
-const std::string* LayersOfMemory::of(c10::ArrayRef<const c10::IValue> inputs) const {
+const std::string* LayersOfMemory::layer_of(c10::ArrayRef<const c10::IValue> inputs) const {
   if (ranges_.empty()) return nullptr;
   for (const c10::IValue& input : inputs) {
     if (input.isTensor()) {
-      if (const std::string* module = of(input.toTensor())) return module;
+      if (const std::string* module = layer_of(input.toTensor())) return module;
     } else if (input.isTensorList()) {
       for (const at::Tensor& tensor : input.toTensorVector()) {
-        if (const std::string* module = of(tensor)) return module;
+        if (const std::string* module = layer_of(tensor)) return module;
       }
     }
   }

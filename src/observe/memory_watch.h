@@ -25,14 +25,14 @@ class LayersOfMemory {
 
   /// Returns the module of the first input that is in the memory of a parameter; nullptr: there is none. An input may
   /// be a list, such as an LSTM's weights.
-  [[nodiscard]] const std::string* of(c10::ArrayRef<const c10::IValue> inputs) const;
+  [[nodiscard]] const std::string* layer_of(c10::ArrayRef<const c10::IValue> inputs) const;
 
  private:
   struct Range {
     const char* end;
     std::string module;
   };
-  [[nodiscard]] const std::string* of(const at::Tensor& tensor) const;
+  [[nodiscard]] const std::string* layer_of(const at::Tensor& tensor) const;
 
   std::map<const char*, Range> ranges_;
 };

@@ -154,7 +154,7 @@ class OperatorValues::Impl {
       const auto found = layers_of_nodes_.find(static_cast<std::uint64_t>(function.seqNr()));
       return found == layers_of_nodes_.end() ? "" : found->second;
     }
-    const std::string* const layer = layers_.of(function.inputs());
+    const std::string* const layer = layers_.layer_of(function.inputs());
     if (layer != nullptr) return *layer;
     return layers_around_.empty() ? "" : layers_around_.back();
   }

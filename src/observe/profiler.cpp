@@ -115,7 +115,7 @@ class Profiler::Impl {
   Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)), kernels_(job_.device()) {
     if (options_.steps < 1 || options_.warmup < 1) {
       throw UsageError(fmt::format("a profile of {} steps after {} that warm up", options_.steps, options_.warmup),
-                       "give at least 1 of each");
+                       "choose at least 1 of each");
     }
   }
   ~Impl() {
@@ -211,7 +211,7 @@ class Profiler::Impl {
       log::note("the trace is {}: open it in https://ui.perfetto.dev", file.string());
     } else {
       log::note(
-          "the trace of this rank is {}, and the other ranks' lie beside it; lockstep trace merge {} joins them "
+          "the trace of this rank is {}, with those of the other ranks beside it; lockstep trace merge {} joins them "
           "into one that https://ui.perfetto.dev opens",
           file.string(), options_.folder.parent_path().string());
     }

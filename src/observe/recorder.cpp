@@ -72,10 +72,10 @@ Recorder& Recorder::instance() {
   return *recorder;
 }
 
-void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
-  if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
+void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
+  if (on_.exchange(true)) throw UsageError("two profilers run at once", "finish one before the other begins");
   layers_ = LayersOfMemory(parameters);
-  with_inputs_ = what.inputs;
+  with_inputs_ = recorded.inputs;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) thread->clear();
@@ -83,7 +83,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
   ++run_;
   if (!trace::add_sink(*this)) {
     on_ = false;
-    throw UsageError("there is no place for the profiler's sink", "remove one of the trace sinks");
+    throw UsageError("there is no free place for the profiler's trace sink", "remove one of the trace sinks");
   }
   // A record of a backward node's inputs would hold them while the node runs. The node would then have to copy inputs
   // that it could otherwise reuse.
@@ -92,7 +92,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& what) {
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
-  if (what.memory) {
+  if (recorded.memory) {
     memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
   }
 }
@@ -195,7 +195,7 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     open->is_counted = cost.flops > 0;
     if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
     // Gradients are off in an optimizer, which also uses weights.
-    const std::string* layer = at::GradMode::is_enabled() ? layers_.of(function.inputs()) : nullptr;
+    const std::string* layer = at::GradMode::is_enabled() ? layers_.layer_of(function.inputs()) : nullptr;
     if (layer != nullptr) call.layer = *layer;
     if (with_inputs_) call.inputs = inputs_of(function.inputs());
     open->recorded.thread = at::RecordFunction::currentThreadId();

@@ -33,7 +33,7 @@ class Recorder final : public trace::Sink {
   [[nodiscard]] static Recorder& instance();
 
   /// Drops earlier records and starts recording. Throws: UsageError if it is already recording.
-  void start(const NamedTensors& parameters, const Recorded& what = {});
+  void start(const NamedTensors& parameters, const Recorded& recorded = {});
   void stop() noexcept;
   /// Moves the calls that have ended, and their threads, into `profile`. Calls that were open at stop() are left out.
   void take(view::Profile& profile);

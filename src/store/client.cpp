@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store client. Each verb in progress has its own connection, so a thread that waits for a key never delays a thread
-// that sets one. Connections are kept for the next verb.
+// A store client. Each call in progress has its own connection, so a thread that waits for a key never delays a thread
+// that sets one. Connections are kept for the next call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using store::Socket;
 using store::Status;
 using store::Verb;
 
-// The limit of one attempt of connect_store(), which then reports that it waits.
+// The time limit of the first attempt in connect_store(), which then reports that it waits.
 constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);
@@ -110,7 +110,7 @@ class Client final : public Store {
       throw UsageError(fmt::format("a store request of {} is larger than {}", text::bytes(frame.size()),
                                    text::bytes(store::kMaxFrameBytes)));
     }
-    // Hours are as good as for ever, and do not overflow the clock.
+    // A wait of a year is long enough, and does not overflow the clock.
     waits = std::clamp<std::chrono::milliseconds>(waits, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
     const auto deadline = now() + waits + answer_limit_;
     const SocketPtr socket = borrow();
@@ -164,7 +164,7 @@ class Client final : public Store {
 
   [[noreturn]] void throw_gone() const {
     throw PeerError(fmt::format("the store at {}:{} is gone", address_.host, address_.port),
-                    "the launcher, or the rank that served the store, has ended: its output says why");
+                    "the launcher, or the rank that served the store, has ended: its output has the cause");
   }
 
   [[noreturn]] static void throw_timeout(const Reply& reply, std::chrono::milliseconds waits) {
@@ -208,7 +208,7 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
     auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
     if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket), answer_limit);
     if (const auto waited = notice.due(now())) {
-      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); {} ends this after {}",
+      log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far: {}); {} ends the wait after {}",
                 address.host, address.port, text::duration(waited->count()), opened.socket.error(),
                 env::timeout_variable(), text::duration(Seconds(timeout).count()));
     }
@@ -217,11 +217,10 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                       text::duration(Seconds(timeout).count()), opened.socket.error()),
           opened.is_reached
-              ? fmt::format("something listens there ({}): see what the launcher of node 0 says of connections that it "
-                            "turned away, and check that it is of the same version, and that no other program uses the "
-                            "port",
+              ? fmt::format("a program listens there ({}): check that the launcher of node 0 has the same version, "
+                            "that it reports no refused connections, and that no other program uses the port",
                             opened.socket.error())
-              : "check that the launcher of node 0 runs, and that its address and port can be reached");
+              : "check that the launcher of node 0 runs, and that this host can reach its address and port");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

@@ -15,12 +15,12 @@ Result<store::Socket> StoreDoor::open() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
     throw_cannot("connect to the store", errno);
   }
-  UniqueFd ours(ends[0]);
-  UniqueFd theirs(ends[1]);
+  UniqueFd client_end(ends[0]);
+  UniqueFd server_end(ends[1]);
   const std::lock_guard lock(mutex_);
   if (!admit_) return Failure{"the server has ended"};
-  admit_(std::move(theirs));
-  return store::Socket(std::move(ours));
+  admit_(std::move(server_end));
+  return store::Socket(std::move(client_end));
 }
 
 void StoreDoor::close() {

@@ -25,7 +25,7 @@ constexpr int kActivePort = 4;  // IBV_PORT_ACTIVE
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
 
-// NCCL's list: a prefix says how the names match.
+// NCCL's list of names, with a prefix that decides how they match.
 struct Filter {
   bool is_exact = false;
   bool excludes = false;
@@ -53,7 +53,7 @@ std::string described(const std::vector<Interface>& interfaces) {
   for (const Interface& each : interfaces) {
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", each.name, each.address);
   }
-  return text.empty() ? "none that is up" : text;
+  return text.empty() ? "no interface that is up" : text;
 }
 
 template <class Takes>
@@ -71,9 +71,9 @@ std::optional<InterfaceChoice> first_of(const std::vector<Interface>& interfaces
 }
 
 [[noreturn]] void throw_no_fit(const char* variable, const std::string& value, const std::vector<Interface>& all) {
-  throw UsageError(
-      fmt::format("{} is '{}', which fits no interface of this host", variable, value),
-      fmt::format("this host has {}; without {} the ranks use the one that leads to rank 0", described(all), variable));
+  throw UsageError(fmt::format("{} is '{}', which matches no interface of this host", variable, value),
+                   fmt::format("this host has {}; without {} the ranks use the interface that leads to rank 0",
+                               described(all), variable));
 }
 
 struct Named {
@@ -182,7 +182,8 @@ std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Inte
   const bool is_loopback = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
     return each.name == choice->name && each.is_loopback;
   });
-  const bool has_port = choice->name.find(':') != std::string::npos;  // this is how NCCL reads the alias eth0:1
+  const bool has_port =
+      choice->name.find(':') != std::string::npos;  // NCCL would read the alias eth0:1 as port 1 of eth0
   return is_loopback || has_port ? "" : "=" + choice->name;
 }
 

@@ -18,7 +18,7 @@ namespace store {
 std::string make_nonce() {
   std::string bytes(kNonceBytes, '\0');
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw InternalError("the system's random generator gave no bytes");
+    throw InternalError("the system's random number generator failed");
   }
   return bytes;
 }

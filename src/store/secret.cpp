@@ -23,31 +23,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMakeOne = "lockstep run --new-token FILE makes one of 64";
+constexpr const char* kMakeOne = "lockstep run --new-token FILE makes a secret of 64 characters";
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-// Checks the open file, not the path: between a look at a path and its opening the file could be exchanged.
+// Opens the file, then checks it. If it checked the path first, the file could be exchanged before it is opened.
 UniqueFd open_private(const fs::path& file) {
   UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT) {
-    throw DataError(fmt::format("the token file {} does not exist", file.string()),
-                    fmt::format("lockstep run --new-token {} makes it; every node needs the same", file.string()));
+    throw DataError(
+        fmt::format("the token file {} does not exist", file.string()),
+        fmt::format("make it with lockstep run --new-token {}; every node needs the same file", file.string()));
   }
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
     throw UsageError(fmt::format("cannot read the token file {} ({})", file.string(), error_words(errno)));
   }
-  if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("the token file {} is no regular file", file.string()));
+  if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("the token file {} is not a regular file", file.string()));
   if (status.st_uid != ::geteuid()) {
-    throw UsageError(
-        fmt::format("the token file {} belongs to user {}, this is user {}", file.string(), status.st_uid, ::geteuid()),
-        "who owns it knows the secret: make one of your own with lockstep run --new-token FILE");
+    throw UsageError(fmt::format("the token file {} belongs to user {}, but this is user {}", file.string(),
+                                 status.st_uid, ::geteuid()),
+                     "its owner knows the secret: make your own file with lockstep run --new-token FILE");
   }
   if ((status.st_mode & 0077U) != 0) {
     throw UsageError(fmt::format("the token file {} has mode {:04o}: others may read or change it", file.string(),
                                  status.st_mode & 07777U),
-                     fmt::format("chmod 600 {}; if others could read it already, make a new one", file.string()));
+                     fmt::format("run chmod 600 {}; if others could read it before, make a new one", file.string()));
   }
   return fd;
 }
@@ -77,15 +78,15 @@ bool is_loopback(const sockaddr& address) {
 
 }  // namespace
 
-void require_secret(const std::string& token, const std::string& where) {
+void require_secret(const std::string& token, const std::string& source) {
   if (token.size() < kShortest || token.size() > kLongest) {
     throw UsageError(
-        fmt::format("{} holds {} characters: a secret has {} to {}", where, token.size(), kShortest, kLongest),
+        fmt::format("{} holds {} characters, but a secret has {} to {}", source, token.size(), kShortest, kLongest),
         kMakeOne);
   }
   const auto is_printable = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (!std::all_of(token.begin(), token.end(), is_printable)) {
-    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", where), kMakeOne);
+    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", source), kMakeOne);
   }
 }
 
@@ -101,7 +102,7 @@ void write_token_file(const fs::path& file) {
   const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == EEXIST) {
     throw UsageError(fmt::format("{} exists already", file.string()),
-                     "a run may depend on it: remove it yourself, or name another file");
+                     "a run may use it: remove it yourself, or name another file");
   }
   if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), error_words(errno)));
   const std::string line = make_token() + "\n";

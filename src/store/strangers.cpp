@@ -12,9 +12,9 @@ namespace lockstep::store {
 
 std::optional<Strangers::Id> Strangers::add(Id id, const std::string& address) {
   all_[id] = address;
-  if (++of_address_[address] > limits_.of_an_address) return take_oldest(address);
-  if (all_.size() <= limits_.in_all) return std::nullopt;
-  const auto most = std::max_element(of_address_.begin(), of_address_.end(),
+  if (++by_address_[address] > limits_.per_address) return take_oldest(address);
+  if (all_.size() <= limits_.total) return std::nullopt;
+  const auto most = std::max_element(by_address_.begin(), by_address_.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return take_oldest(most->second > 1 ? most->first : "");
 }
@@ -22,8 +22,8 @@ std::optional<Strangers::Id> Strangers::add(Id id, const std::string& address) {
 void Strangers::remove(Id id) {
   const auto found = all_.find(id);
   if (found == all_.end()) return;
-  const auto count = of_address_.find(found->second);
-  if (--count->second == 0) of_address_.erase(count);
+  const auto count = by_address_.find(found->second);
+  if (--count->second == 0) by_address_.erase(count);
   all_.erase(found);
 }
 
@@ -39,9 +39,9 @@ std::optional<Strangers::Id> Strangers::take_oldest(const std::string& address) 
 }
 
 DoorLimits door_limits(std::uint64_t open_files) {
-  const std::size_t in_all = std::clamp<std::size_t>(open_files / 8, 4, 512);
-  return {.strangers = {.of_an_address = in_all / 4 * 3, .in_all = in_all},
-          .knocked = in_all,
+  const std::size_t total = std::clamp<std::size_t>(open_files / 8, 4, 512);
+  return {.strangers = {.per_address = total / 4 * 3, .total = total},
+          .knocked = total,
           .known = std::max<std::size_t>(open_files / 8 * 5, 4)};
 }
 

@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kBindingBytes = 32;
 constexpr std::string_view kBindingLabel = "EXPORTER-Channel-Binding";
 
-// OpenSSL's last error, in words.
+// Returns OpenSSL's last error in words.
 std::string problem() {
   std::array<char, 256> text{};
   const unsigned long code = ::ERR_peek_last_error();
@@ -49,30 +49,31 @@ TlsContext make_context(const SSL_METHOD* method) {
   return context;
 }
 
-/// Refuses large files: OpenSSL reads a file to its end, whatever its size.
+/// Refuses large files, because OpenSSL reads a file of any size to its end.
 void require_small(const std::string& file) {
   constexpr std::uint64_t kMostBytes = 16U << 20U;
   std::error_code problem;
   const auto size = std::filesystem::is_regular_file(file, problem) ? std::filesystem::file_size(file, problem) : 0;
   if (problem || size <= kMostBytes) return;
   throw UsageError(
-      fmt::format("{} has {}; a PEM file of at most {} is read", file, text::bytes(size), text::bytes(kMostBytes)),
-      "give the PEM file of a certificate or a key");
+      fmt::format("{} has {}; the limit for a PEM file is {}", file, text::bytes(size), text::bytes(kMostBytes)),
+      "name the PEM file of a certificate or a key");
 }
 
 }  // namespace
 
 TlsContext server_tls(const std::string& certificate, const std::string& key) {
   if (key.empty()) {
-    throw UsageError(fmt::format("the certificate {} has no private key", certificate),
-                     "name its PEM file with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
+    throw UsageError(
+        fmt::format("the certificate {} has no private key", certificate),
+        "name the PEM file of the key with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
   }
   require_small(certificate);
   require_small(key);
   TlsContext context = make_context(::TLS_server_method());
-  ::SSL_CTX_set_num_tickets(context.get(), 0);  // no client resumes a session
+  ::SSL_CTX_set_num_tickets(context.get(), 0);  // clients do not resume sessions
   if (::SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
-    throw UsageError(fmt::format("{} is no certificate that the store can show ({})", certificate, problem()),
+    throw UsageError(fmt::format("{} is not a certificate that the store can use ({})", certificate, problem()),
                      "give a PEM file that begins with the certificate of this machine");
   }
   if (::SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||
@@ -91,7 +92,7 @@ TlsContext client_tls(const std::string& trust) {
                      "give a PEM file: the store's certificate, or that of the authority which signed it");
   }
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  // The store's own certificate is enough, whoever signed it.
+  // Trusts the server's own certificate, without its issuer.
   ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
   return context;
 }

@@ -19,7 +19,7 @@ bool has_cuda_parts() { return cuda_parts() != nullptr; }
 const CudaParts& require_cuda_parts(std::string_view without) {
   if (const CudaParts* parts = cuda_parts()) return *parts;
   const cuda::Obstacle& obstacle = cuda::library().obstacle;
-  throw UsageError(fmt::format("{}, since {}", without, obstacle.what), obstacle.remedy);
+  throw UsageError(fmt::format("{}, since {}", without, obstacle.problem), obstacle.remedy);
 }
 
 const CudaParts*& make_believe_parts() {

@@ -61,7 +61,7 @@ class Trainer::Impl {
   void leave(RunEnd end);
   void finish(RunEnd end);
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
-  [[nodiscard]] std::string where_bad(const train::NonFiniteLoss& fault);
+  [[nodiscard]] std::string bad_loss_text(const train::NonFiniteLoss& fault);
   [[nodiscard]] std::string keep_bad_batches(const DataError& fault, std::int64_t step);
   void put_aside_after(std::int64_t proved);
   [[nodiscard]] std::int64_t computed_step() const { return loop_ ? loop_->computed_step() : 0; }
@@ -85,7 +85,7 @@ TrainResult Trainer::Impl::fit() {
   try {
     return run();
   } catch (const train::NonFiniteLoss& fault) {
-    throw DataError(fault.message() + where_bad(fault), keep_bad_batches(fault, fault.step()));
+    throw DataError(fault.message() + bad_loss_text(fault), keep_bad_batches(fault, fault.step()));
   } catch (const train::Miscomputed& fault) {
     put_aside_after(fault.proved());
     throw CorruptionError(fault.message(), fault.hint(), fault.rank());
@@ -211,7 +211,7 @@ void Trainer::Impl::finish(RunEnd end) {
 /// Returns this rank's error, which reaches the other ranks like any error.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
-      {.when = loop_ ? loop_->where() : "setting up",
+      {.when = loop_ ? loop_->position_text() : "setting up",
        .cause = error.what(),
        .setting_up = !loop_,
        .batch_size = config_.batch_size.is_auto() ? 0 : config_.batch_size.value(),
@@ -221,17 +221,17 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
 }
 
 /// Every rank has this error, so the ranks can exchange which ranks' losses and samples caused it.
-std::string Trainer::Impl::where_bad(const train::NonFiniteLoss& fault) {
+std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   const train::TakenBatches& taken = run_.learner->steps().taken();
   const std::int64_t ago = computed_step() - fault.step();
-  const std::string where = train::ranks_with_bad_loss(all_gather_object(job_.group(), taken.bad_replicas(ago)));
+  const std::string ranks = train::ranks_with_bad_loss(all_gather_object(job_.group(), taken.bad_replicas(ago)));
   std::string own;
   try {
     own = train::some_samples(taken.bad_samples(ago));
   } catch (const std::exception& error) {
     log::warn("the samples of step {} could not be named: {}", fault.step(), error.what());
   }
-  std::string text = where.empty() || job_.world_size() == 1 ? "" : " " + where;
+  std::string text = ranks.empty() || job_.world_size() == 1 ? "" : " " + ranks;
   for (const std::string& samples : all_gather_object(job_.group(), own)) {
     if (!samples.empty()) return text + "; its batch: " + samples;
   }

@@ -116,9 +116,9 @@ std::string summary(const std::string& title, const std::vector<std::pair<std::s
 std::string next_commands(const std::vector<std::pair<std::string, std::string>>& commands) {
   if (commands.empty()) return "";
   std::string text = "next\n";
-  for (const auto& [command, what] : commands) {
+  for (const auto& [command, explanation] : commands) {
     text += "  " + command + "\n";
-    if (!what.empty()) text += "      " + what + "\n";
+    if (!explanation.empty()) text += "      " + explanation + "\n";
   }
   return text;
 }

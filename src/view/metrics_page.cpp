@@ -42,7 +42,7 @@ class Page {
   void add(const char* name, const char* help, const std::vector<std::pair<std::string, double>>& values) {
     if (values.empty()) return;
     begin(name, help);
-    for (const auto& [which, value] : values) sample(name, fmt::format(",name=\"{}\"", label_value(which)), value);
+    for (const auto& [label, value] : values) sample(name, fmt::format(",name=\"{}\"", label_value(label)), value);
   }
 
   [[nodiscard]] std::string text() && { return std::move(text_); }

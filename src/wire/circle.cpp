@@ -53,7 +53,7 @@ class Circle::Impl {
         suspect_ = active.link->peer();
         has_moved = step(active) || has_moved;
       }
-      tell_arrived(exchange);
+      report_arrived(exchange);
       if (drop_finished()) return;
       suspect_ = active_.front().link->peer();
       if (is_interrupted_) throw Interrupted(active_.front().link->problem());
@@ -103,22 +103,23 @@ class Circle::Impl {
     return connection.step();
   }
 
-  /// Reports how many bytes of every message have come.
-  void tell_arrived(const Exchange& exchange) {
+  /// Reports how many bytes of each message have arrived.
+  void report_arrived(const Exchange& exchange) {
     if (!exchange.arrived) return;
-    // Finished links have left the list: their messages are there.
+    // Links that are not in the list have received all their messages.
     std::size_t least = exchange.receives.empty() ? 0 : exchange.receives.front().bytes;
     for (const Active& active : active_) {
       if (active.receives.empty()) continue;
-      const std::size_t of_each = active.receives.front().bytes;
+      const std::size_t message_bytes = active.receives.front().bytes;
       const std::size_t have = active.has_begun ? active.link->connection().received() : 0;
-      const std::size_t whole = (active.receives.size() - 1) * of_each;  // only the last message can be incomplete
+      const std::size_t whole =
+          (active.receives.size() - 1) * message_bytes;  // only the last message can be incomplete
       least = std::min(least, have > whole ? have - whole : 0);
     }
     if (least > 0) exchange.arrived(least);
   }
 
-  /// Returns true if none is left.
+  /// Removes finished links from the list. Returns true if none are left.
   bool drop_finished() {
     const auto is_finished = [](const Active& active) {
       return active.has_begun && active.link->connection().is_sent() && active.link->connection().is_received();

@@ -17,20 +17,20 @@ namespace lockstep::wire {
 namespace {
 
 constexpr auto kAgain = std::chrono::milliseconds(50);
-// A connection that is silent after it has proved the key is given up for another attempt.
+// A connection that is silent after its peer has proved the key is closed after this time, for another attempt.
 constexpr auto kOpeningLimit = std::chrono::milliseconds(20'000);
 constexpr const char* kSilent = "it has not answered";
 
 TimePoint now() { return AwakeClock::instance().now(); }
 
-/// Warns once: a waiting rank calls again and again.
+/// Warns about a relay, but only once, because a waiting rank calls repeatedly.
 void warn_of_relay(int peer) {
   static std::atomic<bool> has_warned{false};
   log::write(
       has_warned.exchange(true) ? log::Level::kDebug : log::Level::kWarn,
       fmt::format(
           "a connection with rank {} was closed: its other end did not prove that it belongs to this job and sees the "
-          "same addresses. If a program relays it, or addresses are translated on its way, use --wire tls",
+          "same addresses. If a program relays the connection, or a router translates addresses, use --wire tls",
           peer));
 }
 
@@ -123,7 +123,7 @@ void Link::start_anew(const std::string& why) {
 std::string Link::problem() const {
   if (is_open_) return "";
   if (!why_.empty()) return why_;
-  if (!calls() && !connection_) return "it has not called";
+  if (!calls() && !connection_) return "it has not connected yet";
   if (connection_) return kSilent;
   if (!place_) return "it has not published its address";
   return fmt::format("{} port {} does not answer", place_->endpoint.address, place_->endpoint.port);

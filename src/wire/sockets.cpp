@@ -52,7 +52,7 @@ void set(int fd, int level, int option, int value) { (void)::setsockopt(fd, leve
 
 UniqueFd listen_at(const std::string& address) {
   const Found at = numeric(address, 0);
-  if (!at) throw IoError(fmt::format("{} is no address to listen at", address));
+  if (!at) throw IoError(fmt::format("{} is not an address to listen at", address));
   UniqueFd fd = new_socket(at->ai_family);
   if (!fd.valid() || ::bind(fd.get(), at->ai_addr, at->ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     throw_cannot(fmt::format("listen at {} for the other ranks", address), errno);
@@ -106,7 +106,7 @@ void tune(int fd, std::chrono::milliseconds timeout) {
 }
 
 Wakeup::Wakeup() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (!fd_.valid()) throw_cannot("make a descriptor that wakes a thread", errno);
+  if (!fd_.valid()) throw_cannot("create a descriptor that wakes a thread", errno);
 }
 
 void Wakeup::wake() noexcept {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kMostSegments = 16;
 
-[[noreturn]] void throw_lost(const char* what) {
-  throw ConnectionLost(fmt::format("{}: {}", what, error_words(errno)));
+[[noreturn]] void throw_lost(const char* action) {
+  throw ConnectionLost(fmt::format("{}: {}", action, error_words(errno)));
 }
 
 class PlainStream final : public Stream {

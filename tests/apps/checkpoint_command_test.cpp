@@ -155,7 +155,7 @@ TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
       {{"diff", "run", "run", "--limit", "-1"}, "--limit"},
       {{"inspect", "run", "--digst"}, "did you mean '--digest'?"},
       {{"export", "run"}, "--to is missing"},
-      {{"export", "run", "--to", "x.txt"}, "x.txt: the ending says the format"},
+      {{"export", "run", "--to", "x.txt"}, "x.txt: the extension decides the format"},
       {{"import", "x.pth"}, "--to is missing"},
       {{"prune", "run"}, "--keep-last is missing"},
       {{"prune", "run", "--keep-last", "0"}, "--keep-last"}};

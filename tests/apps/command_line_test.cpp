@@ -126,7 +126,7 @@ TEST(Cli, ASettingInTwoWordsIsShownAsOne) {
       (void)parse(app, words);
       ADD_FAILURE() << "no error";
     } catch (const UsageError& error) {
-      EXPECT_THAT(error.message(), HasSubstr("--set 'epochs' is no assignment"));
+      EXPECT_THAT(error.message(), HasSubstr("--set 'epochs' is not an assignment"));
       EXPECT_THAT(error.hint(), HasSubstr("--set epochs=5"));
     }
   }

@@ -241,7 +241,7 @@ TEST(DetectionFiles, ATreeOfTheOriginTrainsWithTheOriginsOptions) {
            "--summary-dir", "curves", "--print-method", "rich", "--print_rank", "0"},
           kSmall, home.path());
   ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_THAT(trained.err, AllOf(HasSubstr("settings without a meaning here: "),
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("settings without an effect here: "),
                                  HasSubstr("print_method is rich, which has no effect here: use --quiet"),
                                  HasSubstr("HGNetv2.pretrained is ")));
   EXPECT_THAT(text_of(home / "out/config.yml"),

@@ -104,8 +104,7 @@ TEST_F(DoctorCommand, SaysThatARunGoesOnAndThatItsLauncherWasKilled) {
   EXPECT_THAT(doctor().out, ContainsRegex("^runs: 2 ranks on this host, steps? "));
   run.signal(SIGKILL);
   EXPECT_EQ(run.wait().code, 137);
-  EXPECT_THAT(doctor().out,
-              HasSubstr("lost: it does not run here, and its launcher has written nothing about its end"));
+  EXPECT_THAT(doctor().out, HasSubstr("lost: it does not run here, and its launcher wrote nothing about its end"));
 }
 
 TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
@@ -150,7 +149,7 @@ TEST_F(DoctorCommand, SaysWhatAProcessAndThoseBelowItDo) {
 TEST_F(DoctorCommand, NoSuchRunIs65) {
   const ProcessResult result = doctor({"nothing"});
   EXPECT_EQ(result.code, 65);
-  EXPECT_THAT(result.err, HasSubstr("nothing is no folder\n  next  give a run folder"));
+  EXPECT_THAT(result.err, HasSubstr("nothing is not a folder\n  next  name a run folder"));
 }
 
 TEST_F(DoctorCommand, ChecksTheMachineInLessThanTenSeconds) {

@@ -68,7 +68,8 @@ TEST_F(TrainOnNodes, TheirBannerSaysHowTheBytesTravel) {
   Process second(node(1, "b", {"--wire=plain"}));
   const ProcessResult of_first = run_process(node(0, "a", {"--wire", "plain"}), std::chrono::seconds(240));
   EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
-  EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks share no memory"), HasSubstr("; plain)"))) << of_first.err;
+  EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks cannot share memory"), HasSubstr("; plain)")))
+      << of_first.err;
 }
 
 TEST(RunOnNodes, GivesItsWireOnToTheRanks) {
@@ -242,7 +243,7 @@ TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
   const ProcessResult of_second = second.wait(std::chrono::seconds(120));
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_second.code, 0) << of_second.err;
-  EXPECT_THAT(of_first.err, HasSubstr("the run has 1 replica for 2 ranks: nodes that have no work wait as spares"));
+  EXPECT_THAT(of_first.err, HasSubstr("the run has 1 replica for 2 ranks: nodes without work wait as spares"));
   EXPECT_THAT(of_first.err + of_second.err, AllOf(HasSubstr("this node is a spare"), Not(HasSubstr("error:"))));
 }
 
@@ -258,7 +259,7 @@ TEST_F(TrainOnSomeNodes, ARunThatBeganSmallGrowsByAnOption) {
   wide.insert(wide.end(), {"--allow-other-bits", "--set", "replicas=2"});
   const ProcessResult grown = lockstep(wide);
   EXPECT_EQ(grown.code, 0) << grown.err;
-  EXPECT_THAT(grown.err, HasSubstr("replicas is 2 and was 1: each batch of 4 samples is divided into 2 parts of 2"));
+  EXPECT_THAT(grown.err, HasSubstr("replicas is 2, but was 1: each batch of 4 samples is divided into 2 parts of 2"));
   EXPECT_THAT(grown.out, HasSubstr("2 x 2 replicas = 4"));
 }
 

@@ -62,7 +62,7 @@ TEST_F(PlanCommand, MeasuresARecipe) {
   ASSERT_EQ(done.code, 0) << done.err;
   const auto json = nlohmann::json::parse(done.out);
   EXPECT_EQ(json["predicted"]["backend"], "tcp");
-  EXPECT_THAT(done.err, HasSubstr("note: the backend gloo is called tcp now"));
+  EXPECT_THAT(done.err, HasSubstr("note: the backend gloo is now called tcp"));
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
   EXPECT_EQ(json["images_per_rank"], 3);

@@ -102,7 +102,7 @@ TEST_F(StopCommand, EndsWithZeroOnlyWhereSlurmTookTheJobAgain) {
       {"SLURM_JOB_ID", "4711"}, {"PATH", (folder_ / "bin").string() + ":" + std::getenv("PATH")}};
   const ProcessResult result = stop_with(SIGUSR1, {"--nproc-per-node", "2"}, slurm);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("Slurm was asked to start job 4711 again"));
+  EXPECT_THAT(result.err, HasSubstr("Slurm will start job 4711 again"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -118,7 +118,7 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(second.out, HasSubstr("resumed from"));
   const ProcessResult wrong = lockstep(words({"--max-time", "90"}), folder_.path());
   EXPECT_EQ(wrong.code, 64);
-  EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is no time"));
+  EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is not a time"));
 }
 
 // `lockstep train --resume` from the command line, as far as the choice of the folder. The tests of the Trainer check
@@ -158,7 +158,7 @@ TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
 
   const ProcessResult earlier = train({"--resume", (checkpoints / "step-00000002").string()}, 4);
   EXPECT_EQ(earlier.code, 64);
-  EXPECT_THAT(earlier.err, HasSubstr("--run-dir DIR begins a run of its own from there"));
+  EXPECT_THAT(earlier.err, HasSubstr("--run-dir DIR begins a new run from there"));
   const ProcessResult path = train({"--resume", (checkpoints / "step-00000003").string()}, 4);
   ASSERT_EQ(path.code, 0) << path.err;
   EXPECT_THAT(runs(), SizeIs(1));

@@ -133,7 +133,7 @@ TEST(ConfigRange, AValueOutsideIsRefusedByKeyWithTheRange) {
   EXPECT_EQ(ranged.error_of("replicas=1e3"), "--set: replicas is '1e3', not an integer; it must be 0 .. 1,000,000");
   EXPECT_EQ(ranged.error_of("seed=9223372036854775807"), "no error");
   EXPECT_EQ(ranged.error_of("seed=9223372036854775808"),
-            "--set: seed is 9223372036854775808, which 64 bits do not hold");
+            "--set: seed is 9223372036854775808, which does not fit into 64 bits");
   EXPECT_EQ(ranged.error_of("share=1"), "--set: share is 1; it must be 0 or more, below 1");
   EXPECT_EQ(ranged.error_of("share=.nan"), "--set: share is nan; it must be 0 or more, below 1");
   EXPECT_EQ(ranged.error_of("batch=0"), "--set: batch is 0; it must be 1 .. 1,000 samples, or auto");
@@ -352,14 +352,14 @@ TEST(Json, PartsAreCountedAloneWhereACallbackTakesThemOneByOne) {
 }
 
 TEST(Json, ALongTextIsRefusedWithBothSizes) {
-  EXPECT_EQ(why_not("[1, 2, 3]", {.bytes = 5}), "it has 9 B; JSON of at most 5 B is read");
+  EXPECT_EQ(why_not("[1, 2, 3]", {.bytes = 5}), "it has 9 B; the limit for JSON is 5 B");
 }
 
 TEST(Json, WhatIsNoJsonHasItsPlace) {
   EXPECT_EQ(why_not("{\n\"a\": x}"), "line 2 (byte 8): no JSON");
   EXPECT_NE(why_not("\"\xff\""), "");
   EXPECT_NE(why_not(""), "");
-  EXPECT_EQ(why_not("1e999"), "a number that no double holds");
+  EXPECT_EQ(why_not("1e999"), "a number too large for a double");
 }
 
 TEST(Json, CborIsBoundedToo) {
@@ -459,7 +459,7 @@ TEST(Yaml, DepthAndNumberOfValuesAreBounded) {
   std::string many = "a: [";
   for (int i = 0; i < 100'001; ++i) many += "1,";
   EXPECT_THAT(refusal(many + "]\n"), HasSubstr("more than 100000 values"));
-  EXPECT_THAT(refusal("a: " + std::string(5U << 20U, 'x') + "\n"), HasSubstr("are no settings"));
+  EXPECT_THAT(refusal("a: " + std::string(5U << 20U, 'x') + "\n"), HasSubstr("are too many for settings"));
 }
 
 TEST(Yaml, AKeyThatStandsTwiceIsNamedWithBothLines) {

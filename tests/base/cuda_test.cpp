@@ -86,7 +86,7 @@ TEST(CudaLibrary, ThatTheBuildDoesNotHaveIsTheFirstThingToSay) {
 TEST(CudaLibrary, ThatDoesNotFitSaysWhy) {
   EXPECT_THAT(found({.place = "old", .system = kDriver, .loaded = {kTorch}}),
               AllOf(StartsWith("path '' parts ''\nforeseen '' found '"),
-                    HasSubstr("old/liblockstep-cuda.so cannot be loaded: it is not of Lockstep ")));
+                    HasSubstr("old/liblockstep-cuda.so cannot be loaded: it does not belong to Lockstep ")));
   EXPECT_THAT(found({.place = "torn", .system = kDriver, .loaded = {kTorch}}),
               AllOf(HasSubstr("liblockstep-cuda.so cannot be loaded: "), HasSubstr("file too short")));
 }

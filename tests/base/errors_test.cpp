@@ -232,7 +232,7 @@ TEST(DeviceError, TheStackIsShownWhereItNamesTheCall) {
 TEST(DeviceError, OtherErrorsAreTheProgramsOwn) {
   const std::string json = reported("Expected all tensors to be on the same device", "1");
   EXPECT_THAT(json, HasSubstr("your program threw std::runtime_error"));
-  EXPECT_THAT(json, HasSubstr("next  the exception is the program's"));
+  EXPECT_THAT(json, HasSubstr("next  your program threw it"));
 }
 
 }  // namespace errors_test

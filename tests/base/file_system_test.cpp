@@ -149,14 +149,14 @@ TEST(FileSystem, AHugeFileIsRefusedByItsSizeBeforeMemoryIsTaken) {
   write_file_atomically(FileSystem::system(), file, "x");
   std::filesystem::resize_file(file, std::uintmax_t{8} << 40U);  // no memory holds it
   EXPECT_EQ(refusal_of(file, kMostReadBytes),
-            fmt::format("{} has 8.8 TB; such a file of at most 16.8 MB is read", file.string()));
+            fmt::format("{} has 8.8 TB; the limit for such a file is 16.8 MB", file.string()));
   EXPECT_EQ(refusal_of(file, std::uint64_t{1} << 32U),
-            fmt::format("{} has 8.8 TB; such a file of at most 4.3 GB is read", file.string()));
+            fmt::format("{} has 8.8 TB; the limit for such a file is 4.3 GB", file.string()));
 }
 
 TEST(FileSystem, AFileThatHasMoreThanItSaysIsReadUpToTheLimit) {
   EXPECT_EQ(refusal_of("/proc/self/status", 100),
-            "/proc/self/status has more than 100 B; such a file of at most 100 B is read");
+            "/proc/self/status has more than 100 B; the limit for such a file is 100 B");
 }
 
 TEST(FileSystem, AFileOfTheLimitIsRead) {

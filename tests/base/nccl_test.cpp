@@ -84,7 +84,7 @@ TEST(NcclLibrary, ThatDoesNotFitSaysItsFileAndWhatIsWrong) {
                                                    stand_in("old") +
                                                    " is NCCL 2.10.3, and Lockstep needs 2.14.0 or later'\n");
   EXPECT_THAT(found({.named = stand_in("torn")}), HasSubstr(stand_in("torn") + " has no function ncclSend'"));
-  EXPECT_THAT(found({.named = stand_in("mute")}), HasSubstr(stand_in("mute") + " does not say its version'"));
+  EXPECT_THAT(found({.named = stand_in("mute")}), HasSubstr(stand_in("mute") + " does not report its version'"));
 }
 
 TEST(NcclLibrary, IsSoughtWhereAProgramLoadsItsLibrariesFrom) {

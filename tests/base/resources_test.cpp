@@ -69,7 +69,7 @@ TEST(WordsOfLimit, OfAThreadWhoseStackFindsNoRoomNameTheMemory) {
   const ResourceLimits limits{
       .processes = 512, .address_space = 8'000'000'000, .mapped = 7'995'000'000, .stack = 8U << 20U};
   const LimitWords words = words_of_limit(EAGAIN, limits);
-  EXPECT_EQ(words.limit, "8.0 GB of address space are allowed (ulimit -v), 8.0 GB of it taken");
+  EXPECT_EQ(words.limit, "8.0 GB of address space are allowed (ulimit -v), 8.0 GB of it in use");
   EXPECT_THAT(words.remedy, HasSubstr("ulimit -v"));
 }
 

@@ -47,7 +47,7 @@ TEST(Text, ATimeIsReadAsPeopleAndSlurmWriteIt) {
                           "1h 30m", "nan:0:0"}) {
     EXPECT_FALSE(text::parse_duration(bad).ok()) << bad;
   }
-  EXPECT_EQ(text::parse_duration("90").error(), "'90' is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00");
+  EXPECT_EQ(text::parse_duration("90").error(), "'90' is not a time: write it as 90s, 45m, 1h30m, 2d or 1:30:00");
 }
 
 TEST(Text, ThousandsAreSeparated) {

@@ -130,7 +130,7 @@ TEST(Fetch, GoesOnInALaterCall) {
   FetchOptions once = options_of(cache.path());
   once.tries = 1;
   const std::string error = fault_of<IoError>([&] { (void)fetch(server.url("/a"), once); });
-  EXPECT_THAT(error, AllOf(HasSubstr("cannot fetch " + server.url("/a")), HasSubstr("goes on after 400 B")));
+  EXPECT_THAT(error, AllOf(HasSubstr("cannot fetch " + server.url("/a")), HasSubstr("resumes after 400 B")));
   EXPECT_THAT(files_in(cache.path()), ElementsAre("a.part", "a.part.tag"));
   EXPECT_EQ(read(fetch(server.url("/a"), once)), body);
   EXPECT_EQ(header_of(server.requests()[1], "Range"), "bytes=400-");
@@ -309,7 +309,7 @@ TEST(Fetch, FollowsNoLinkInTheCache) {
 TEST(Fetch, WaitsForNoPipeInTheCache) {
   for (const char* suffix : {"", ".part", ".part.tag", ".lock"}) {
     EXPECT_THAT(planted(suffix, [](const fs::path& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); }),
-                HasSubstr("is no regular file"));
+                HasSubstr("is not a regular file"));
   }
 }
 
@@ -376,7 +376,7 @@ TEST(Fetch, SaysTimeoutOfASilentServerAndIoErrorOfNone) {
     });
     gone = server.url("/gone");
     EXPECT_THAT(fault_of<TimeoutError>([&] { (void)fetch(server.url("/a"), options); }),
-                AllOf(HasSubstr("nothing came for 0.2 s"), HasSubstr("goes on after 400 B")));
+                AllOf(HasSubstr("no data arrived for 0.2 s"), HasSubstr("resumes after 400 B")));
   }
   EXPECT_THAT(fault_of<IoError>([&] { (void)fetch(gone, options); }), HasSubstr("check the network"));
 }
@@ -431,8 +431,8 @@ TEST(Fetch, GivesUpOnAServerThatTrickles) {
     options.min_speed = 100'000;
     options.speed_window = std::chrono::milliseconds(300);
     EXPECT_THAT(fault_of<TimeoutError>([&] { (void)fetch(server.url(), options); }),
-                AllOf(HasSubstr(" bytes per second came over 0.3 s, and 100000 are the least"),
-                      HasSubstr("2 tries in a row ended so"), HasSubstr("LOCKSTEP_FETCH_MIN_SPEED=BYTES")));
+                AllOf(HasSubstr(" bytes per second arrived over 0.3 s; the minimum is 100000"),
+                      HasSubstr("2 tries in a row ended like this"), HasSubstr("LOCKSTEP_FETCH_MIN_SPEED=BYTES")));
     EXPECT_EQ(server.connections(), 2);
   }
 }

@@ -198,7 +198,7 @@ TEST_F(Load, FollowsANameToAFolderThatWasPutAside) {
   EXPECT_TRUE(test::is_of(load_checkpoint(run_.path().string() + ":best"), 9));
   EXPECT_TRUE(test::is_of(load_checkpoint((folder_ / "step-00000009").string()), 77));
   files().remove(folder_ / "step-00000009.bad-1");
-  EXPECT_THAT(load_error(run_.path().string() + ":best"), HasSubstr("gone or not the same any more"));
+  EXPECT_THAT(load_error(run_.path().string() + ":best"), HasSubstr("gone or has changed"));
 }
 
 TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
@@ -270,14 +270,14 @@ std::string refusal_of_value(const std::string& key, const std::string& value) {
 
 TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
   EXPECT_EQ(refusal_of_value("step", "1"), "taken");
-  EXPECT_EQ(refusal_of_value("step", "-5"), "its step is -5; 0 to 1000000000000000 make sense");
-  EXPECT_EQ(refusal_of_value("replicas", "0"), "its replicas is 0; 1 to 1000000 make sense");
+  EXPECT_EQ(refusal_of_value("step", "-5"), "its step is -5; valid values are 0 to 1000000000000000");
+  EXPECT_EQ(refusal_of_value("replicas", "0"), "its replicas is 0; valid values are 1 to 1000000");
   EXPECT_THAT(refusal_of_value("replicas", "4294967298"), HasSubstr("its replicas is 4294967298"));
-  EXPECT_EQ(refusal_of_value("threads", "-1"), "its threads is -1; 1 to 4096 make sense");
+  EXPECT_EQ(refusal_of_value("threads", "-1"), "its threads is -1; valid values are 1 to 4096");
   EXPECT_THAT(refusal_of_value("threads", "1000000000"), HasSubstr("its threads is 1000000000"));
   EXPECT_THAT(refusal_of_value("bytes", "18446744073709551615"), HasSubstr("its bytes of \"a.txt\" is 184467440737"));
   for (const char* hash : {R"("")", R"("0123")", R"("../../../../../../../../../../etc/")"}) {
-    EXPECT_THAT(refusal_of_value("xxh3_128", hash), HasSubstr("no hash of 32 hexadecimal digits")) << hash;
+    EXPECT_THAT(refusal_of_value("xxh3_128", hash), HasSubstr("not a hash of 32 hexadecimal digits")) << hash;
   }
   EXPECT_THAT(refusal_of_value("libtorch", R"("1.13\u001b[2J")"), HasSubstr("its libtorch has characters other than"));
   EXPECT_THAT(refusal_of_value("kernel_variables", R"("A=\u0007")"), HasSubstr("its kernel_variables has characters"));
@@ -442,6 +442,11 @@ TEST(FolderNames, AreReadAsTheyAreMade) {
   EXPECT_EQ(step_name(1200), "step-00001200");
   EXPECT_EQ(parse_temporary_pid(temporary_name("step-00001200", 4711)), 4711);
   EXPECT_EQ(parse_temporary_pid("best.tmp-4711"), 4711);
+  const std::string mark = host_mark("node0");
+  EXPECT_EQ(parse_temporary_pid(temporary_name("step-00001200", 4711, mark)), 4711);
+  EXPECT_EQ(parse_temporary_host(temporary_name("step-00001200", 4711, mark)), mark);
+  EXPECT_EQ(parse_temporary_host(temporary_name("step-00001200", 4711)), "");
+  EXPECT_EQ(parse_old_name(temporary_name("step-00001200.old", 4711, mark)), "step-00001200");
 }
 
 TEST(FolderNames, OthersAreNotTakenForStepFolders) {

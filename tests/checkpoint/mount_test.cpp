@@ -143,7 +143,7 @@ TEST_F(Mounted, ADiskWithoutRoomForMoreFilesSaysHowManyItTakes) {
   commit(folder, 10, 1);
   const EntryFiller filler(disk / "filler", 2);
   EXPECT_THAT(io_error_of([&] { commit(folder, 20, 2); }),
-              HasSubstr("No space left on device (it needs 5 files and folders, the disk takes 2 more)"));
+              HasSubstr("No space left on device (it needs 5 files and folders, the disk has room for 2 more)"));
 }
 
 TEST_F(Mounted, AFullDiskLeavesANameAsItWas) {

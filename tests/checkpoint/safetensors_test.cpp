@@ -125,7 +125,7 @@ TEST(Safetensors, NamesTheEntryThatCannotBeSaved) {
   EXPECT_THAT(refusal(at::Tensor()), HasSubstr("'odd': the tensor is undefined"));
   EXPECT_THAT(refusal(at::ones({2, 2}).to_sparse()), HasSubstr("'odd': the tensor is not dense"));
   EXPECT_THAT(refusal(at::complex(at::ones({2}), at::ones({2}))), HasSubstr("'odd': safetensors has no type for"));
-  EXPECT_THAT(refusal(std::string("\xff")), HasSubstr("'odd': it holds text that is no UTF-8"));
+  EXPECT_THAT(refusal(std::string("\xff")), HasSubstr("'odd': it holds text that is not UTF-8"));
   EXPECT_THAT(refusal(at::ones({1}), "\xc3\x28"), HasSubstr("no UTF-8"));
   EXPECT_THAT(refusal(at::ones({1}), "__metadata__"), HasSubstr("'__metadata__' is taken"));
 }
@@ -154,7 +154,7 @@ TEST(Safetensors, ReadsTensorsThatAreNotAligned) {
 
 TEST(Safetensors, RefusesForeignValuesThatWouldMislead) {
   EXPECT_THAT(reading(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", std::string("\1\2", 2)),
-              HasSubstr("element 1 of 'a' is no boolean"));
+              HasSubstr("element 1 of 'a' is not a boolean"));
   EXPECT_THAT(reading(R"({"__metadata__":{"scalar.step":"[1]"}})", ""),
               HasSubstr("the value of 'step' is a JSON array"));
   EXPECT_THAT(reading(R"({"__metadata__":{"scalar.step":"18446744073709551615"}})", ""), HasSubstr("above 64 bits"));
@@ -203,7 +203,7 @@ TEST(SafetensorsHeader, TakesAWellFormedOne) {
 }
 
 TEST(SafetensorsHeader, RefusesALengthThatTheFileDoesNotHave) {
-  EXPECT_THAT(parse_safetensors_header("").error(), HasSubstr("0 bytes are no safetensors file"));
+  EXPECT_THAT(parse_safetensors_header("").error(), HasSubstr("0 bytes are too few for a safetensors file"));
   EXPECT_THAT(parse_safetensors_header("1234567").error(), HasSubstr("7 bytes"));
   EXPECT_THAT(parse_safetensors_header(with_length(3, "{}")).error(), HasSubstr("cut short"));
   EXPECT_THAT(parse_safetensors_header(with_length(kMaxHeaderBytes + 1, "{}")).error(), HasSubstr("at most 100000000"));
@@ -241,9 +241,9 @@ TEST(SafetensorsHeader, RefusesSizesThatDoNotFit) {
 TEST(SafetensorsHeader, RefusesWhatTheGrammarLacks) {
   EXPECT_THAT(verdict("[]"), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(verdict(" {}"), HasSubstr("does not begin with '{'"));
-  EXPECT_THAT(verdict("{"), HasSubstr("no JSON at byte"));
-  EXPECT_THAT(verdict("{}{}"), HasSubstr("no JSON at byte"));
-  EXPECT_THAT(verdict("{\"\xff\":1}"), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(verdict("{"), HasSubstr("not JSON at byte"));
+  EXPECT_THAT(verdict("{}{}"), HasSubstr("not JSON at byte"));
+  EXPECT_THAT(verdict("{\"\xff\":1}"), HasSubstr("not JSON at byte"));
   EXPECT_THAT(verdict(R"({"a":1})"), HasSubstr("the number 1 at 'a'"));
   EXPECT_THAT(verdict(R"({"a":null})"), HasSubstr("null at 'a'"));
   EXPECT_THAT(verdict(R"({"a":{}})"), HasSubstr("'a' lacks a key"));

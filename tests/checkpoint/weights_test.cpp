@@ -116,8 +116,9 @@ TEST(Weights, AShardedModelIsReadThroughItsIndex) {
   EXPECT_EQ(weights.tensors.size(), 2U);
   EXPECT_EQ(value_of(weights), 5);
   const auto fault = [&](const std::string& json) { return fault_of<DataError>([&] { (void)load(json); }); };
-  EXPECT_THAT(fault(R"({"weight_map": {"bias": "m-2.safetensors"}})"), HasSubstr("'bias' is said to be in m-2"));
-  EXPECT_THAT(fault(R"({"weight_map": {"bias": "../m-1.safetensors"}})"), HasSubstr("no name of a file beside it"));
+  EXPECT_THAT(fault(R"({"weight_map": {"bias": "m-2.safetensors"}})"), HasSubstr("'bias' should be in m-2"));
+  EXPECT_THAT(fault(R"({"weight_map": {"bias": "../m-1.safetensors"}})"),
+              HasSubstr("not the name of a file beside the index"));
   EXPECT_THAT(fault(R"({"weight_map": {"bias": "m-3.safetensors"}})"), HasSubstr("m-3.safetensors does not exist"));
   EXPECT_THAT(fault("{}"), HasSubstr("no weight_map"));
   EXPECT_THAT(fault("["), HasSubstr("no JSON"));
@@ -162,7 +163,7 @@ TEST(MatchWeights, TiedWeightsStandUnderAnyOfTheirNames) {
   EXPECT_THAT(fault_of<DataError>([&] {
                 (void)load({{"embed", at::ones({2})}, {"head", at::full({2}, 2.0)}});
               }),
-              HasSubstr("f: 'embed' and 'head' are one tensor of the model and differ there"));
+              HasSubstr("f: 'embed' and 'head' are one tensor of the model and differ in the file"));
 }
 
 TEST(MatchWeights, ItsListsAreCutAndCounted) {
@@ -178,10 +179,9 @@ TEST(MatchWeights, NothingThatFitsIsAnErrorWithTheNearestNames) {
   const auto fault = [&](const StateDict& state) {
     return fault_of<DataError>([&] { copy_weights(model, {state, "f.pth"}); });
   };
-  EXPECT_THAT(
-      fault({{"feature.0.weight", at::ones({1})}}),
-      HasSubstr(
-          "f.pth: none of its 1 tensors fits the model: 'features.0.weight' (nearest there: 'feature.0.weight')"));
+  EXPECT_THAT(fault({{"feature.0.weight", at::ones({1})}}),
+              HasSubstr("f.pth: none of its 1 tensors fits the model: 'features.0.weight' (nearest in the file: "
+                        "'feature.0.weight')"));
   EXPECT_THAT(fault({{"features.0.weight", at::ones({2})}}), HasSubstr("is [1] in the model and [2] there"));
   EXPECT_THAT(fault({{"z", at::ones({2})}}), HasSubstr("the model begins with 'features.0.weight', the file with 'z'"));
 }
@@ -227,7 +227,7 @@ TEST(Import, WhatHoldsNoModelIsRefused) {
               }),
               HasSubstr("x.pth: it holds no tensors by name"));
   EXPECT_THAT(fault_of<DataError>([] { (void)import_states({TorchList{}}, "x.pth"); }), HasSubstr("no tensors"));
-  EXPECT_THAT(fault_of<DataError>([] { (void)read_any_file(files(), "/nowhere.pth"); }), HasSubstr("is no file"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)read_any_file(files(), "/nowhere.pth"); }), HasSubstr("is not a file"));
 }
 
 class Export : public ::testing::Test {
@@ -343,7 +343,7 @@ TEST(VerifyFile, ReadsATorchFileAsInspectDoes) {
               HasSubstr("storage '7' is missing"));
   EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({})), "short")), HasSubstr("storage '0' has 5"));
   EXPECT_THAT(verdict(torch_zip("")), HasSubstr("cut short"));
-  EXPECT_THAT(verdict(test::zip_of({{"x/other", "1"}})), HasSubstr("without data.pkl is no torch file"));
+  EXPECT_THAT(verdict(test::zip_of({{"x/other", "1"}})), HasSubstr("without data.pkl is not a torch file"));
 }
 
 TEST(VerifyFile, RefusesAZipFileThatHoldsNothing) {
@@ -360,7 +360,7 @@ TEST(VerifyFile, RefusesAKeyThatIsNoUtf8) {
   };
   EXPECT_THAT(verdict(with_key("gr\xc3\xbcn")), HasSubstr("whole"));
   for (const char* key : {"gr\xfcn", "\xed\xa0\x80", "\xc0\xaf", "a\xc3"}) {
-    EXPECT_THAT(verdict(with_key(key)), HasSubstr("is no UTF-8")) << key;
+    EXPECT_THAT(verdict(with_key(key)), HasSubstr("is not UTF-8")) << key;
   }
 }
 
@@ -388,8 +388,8 @@ TEST(VerifyFile, ReadsEveryPartOfAnIndex) {
     return to_text(verify_file(files(), folder / "m.safetensors.index.json"));
   };
   EXPECT_THAT(index("a", "a.safetensors"), HasSubstr("whole"));
-  EXPECT_THAT(index("b", "a.safetensors"), HasSubstr("'b' is said to be in a.safetensors and is not"));
-  EXPECT_THAT(index("a", "../a.safetensors"), HasSubstr("no name of a file beside it"));
+  EXPECT_THAT(index("b", "a.safetensors"), HasSubstr("'b' should be in a.safetensors, but is not there"));
+  EXPECT_THAT(index("a", "../a.safetensors"), HasSubstr("not the name of a file beside the index"));
   EXPECT_THAT(index("a", "gone.safetensors"), HasSubstr("gone.safetensors"));
 }
 
@@ -479,13 +479,13 @@ TEST_F(FetchCheckpoint, NeverTakesBytesThatTheManifestDoesNotKnow) {
 TEST_F(FetchCheckpoint, TakesNoMoreThanTheManifestSays) {
   const std::string whole = FileSystem::system().read(step_ / "config.yml");
   write_file_atomically(FileSystem::system(), step_ / "config.yml", whole + std::string(100'000, '#'));
-  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), HasSubstr("at most 8 B are fetched"));
+  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), HasSubstr("the limit is 8 B"));
   EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), ::testing::Not(HasSubstr("hidden")));
 }
 
 TEST_F(FetchCheckpoint, TakesNoManifestOfMoreThan16MiB) {
   write_file_atomically(FileSystem::system(), step_ / "manifest.json", std::string((16U << 20U) + 1, ' '));
-  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("at most 16.8 MB are fetched"));
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("the limit is 16.8 MB"));
 }
 
 TEST_F(FetchCheckpoint, PromisesNoHashThatItDoesNotCompare) {

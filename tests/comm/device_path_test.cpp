@@ -60,7 +60,7 @@ class FakeTransport final : public DeviceBackend {
   explicit FakeTransport(Device& device) : device_(device) {}
   std::string name() const override { return "fake"; }
   c10::Device device() const override { return c10::kCPU; }
-  bool takes(const Collective& collective) const override { return op_of(collective.what) != ReduceOp::kBitXor; }
+  bool takes(const Collective& collective) const override { return op_of(collective.call) != ReduceOp::kBitXor; }
   std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& /*input*/,
                                        const at::Tensor& output) override {
     device_.calls.push_back(collective);
@@ -87,10 +87,10 @@ class FakeTransport final : public DeviceBackend {
 
 Collective all_reduce_of(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
   Collective collective;
-  collective.what.kind = Kind::kAllReduce;
-  collective.what.op = static_cast<std::uint8_t>(op);
-  collective.what.numel = tensor.numel();
-  collective.what.dtype = static_cast<std::int8_t>(tensor.scalar_type());
+  collective.call.kind = Kind::kAllReduce;
+  collective.call.op = static_cast<std::uint8_t>(op);
+  collective.call.numel = tensor.numel();
+  collective.call.dtype = static_cast<std::int8_t>(tensor.scalar_type());
   collective.item_bytes = tensor.element_size();
   collective.bytes = tensor.nbytes();
   return collective;

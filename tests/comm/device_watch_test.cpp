@@ -47,15 +47,15 @@ class DeviceWatchTest : public ::testing::Test {
               ++failures;
               stored_first = watch.failure() != nullptr;
             },
-        .on_long_wait = [this](const Collective& each, bool ends) { waits.emplace_back(each.what.sequence, ends); }};
+        .on_long_wait = [this](const Collective& each, bool ends) { waits.emplace_back(each.call.sequence, ends); }};
   }
 
   /// Enqueues an all_reduce at second 0 with a limit of 30 seconds.
   std::shared_ptr<FakeEvent> enqueue(std::shared_ptr<FakeMeeting> meeting = nullptr) {
     auto event = std::make_shared<FakeEvent>();
     Collective collective;
-    collective.what.kind = Kind::kAllReduce;
-    collective.what.sequence = 418;
+    collective.call.kind = Kind::kAllReduce;
+    collective.call.sequence = 418;
     collective.timeout = seconds(30);
     collective.deadline = at(30);
     watch.add({.event = event, .meeting = std::move(meeting), .collective = collective, .tensors = {}});

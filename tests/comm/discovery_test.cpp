@@ -129,7 +129,7 @@ TEST(Discovery, RefusesValuesThatCannotBe) {
   EXPECT_THAT(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("'-1'"));
   // 2^32 + 2 ranks became 2 in a number of 32 bits.
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "4294967298"}}),
-              HasSubstr("WORLD_SIZE is '4294967298', which is no whole number from 0 to 1000000"));
+              HasSubstr("WORLD_SIZE is '4294967298', which is not a whole number from 0 to 1000000"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2.5"}}), HasSubstr("WORLD_SIZE is '2.5'"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "0"}}),
               HasSubstr("LOCAL_WORLD_SIZE is 0"));
@@ -186,7 +186,7 @@ TEST(Slurm, ListsOfHostsAreExpanded) {
 TEST(Slurm, WhatIsNoListOfHostsIsAnErrorThatNamesTheVariable) {
   for (const std::string list : {"", ",", "node[1-2", "node1-2]", "node[2-1]", "node[]", "node[a-b]", "node[1[2]]"}) {
     EXPECT_THAT(message_of<UsageError>([&] { (void)comm::expand_node_list(list, "LIST"); }),
-                HasSubstr("LIST is '" + list + "', which is no list of hosts"));
+                HasSubstr("LIST is '" + list + "', which is not a list of hosts"));
   }
 }
 
@@ -285,13 +285,14 @@ TEST(DeviceChoice, ThatGivesTwoRanksOneGpuIsAnErrorUnlessBothMayShareIt) {
   const auto error = message_of<ResourceError>([&] {
     comm::require_gpu_each({on("b", "b/0"), on("a", "a/0"), on("a", "a/1"), on("a", "a/0"), on("a", "a/1")});
   });
-  EXPECT_THAT(error, HasSubstr("ranks 1 and 3 on node-a have the same GPU: 4 ranks need a GPU each, and see 2 GPUs"));
+  EXPECT_THAT(error,
+              HasSubstr("ranks 1 and 3 on node-a have the same GPU: 4 ranks need one GPU each but see only 2 GPUs"));
   EXPECT_THAT(error, HasSubstr("--nproc-per-node 2"));
   EXPECT_NO_THROW(comm::require_gpu_each({on("a", "a/0"), on("a", "a/1"), on("b", "b/0"), on("a", ""), on("a", "")}));
   EXPECT_NO_THROW(comm::require_gpu_each({on("a", "a/0", true), on("a", "a/0", true)}));
   EXPECT_EQ(message_of<ResourceError>([&] {
               comm::require_gpu_each({on("a", "a/0", true), on("a", "a/0")});
-            }).find("ranks 0 and 1 on node-a have the same GPU: 2 ranks need a GPU each, and see 1 GPU"),
+            }).find("ranks 0 and 1 on node-a have the same GPU: 2 ranks need one GPU each but see only 1 GPU"),
             0U);
 }
 
@@ -371,9 +372,9 @@ TEST(DistUrl, OfTheEnvironmentRefusesArgumentsThatContradictItWithBothValues) {
     }
     return "no error";
   };
-  EXPECT_EQ(words({.url = "env://", .local_rank = "0"}), "--local_rank is 0, and the launcher says 1");
-  EXPECT_EQ(words({.rank = "2"}), "--rank is 2, and the launcher says 3");
-  EXPECT_EQ(words({.world_size = "8"}), "--world_size is 8, and the launcher says 4");
+  EXPECT_EQ(words({.url = "env://", .local_rank = "0"}), "--local_rank is 0, but the launcher set 1");
+  EXPECT_EQ(words({.rank = "2"}), "--rank is 2, but the launcher set 3");
+  EXPECT_EQ(words({.world_size = "8"}), "--world_size is 8, but the launcher set 4");
 }
 
 TEST(DistUrl, WithoutALauncherAWorldSizeIsIgnoredAndSaid) {
@@ -405,8 +406,8 @@ TEST(DistUrl, ThatSaysTooLittleIsAnErrorThatSaysWhat) {
   EXPECT_THAT(words({.url = "tcp://host:1", .rank = "0"}), HasSubstr("needs a world size"));
   EXPECT_THAT(words({.url = "tcp://host", .rank = "0", .world_size = "2"}), HasSubstr("has no host:port"));
   EXPECT_THAT(words({.url = "mpi://host"}), HasSubstr("there is no mpi://"));
-  EXPECT_THAT(words({.url = "host:1"}), HasSubstr("is no address"));
-  EXPECT_THAT(words({.url = "file://x", .rank = "0", .world_size = "2"}), HasSubstr("no path from /"));
+  EXPECT_THAT(words({.url = "host:1"}), HasSubstr("is not an address"));
+  EXPECT_THAT(words({.url = "file://x", .rank = "0", .world_size = "2"}), HasSubstr("no absolute path"));
   EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("knows no 'size'"));
 }
 
@@ -469,7 +470,7 @@ TEST_F(AddressFile, OfAnotherIsNoWordOfRankZero) {
   EXPECT_EQ(read_address(file_).error(), "it is a symbolic link");
   std::filesystem::remove(file_);
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
-  EXPECT_EQ(read_address(file_).error(), "it is no regular file") << "and no wait for its writer";
+  EXPECT_EQ(read_address(file_).error(), "it is not a regular file") << "and no wait for its writer";
   std::filesystem::remove(file_);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   publish_address(file_, address_);

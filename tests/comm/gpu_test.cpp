@@ -116,7 +116,7 @@ TEST(Gpu, RanksThatGetTheSameGpuByMistakeAreNamedOnEach) {
                                {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"CUDA_VISIBLE_DEVICES", "0"}}});
   for (const testing::RankEnd& end : ranks.wait()) {
     EXPECT_EQ(end.code, 69) << end.log;
-    EXPECT_THAT(end.log, HasSubstr("have the same GPU: 2 ranks need a GPU each, and see 1 GPU"));
+    EXPECT_THAT(end.log, HasSubstr("have the same GPU: 2 ranks need one GPU each but see only 1 GPU"));
   }
 }
 

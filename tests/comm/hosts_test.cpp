@@ -303,8 +303,8 @@ TEST(Launch, TheOldNameOfTcpIsTakenWithOneNote) {
                                {.world = 2, .env = {{"LOCKSTEP_BACKEND", "gloo"}}});
   const auto ends = ranks.wait();
   EXPECT_EQ(ends[0].code, 0) << ends[0].log;
-  EXPECT_THAT(ends[0].log, HasSubstr("note: the backend gloo is called tcp now"));
-  EXPECT_THAT(ends[1].log, ::testing::Not(HasSubstr("is called tcp")));
+  EXPECT_THAT(ends[0].log, HasSubstr("note: the backend gloo is now called tcp"));
+  EXPECT_THAT(ends[1].log, ::testing::Not(HasSubstr("is now called tcp")));
 }
 
 TEST(Launch, ARankThatIsStoppedInTheMiddleOfAMessageGoesOn) {
@@ -472,16 +472,16 @@ TEST(Launch, AcrossNetworkNamespacesChoosesTcp) {
   const Output ucx = has_ucx ? run_both("LOCKSTEP_WIRE=ucx") : Output();
   run_shell(remove);
   EXPECT_EQ(apart.code, 0) << apart.text;
-  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 0 of 2 over tcp: the ranks share no memory"));
+  EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 0 of 2 over tcp: the ranks cannot share memory"));
   EXPECT_THAT(apart.text, HasSubstr("sum is right on rank 1 of 2 over tcp"));
   if (has_ucx) {
     EXPECT_EQ(ucx.code, 0) << ucx.text;
-    EXPECT_THAT(ucx.text, HasSubstr("sum is right on rank 1 of 2 over ucx: the ranks share no memory"));
+    EXPECT_THAT(ucx.text, HasSubstr("sum is right on rank 1 of 2 over ucx: the ranks cannot share memory"));
   }
   // Ranks that only claim to share a host notice it, agree on tcp and say why.
   EXPECT_EQ(claimed.code, 0) << claimed.text;
   EXPECT_THAT(claimed.text, HasSubstr("sum is right on rank 0 of 2 over tcp: shared memory cannot be used"));
-  EXPECT_THAT(claimed.text, HasSubstr("using tcp between the ranks of one host"));
+  EXPECT_THAT(claimed.text, HasSubstr("tcp connects the ranks of one host"));
 }
 
 }  // namespace hosts_test

@@ -69,7 +69,7 @@ node2:1301:1340 [5] bootstrap.cc:111 NCCL WARN Message truncated : received 1024
 node2:1301:1340 [5] NCCL INFO bootstrap.cc:560 -> 3
 internal error - please report this issue to the NCCL developers, NCCL version 2.20.5
 )"},
-    {"unhandled_system_error", "a call to the system failed", "NCCL_DEBUG=INFO", R"(
+    {"unhandled_system_error", "a system call failed", "NCCL_DEBUG=INFO", R"(
 NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.14.3
 ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
 )"},

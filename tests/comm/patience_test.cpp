@@ -196,7 +196,7 @@ std::string failure_of_two(bool other_answers, const std::string& why) {
 
 TEST(LostConnection, WithARankThatAnswersIsNotItsDeath) {
   EXPECT_THAT(failure_of_two(true, "cannot decrypt: bad record mac"),
-              HasSubstr("the connection with rank 1 on there was lost, though its process lives: cannot decrypt"));
+              HasSubstr("the connection with rank 1 on there was lost, but its process is alive: cannot decrypt"));
 }
 
 TEST(LostConnection, WithARankThatDoesNotAnswerIsItsDeath) {

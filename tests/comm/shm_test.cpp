@@ -117,10 +117,10 @@ class ThreadRanks {
 
 Collective collective(Kind kind, std::uint64_t sequence, std::vector<float>& data) {
   Collective call;
-  call.what.kind = kind;
-  call.what.sequence = sequence;
-  call.what.numel = static_cast<std::int64_t>(data.size());
-  call.what.dtype = static_cast<std::int8_t>(c10::ScalarType::Float);
+  call.call.kind = kind;
+  call.call.sequence = sequence;
+  call.call.numel = static_cast<std::int64_t>(data.size());
+  call.call.dtype = static_cast<std::int8_t>(c10::ScalarType::Float);
   call.item_bytes = sizeof(float);
   call.bytes = data.size() * sizeof(float);
   call.data = reinterpret_cast<const std::byte*>(data.data());
@@ -147,7 +147,7 @@ TEST_P(ShmThreads, ReduceAndMoveWithoutARace) {
         EXPECT_EQ(data.back(), sum);
         data.assign(size, static_cast<float>(rank));
         Collective spread = collective(Kind::kBroadcast, ++sequence, data);
-        spread.what.root = world - 1;
+        spread.call.root = world - 1;
         backend.run(spread);
         EXPECT_EQ(data.back(), static_cast<float>(world - 1));
         backend.run(collective(Kind::kBarrier, ++sequence, data));
@@ -166,7 +166,7 @@ TEST_P(ShmThreads, ReduceBucketsInPlaceWithoutARace) {
     for (std::uint64_t sequence = 1; sequence < 8; ++sequence) {
       std::fill_n(values, bucket.numel(), static_cast<float>(rank));
       Collective call = collective(Kind::kAllReduce, sequence, none);
-      call.what.numel = bucket.numel();
+      call.call.numel = bucket.numel();
       call.bytes = bucket.nbytes();
       call.output = reinterpret_cast<std::byte*>(values);
       call.data = call.output;

@@ -260,15 +260,15 @@ TEST(Moves, OfUnevenPartsFollowOneAnother) {
 
 TEST(EqualPart, IsThatOfEveryRankWhereTheElementsCanBeDealtOut) {
   for (const Kind kind : {Kind::kAllGatherInto, Kind::kReduceScatter}) {
-    EXPECT_EQ(equal_part({.what = descriptor(kind, 35)}, kWorld), 7) << name_of(kind);
-    EXPECT_EQ(equal_part({.what = descriptor(kind, 0)}, kWorld), 0) << name_of(kind);
-    EXPECT_EQ(equal_part({.what = descriptor(kind, 36)}, kWorld), std::nullopt) << name_of(kind);
-    EXPECT_EQ(equal_part({.what = descriptor(kind, 4)}, kWorld), std::nullopt) << "the last rank has nothing";
+    EXPECT_EQ(equal_part({.call = descriptor(kind, 35)}, kWorld), 7) << name_of(kind);
+    EXPECT_EQ(equal_part({.call = descriptor(kind, 0)}, kWorld), 0) << name_of(kind);
+    EXPECT_EQ(equal_part({.call = descriptor(kind, 36)}, kWorld), std::nullopt) << name_of(kind);
+    EXPECT_EQ(equal_part({.call = descriptor(kind, 4)}, kWorld), std::nullopt) << "the last rank has nothing";
   }
 }
 
 TEST(EqualPart, OfAnAllGatherIsWhatEachRankBrings) {
-  Collective collective{.what = descriptor(Kind::kAllGather, 12)};
+  Collective collective{.call = descriptor(Kind::kAllGather, 12)};
   EXPECT_EQ(equal_part(collective, 3), 12);
   collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{4, 4, 4});
   EXPECT_EQ(equal_part(collective, 3), 4);
@@ -278,7 +278,7 @@ TEST(EqualPart, OfAnAllGatherIsWhatEachRankBrings) {
 
 TEST(EqualPart, IsNoneOfACollectiveThatGivesRanksOtherThings) {
   for (const Kind kind : {Kind::kAllReduce, Kind::kBroadcast, Kind::kAllToAll, Kind::kGather, Kind::kScatter}) {
-    EXPECT_EQ(equal_part({.what = descriptor(kind, 35)}, kWorld), std::nullopt) << name_of(kind);
+    EXPECT_EQ(equal_part({.call = descriptor(kind, 35)}, kWorld), std::nullopt) << name_of(kind);
   }
 }
 

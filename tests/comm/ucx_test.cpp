@@ -179,7 +179,7 @@ TEST_F(Ucx, SaysWhyAConnectionWasLostWhoseRankLives) {
       two());
   const auto ends = ranks.wait();
   EXPECT_EQ(ends[0].code, 75) << ends[0].log;
-  EXPECT_THAT(ends[0].log + ends[1].log, ContainsRegex("was lost, though its process lives: [A-Z][a-z]+"));
+  EXPECT_THAT(ends[0].log + ends[1].log, ContainsRegex("was lost, but its process is alive: [A-Z][a-z]+"));
 }
 
 /// The user's own choice of devices takes precedence over ours.

@@ -17,7 +17,7 @@ namespace lockstep::dashboard {
 namespace run_log_test {
 
 using flight::Event;
-using flight::What;
+using flight::EventType;
 
 class RunLogTest : public testing::Test {
  protected:
@@ -197,13 +197,13 @@ TEST(Decimate, AWindowHasItsNeighboursSoThatLinesReachItsEdges) {
 
 TEST(Timeline, PairsSectionsInsideEachOtherAndCollectivesThatOverlap) {
   flight::Snapshot ring;
-  ring.events = {{.time_ns = 10, .what = What::kSectionBegin, .name = "step"},
-                 {.time_ns = 20, .what = What::kSectionBegin, .name = "backward"},
-                 {.time_ns = 30, .what = What::kCollectiveBegin, .name = "all_reduce", .sequence = 1, .bucket = 0},
-                 {.time_ns = 40, .what = What::kCollectiveBegin, .name = "all_reduce", .sequence = 2, .bucket = 1},
-                 {.time_ns = 50, .what = What::kCollectiveEnd, .name = "all_reduce", .sequence = 1},
-                 {.time_ns = 60, .what = What::kCollectiveFailed, .name = "all_reduce", .sequence = 2},
-                 {.time_ns = 70, .what = What::kSectionEnd, .name = "backward"}};
+  ring.events = {{.time_ns = 10, .type = EventType::kSectionBegin, .name = "step"},
+                 {.time_ns = 20, .type = EventType::kSectionBegin, .name = "backward"},
+                 {.time_ns = 30, .type = EventType::kCollectiveBegin, .name = "all_reduce", .sequence = 1, .bucket = 0},
+                 {.time_ns = 40, .type = EventType::kCollectiveBegin, .name = "all_reduce", .sequence = 2, .bucket = 1},
+                 {.time_ns = 50, .type = EventType::kCollectiveEnd, .name = "all_reduce", .sequence = 1},
+                 {.time_ns = 60, .type = EventType::kCollectiveFailed, .name = "all_reduce", .sequence = 2},
+                 {.time_ns = 70, .type = EventType::kSectionEnd, .name = "backward"}};
   const auto spans = spans_of(ring, 0, 100);
   ASSERT_EQ(spans.size(), 4U);
   EXPECT_EQ(spans[0].begin_ns, 30);
@@ -219,9 +219,9 @@ TEST(Timeline, PairsSectionsInsideEachOtherAndCollectivesThatOverlap) {
 
 TEST(Timeline, EndsTheSectionOfThatNameWhereAnotherThreadHasBegunOne) {
   flight::Snapshot ring;
-  ring.events = {{.time_ns = 10, .what = What::kSectionBegin, .name = "forward"},
-                 {.time_ns = 20, .what = What::kSectionBegin, .name = "save"},
-                 {.time_ns = 30, .what = What::kSectionEnd, .name = "forward"}};
+  ring.events = {{.time_ns = 10, .type = EventType::kSectionBegin, .name = "forward"},
+                 {.time_ns = 20, .type = EventType::kSectionBegin, .name = "save"},
+                 {.time_ns = 30, .type = EventType::kSectionEnd, .name = "forward"}};
   const auto spans = spans_of(ring, 0, 100);
   ASSERT_EQ(spans.size(), 2U);
   EXPECT_EQ(spans[0].name, "forward");
@@ -232,10 +232,10 @@ TEST(Timeline, EndsTheSectionOfThatNameWhereAnotherThreadHasBegunOne) {
 
 TEST(Timeline, LeavesOutWhatIsTooOldAndWhatHasNoBegin) {
   flight::Snapshot ring;
-  ring.events = {{.time_ns = 5, .what = What::kSectionEnd, .name = "forward"},
-                 {.time_ns = 6, .what = What::kCollectiveEnd, .name = "barrier", .sequence = 9},
-                 {.time_ns = 10, .what = What::kSectionBegin, .name = "a"},
-                 {.time_ns = 20, .what = What::kSectionEnd, .name = "a"}};
+  ring.events = {{.time_ns = 5, .type = EventType::kSectionEnd, .name = "forward"},
+                 {.time_ns = 6, .type = EventType::kCollectiveEnd, .name = "barrier", .sequence = 9},
+                 {.time_ns = 10, .type = EventType::kSectionBegin, .name = "a"},
+                 {.time_ns = 20, .type = EventType::kSectionEnd, .name = "a"}};
   EXPECT_EQ(spans_of(ring, 0, 100).size(), 1U);
   EXPECT_TRUE(spans_of(ring, 21, 100).empty());
 }

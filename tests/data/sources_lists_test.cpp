@@ -214,8 +214,8 @@ TEST(JsonList, SaysWhichEntryIsWrongAndWhy) {
   EXPECT_EQ(error("[{\"path\": \"a\"},\n {\"path\": }]"), "line 2: no JSON (byte 27)");
   EXPECT_EQ(error("{\"path\": \"a\"}\n{"), "line 2: no JSON object");
   const std::string huge = "1" + std::string(5000, '0') + ".5";
-  EXPECT_EQ(error("[{\"path\": \"a\", \"values\": [" + huge + "]}]"), "a number that no double holds");
-  EXPECT_EQ(error("{\"path\": \"a\", \"values\": [" + huge + "]}"), "line 1: a number that no double holds");
+  EXPECT_EQ(error("[{\"path\": \"a\", \"values\": [" + huge + "]}]"), "a number too large for a double");
+  EXPECT_EQ(error("{\"path\": \"a\", \"values\": [" + huge + "]}"), "line 1: a number too large for a double");
   EXPECT_EQ(error("{\"path\": " + std::string(100, '[')),
             "line 1: lists and objects are nested more than 64 deep (byte 73)");
   EXPECT_EQ(error(R"([{"path": "a"}, {"label": 1}])"), "entry 1: an entry needs a text \"path\"");

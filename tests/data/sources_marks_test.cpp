@@ -129,7 +129,8 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
   EXPECT_EQ(data::parse_coco("[1]", {}).error(), "no JSON object");
   EXPECT_EQ(data::parse_coco("{\"images\": [}", {}).error(), "byte 13: no JSON");
   const std::string huge = "1" + std::string(5000, '0');
-  EXPECT_EQ(data::parse_coco("{\"images\": [{\"id\": " + huge + ".5}]}", {}).error(), "a number that no double holds");
+  EXPECT_EQ(data::parse_coco("{\"images\": [{\"id\": " + huge + ".5}]}", {}).error(),
+            "a number too large for a double");
   EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\" with pictures");
   EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(), "images[1]: no object");
 }

@@ -45,7 +45,7 @@ class RingTest : public ::testing::Test {
     std::vector<std::string> all;
     for (const Event& event : snapshot.events) {
       all.push_back(event.name + " " + std::to_string(event.sequence) + " " +
-                    std::to_string(static_cast<int>(event.what)));
+                    std::to_string(static_cast<int>(event.type)));
     }
     return all;
   }
@@ -67,7 +67,7 @@ TEST_F(RingTest, KeepsWhenACollectiveWasCalledAndWaitedFor) {
 TEST_F(RingTest, KeepsHowLongTheMainThreadHadNoCore) {
   writer().enter(kForward, 0, 21);
   writer().leave(kForward, 22);
-  writer().note_section(What::kSectionBegin, kForward);
+  writer().note_section(EventType::kSectionBegin, kForward);
   const Snapshot found = read();
   EXPECT_EQ(found.events[0].queued_ns, 21);
   EXPECT_EQ(found.events[1].queued_ns, 22);
@@ -150,7 +150,7 @@ TEST_F(RingTest, ACollectiveThatFailsStaysTheOneThatTheRankWaitsIn) {
   writer().begin({.name = kReduce, .sequence = 5});
   writer().end({.name = kReduce, .sequence = 5, .has_failed = true});
   EXPECT_TRUE(read().lanes.at(0).is_running());
-  EXPECT_EQ(read().events.back().what, What::kCollectiveFailed);
+  EXPECT_EQ(read().events.back().type, EventType::kCollectiveFailed);
 }
 
 TEST_F(RingTest, KeepsTheLastEventsAndTheirNumbers) {
@@ -179,12 +179,13 @@ TEST_F(RingTest, ThreadsLoseNoEventAndAReaderSeesNoneHalfWritten) {
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 1; thread <= 3; ++thread) {
     threads.emplace_back([&, thread] {
-      for (std::uint64_t i = 0; goes_on; ++i) writer().note_section(What::kSectionBegin, thread == 1 ? "one" : "more");
+      for (std::uint64_t i = 0; goes_on; ++i)
+        writer().note_section(EventType::kSectionBegin, thread == 1 ? "one" : "more");
     });
   }
   for (int look = 0; look < 50 || ring_->next.load() < 3 * kEvents; ++look) {
     for (const Event& event : read().events) {
-      ASSERT_EQ(event.what, What::kSectionBegin);
+      ASSERT_EQ(event.type, EventType::kSectionBegin);
       ASSERT_TRUE(event.name == "one" || event.name == "more") << event.name;
     }
   }
@@ -274,7 +275,8 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
         std::string("/proc/self/maps"), std::string("/proc/1/fd/../../self/fd/0")}) {
     std::filesystem::create_symlink(target, file);
-    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is a link, and not one to the memory of a launcher")) << target;
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is a link, but not to the memory of a running launcher"))
+        << target;
     std::filesystem::remove(file);
   }
   std::filesystem::rename(pipe, file);
@@ -290,7 +292,7 @@ TEST(RingFile, IsReadAtItsOwnSizeAlone) {
   EXPECT_EQ(what_is_wrong_with(file), "");
   for (const std::uintmax_t size : {std::uintmax_t{8} << 30, std::uintmax_t{sizeof(Ring) - 1}}) {
     std::filesystem::resize_file(file, size);
-    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is no flight ring")) << size;
+    EXPECT_THAT(what_is_wrong_with(file), HasSubstr("is not a flight ring")) << size;
   }
 }
 
@@ -302,7 +304,7 @@ TEST(RingFile, OfALauncherThatLivesIsItsSealedMemory) {
   const UniqueFd memory(::memfd_create("lockstep-flight", MFD_ALLOW_SEALING));
   ASSERT_EQ(::write(memory.get(), ring.get(), sizeof(Ring)), static_cast<ssize_t>(sizeof(Ring)));
   std::filesystem::create_symlink("/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory.get()), file);
-  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("not one to the memory")) << "it could become smaller";
+  EXPECT_THAT(what_is_wrong_with(file), HasSubstr("but not to the memory")) << "it could become smaller";
   ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(read_ring_file(file).pid, 1);
 }
@@ -363,9 +365,9 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
 // A rank that calls `name` as operation 12, which fails.
 RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
   RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
-  for (const What what : {What::kCollectiveBegin, What::kCollectiveFailed}) {
+  for (const EventType type : {EventType::kCollectiveBegin, EventType::kCollectiveFailed}) {
     facts.ring->events.push_back(
-        {.time_ns = 100 + number, .what = what, .name = name, .sequence = 12, .bytes = bytes, .step = 77});
+        {.time_ns = 100 + number, .type = type, .name = name, .sequence = 12, .bytes = bytes, .step = 77});
   }
   return facts;
 }

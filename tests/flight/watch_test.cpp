@@ -84,12 +84,12 @@ TEST(SectionVerdict, NamesARankThatIsLongerInASectionThanItMay) {
   const auto verdict = judge_sections(at_second(171, {rank_in("forward")}));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 1);
+  EXPECT_EQ(verdict->hint,
+            "look at what that rank does; if it needs this long, set LOCKSTEP_SECTION_TIMEOUT='forward=SECONDS' (0: no "
+            "limit)");
   EXPECT_EQ(
-      verdict->hint,
-      "look at what that rank does; if it may take so long, set LOCKSTEP_SECTION_TIMEOUT='forward=SECONDS' (0: any "
-      "time)");
-  EXPECT_EQ(verdict->message,
-            "rank 1 hangs: it computes in forward of step 13 since 71.0 s (limit 1:10; the longest so far took 7.0 s)");
+      verdict->message,
+      "rank 1 hangs: it computes in forward of step 13 (71.0 s so far; limit 1:10; the longest before took 7.0 s)");
 }
 
 TEST(SectionVerdict, EveryEventInsideIsASignOfLife) {
@@ -141,7 +141,7 @@ TEST(Stall, SaysWhoWaitsForWhomAndWhatThatOneDoes) {
   const auto stall = longest_stall(at_second(130, {waiting(0), rank_in("forward"), waiting(2)}));
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->since_ns, 100 * kSecond);
-  EXPECT_EQ(stall->text, "ranks 0, 2 wait in all_reduce since 30.0 s for rank 1: it computes in forward of step 13");
+  EXPECT_EQ(stall->text, "ranks 0, 2 wait in all_reduce for rank 1 (30.0 s so far): it computes in forward of step 13");
 }
 
 TEST(Stall, KnowsARankThatIsStoppedInsideTheCollective) {
@@ -149,20 +149,20 @@ TEST(Stall, KnowsARankThatIsStoppedInsideTheCollective) {
   stopped.process.state = 'T';
   EXPECT_EQ(
       longest_stall(at_second(108, {waiting(0), stopped}))->text,
-      "rank 0 waits in all_reduce since 8.0 s for rank 1: stopped by SIGSTOP (or SIGTSTP) in backward of step 13");
+      "rank 0 waits in all_reduce for rank 1 (8.0 s so far): stopped by SIGSTOP (or SIGTSTP) in backward of step 13");
 }
 
 TEST(Stall, KnowsThatTheLateRankIsAnotherNodes) {
   RankFacts first = waiting(0);
   first.ring->world_size = 4;
   EXPECT_THAT(longest_stall(at_second(130, {first, waiting(1)}))->text,
-              HasSubstr("ranks 0, 1 wait in all_reduce since 30.0 s for a rank of another node"));
+              HasSubstr("ranks 0, 1 wait in all_reduce for a rank of another node (30.0 s so far)"));
 }
 
 TEST(Stall, OfARankForWhichNobodyWaitsBeginsAtThreeTimesItsLongest) {
   EXPECT_FALSE(longest_stall(at_second(120, {rank_in("forward")})));
   EXPECT_EQ(longest_stall(at_second(122, {rank_in("forward")}))->text,
-            "rank 1: it computes in forward of step 13 since 22.0 s (limit 1:10; the longest so far took 7.0 s)");
+            "rank 1: it computes in forward of step 13 (22.0 s so far; limit 1:10; the longest before took 7.0 s)");
 }
 
 TEST(SectionTimeouts, AreSecondsWithAPointInEveryLocale) {
@@ -218,7 +218,7 @@ TEST(Verdict, NamesAStoppedRankItsPlaceAndWhoWaits) {
   EXPECT_EQ(verdict->type, "TimeoutError");
   EXPECT_THAT(verdict->hint, HasSubstr("raise LOCKSTEP_TIMEOUT (seconds)"));
   EXPECT_EQ(verdict->message,
-            "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in backward of step 418 since 5.0 s; ranks 0, 1 wait in "
+            "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in backward of step 418 (5.0 s so far); ranks 0, 1 wait in "
             "all_reduce (bucket 3 of 7)");
 }
 
@@ -259,7 +259,7 @@ TEST(Verdict, NamesARankThatIsStoppedInsideTheCollectiveInWhichTheOthersWait) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 2);
   EXPECT_EQ(verdict->message,
-            "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in step 418 since 5.0 s; ranks 0, 1 wait in all_reduce "
+            "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in step 418 (5.0 s so far); ranks 0, 1 wait in all_reduce "
             "(bucket 3 of 7)");
   EXPECT_EQ(verdict_of({in_state('t', waiting(0)), waiting(1)})->rank, 0) << "or held by a debugger";
 }
@@ -315,7 +315,7 @@ TEST(Verdict, WhereOthersWaitOnAnotherHostItIsTheRankThatIsInNoCollective) {
   const auto verdict = judge({waiting(0), late_one}, 15 * kSecond, &waiter);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->message,
-            "rank 1 hangs: it computes in forward of step 418 since 6.0 s; rank 3 on gpu-b waits in all_reduce");
+            "rank 1 hangs: it computes in forward of step 418 (6.0 s so far); rank 3 on gpu-b waits in all_reduce");
   EXPECT_FALSE(judge({waiting(0), waiting(1)}, 15 * kSecond, &waiter)) << "both wait, too";
   RankFacts stopped = waiting(1);
   stopped.process.state = 'T';

@@ -162,30 +162,30 @@ constexpr TimePoint kStart{};
 
 TEST(Guests, TheNewestTakesThePlaceOfTheOldestStranger) {
   Guests guests(2);
-  EXPECT_THAT(guests.come(7, kStart), IsEmpty());
-  EXPECT_THAT(guests.come(5, kStart), IsEmpty());
-  EXPECT_THAT(guests.come(6, kStart), ElementsAre(7));
-  EXPECT_THAT(guests.come(8, kStart), ElementsAre(5)) << "7 is asked already";
+  EXPECT_THAT(guests.add(7, kStart), IsEmpty());
+  EXPECT_THAT(guests.add(5, kStart), IsEmpty());
+  EXPECT_THAT(guests.add(6, kStart), ElementsAre(7));
+  EXPECT_THAT(guests.add(8, kStart), ElementsAre(5)) << "7 is asked already";
 }
 
 TEST(Guests, WhoHasProvedWhoHeIsKeepsHisPlace) {
   Guests guests(1);
-  EXPECT_THAT(guests.come(1, kStart), IsEmpty());
+  EXPECT_THAT(guests.add(1, kStart), IsEmpty());
   guests.ask(1, true, kStart);
   for (int stranger = 2; stranger < 100; ++stranger) {
-    for (const int each : guests.come(stranger, kStart)) {
+    for (const int each : guests.add(stranger, kStart)) {
       EXPECT_NE(each, 1);
       guests.leave(each);
     }
   }
   guests.answered(1, kStart);
   guests.ask(1, false, kStart);
-  EXPECT_THAT(guests.come(100, kStart), ElementsAre(99)) << "known once, known for all of the connection";
+  EXPECT_THAT(guests.add(100, kStart), ElementsAre(99)) << "known once, known for all of the connection";
 }
 
 TEST(Guests, WhoDripsARequestIsLateAndNamedOnce) {
   Guests guests(4);
-  EXPECT_THAT(guests.come(1, kStart), IsEmpty());
+  EXPECT_THAT(guests.add(1, kStart), IsEmpty());
   EXPECT_THAT(guests.late(kStart + Guests::kHeadTime - seconds(1)), IsEmpty());
   EXPECT_THAT(guests.late(kStart + Guests::kHeadTime), ElementsAre(1));
   EXPECT_THAT(guests.late(kStart + Guests::kHeadTime + seconds(1)), IsEmpty());
@@ -193,8 +193,8 @@ TEST(Guests, WhoDripsARequestIsLateAndNamedOnce) {
 
 TEST(Guests, AStrangerWhoTakesNoAnswerIsLateAndAnOwnerIsNot) {
   Guests guests(4);
-  (void)guests.come(1, kStart);
-  (void)guests.come(2, kStart);
+  (void)guests.add(1, kStart);
+  (void)guests.add(2, kStart);
   guests.ask(1, false, kStart);
   guests.ask(2, true, kStart);
   EXPECT_THAT(guests.late(kStart + Guests::kAnswerTime), ElementsAre(1));
@@ -205,12 +205,12 @@ TEST(Guests, AStrangerWhoTakesNoAnswerIsLateAndAnOwnerIsNot) {
 
 TEST(Guests, ASocketNumberThatComesAgainIsAnotherGuest) {
   Guests guests(2);
-  (void)guests.come(1, kStart);
+  (void)guests.add(1, kStart);
   guests.ask(1, true, kStart);
   guests.leave(1);
-  (void)guests.come(1, kStart);
-  (void)guests.come(2, kStart);
-  EXPECT_THAT(guests.come(3, kStart), ElementsAre(1));
+  (void)guests.add(1, kStart);
+  (void)guests.add(2, kStart);
+  EXPECT_THAT(guests.add(3, kStart), ElementsAre(1));
 }
 
 }  // namespace server_test

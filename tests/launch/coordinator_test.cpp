@@ -218,7 +218,17 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
   const auto cause = conclusion().cause.value();
   EXPECT_EQ(cause.host, "host-a");
   EXPECT_THAT(cause.message,
-              HasSubstr("node 0 (host-a, rank 0) was out of reach for node 1 (host-b), which came back"));
+              HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which joined again"));
+}
+
+// Its words came late and out of order: the store was stopped, and the agent had given up meanwhile.
+TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
+  const auto count = state_.nodes.size();
+  lose("c", "closed");
+  join("c", 1);
+  EXPECT_EQ(state_.nodes.size(), count);
+  join("d", 1);
+  EXPECT_EQ(state_.nodes.size(), count + 1);
 }
 
 TEST_F(GroupThatLosesANode, BlamesItWhereAnotherJoins) {
@@ -233,7 +243,7 @@ TEST_F(GroupThatLosesANode, BlamesTheLauncherThatWasStopped) {
   const auto cause = conclusion().cause.value();
   EXPECT_EQ(cause.host, "host-a");
   EXPECT_EQ(cause.message,
-            "the launcher of node 0 (host-a, rank 0) was stopped for 9.0 s, and node 1 (host-b) took it for lost");
+            "the launcher of node 0 (host-a, rank 0) was stopped for 9.0 s, so node 1 (host-b) treated it as lost");
 }
 
 TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) {
@@ -254,12 +264,28 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
 }
 
+// For a while it heard nothing of the store, and stopped its ranks; with them all ranks left, as if they were told to.
+TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
+  options_.max_restarts = 1;
+  const FailureRecord left{.message = "exit code 143", .rank = 0};
+  for (const char* name : {"a", "b"}) {
+    Event event{.kind = Event::Kind::kEnded};
+    event.node.id = name;
+    event.end = {.left_by_request = true, .has_lost_store = name[0] == 'b', .code = 143, .cause = left};
+    event = parse_event(to_text(event)).value();
+    apply(state_, event, now_, options_);
+  }
+  const Decision decision = next();
+  EXPECT_EQ(decision.kind, Kind::kAgain);
+  EXPECT_THAT(decision.cause.value().message, HasSubstr("was out of reach for node 1 (host-b)"));
+}
+
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
   for (int i = 0; i < 1001; ++i) join("x" + std::to_string(i), 1);
   const Decision refusal = next();
   EXPECT_EQ(refusal.kind, Kind::kRefuse);
   EXPECT_THAT(refusal.ids, ElementsAre("x1000"));
-  EXPECT_THAT(refusal.reason, HasSubstr("1002 nodes are here already, for a group of 2"));
+  EXPECT_THAT(refusal.reason, HasSubstr("1002 nodes have already joined a group of 2"));
   EXPECT_NE(next().kind, Kind::kRefuse);
 }
 
@@ -368,7 +394,7 @@ TEST(LostNode, SaysWhichItWasAndWhatIsKnownOfItsEnd) {
   EXPECT_EQ(killed.host, "b");
   EXPECT_EQ(killed.message, "node 1 (b, ranks 2 to 3) is lost: its launcher was killed, or its machine went down");
   const auto cut = lost_node({.node_rank = 1, .host = "b", .first_rank = 1}, "silent", seconds(6));
-  EXPECT_THAT(cut.message, HasSubstr("node 1 (b, rank 1) is lost: no word from it for 6.0 s"));
+  EXPECT_THAT(cut.message, HasSubstr("node 1 (b, rank 1) is lost: it reported nothing for 6.0 s"));
 }
 
 TEST(LostNode, IsSilentForHalfOfTheTimeoutAtMost) {

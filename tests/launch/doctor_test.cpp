@@ -22,8 +22,8 @@ namespace doctor_test {
 
 namespace fs = std::filesystem;
 using flight::Event;
+using flight::EventType;
 using flight::Snapshot;
-using flight::What;
 using test::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -101,7 +101,7 @@ TEST_F(RunFolder, TornFilesAreNotedAndNeverMore) {
   EXPECT_EQ(run.log->loss, 0.5);
   EXPECT_THAT(run.checkpoint, HasSubstr("step-00000005"));
   EXPECT_THAT(run.notes, ElementsAre(HasSubstr("verdict.json is torn"), HasSubstr("summary.json is torn"),
-                                     HasSubstr("log.jsonl has a line that is no JSON object"),
+                                     HasSubstr("log.jsonl has a line that is not whole JSON"),
                                      HasSubstr("step-00000009 has no manifest")));
 }
 
@@ -313,33 +313,33 @@ class Ring {
   /// ms on. The optimizer takes 5 ms from 1 ms on; meanwhile an all_reduce of 8 bytes runs without a wait.
   void step(std::int64_t bytes = 1000) {
     const std::int64_t at = (++steps_) * 100;
-    section(What::kSectionBegin, "optimizer", at + 1);
+    section(EventType::kSectionBegin, "optimizer", at + 1);
     call(8, -1, {at + 2, at + 2, at + 4, 0});
-    section(What::kSectionEnd, "optimizer", at + 6);
-    section(What::kSectionBegin, "backward", at + 30);
+    section(EventType::kSectionEnd, "optimizer", at + 6);
+    section(EventType::kSectionBegin, "backward", at + 30);
     call(bytes, 0, {at + 40, at + 40, at + 50, 0});
-    section(What::kSectionBegin, kEnd, at + 60);
+    section(EventType::kSectionBegin, kEnd, at + 60);
     call(bytes, 1, {at + 60, at + 61, at + 80, at + 60});
-    section(What::kSectionEnd, kEnd, at + 100);
-    section(What::kSectionEnd, "backward", at + 100);
+    section(EventType::kSectionEnd, kEnd, at + 100);
+    section(EventType::kSectionEnd, "backward", at + 100);
   }
   /// The same, but the thread had no core for 6 ms of the 30 before backward, for 5 of the next 30 and for 1 of the
   /// last 40, which include 20 of waiting.
   void crowded_step() {
     const std::size_t first = ring_.events.size();
     step();
-    const auto note = [&](What what, const char* name, std::int64_t ms) {
+    const auto note = [&](EventType type, const char* name, std::int64_t ms) {
       for (std::size_t i = first; i < ring_.events.size(); ++i) {
         flight::Event& event = ring_.events[i];
-        if (event.what == what && event.name == name) event.queued_ns = queued_ + ms * kMs;
+        if (event.type == type && event.name == name) event.queued_ns = queued_ + ms * kMs;
       }
     };
-    note(What::kSectionBegin, "backward", 6);
-    note(What::kSectionBegin, kEnd, 11);
-    note(What::kSectionEnd, kEnd, 12);
+    note(EventType::kSectionBegin, "backward", 6);
+    note(EventType::kSectionBegin, kEnd, 11);
+    note(EventType::kSectionEnd, kEnd, 12);
     queued_ += 12 * kMs;
   }
-  void evaluate() { section(What::kSectionBegin, "evaluate", steps_ * 100 + 100); }
+  void evaluate() { section(EventType::kSectionBegin, "evaluate", steps_ * 100 + 100); }
   [[nodiscard]] const Snapshot& ring() const { return ring_; }
 
  private:
@@ -351,19 +351,19 @@ class Ring {
   };
   static constexpr const char* kEnd = "DistributedDataParallel::end_backward";
 
-  void section(What what, const char* name, std::int64_t ms) {
-    ring_.events.push_back({.time_ns = ms * kMs, .what = what, .name = name});
+  void section(EventType type, const char* name, std::int64_t ms) {
+    ring_.events.push_back({.time_ns = ms * kMs, .type = type, .name = name});
   }
   void call(std::int64_t bytes, int bucket, const Times& times) {
     Event event{.time_ns = times.begin * kMs,
-                .what = What::kCollectiveBegin,
+                .type = EventType::kCollectiveBegin,
                 .name = "all_reduce",
                 .sequence = ++calls_,
                 .bytes = static_cast<std::uint64_t>(bytes),
                 .bucket = bucket,
                 .called_ns = times.called * kMs};
     ring_.events.push_back(event);
-    event.what = What::kCollectiveEnd;
+    event.type = EventType::kCollectiveEnd;
     event.time_ns = times.end * kMs;
     event.called_ns = 0;
     event.waited_ns = times.waited * kMs;
@@ -447,7 +447,7 @@ TEST(ReadMeasuredRun, RefusesWhatIsNoRun) {
     (void)read_measured_run("/nowhere");
     FAIL() << "there is nothing to read";
   } catch (const DataError& error) {
-    EXPECT_EQ(error.message(), "/nowhere is no folder");
+    EXPECT_EQ(error.message(), "/nowhere is not a folder");
   }
 }
 

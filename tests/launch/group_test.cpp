@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "launch/group_fixture.h"
+#include "launch/nodes/members.h"
 
 namespace lockstep::launch {
 namespace group_test {
@@ -214,7 +215,7 @@ TEST_F(GroupTest, RanksThatEndedWithoutAnErrorAreToBlameWhereTheOthersOnlyNameAD
   end_as_consequence({"a", "c", "d"});
   const Decision last = next();
   EXPECT_EQ(last.cause->rank, 1);
-  EXPECT_THAT(last.cause->message, HasSubstr("rank 1 on host-b left: the program has ended there"));
+  EXPECT_THAT(last.cause->message, HasSubstr("rank 1 on host-b left: its program has ended"));
   EXPECT_EQ(last.code, 75);
 }
 
@@ -374,7 +375,7 @@ TEST_F(GroupTest, StartsAgainWithFewerNodesWhereTheRunHasTooFewReplicas) {
   EXPECT_EQ(again.kind, Kind::kAgain);
   EXPECT_FALSE(again.cause) << "no node failed";
   EXPECT_FALSE(again.is_restart);
-  EXPECT_EQ(again.reason, "the run has 2 replicas for 4 ranks: nodes that have no work wait as spares");
+  EXPECT_EQ(again.reason, "the run has 2 replicas for 4 ranks: nodes without work wait as spares");
   EXPECT_THAT(next().ids, ElementsAre("a", "b"));
   EXPECT_EQ(next().kind, Kind::kWait);
   EXPECT_THAT(held_["c"], HasSubstr("the run has 2 replicas on 2 ranks"));

@@ -127,7 +127,7 @@ TEST(StackWords, SayWhyAThreadHasNoFramesAndThatTimeWasUp) {
   stacks.is_cut = true;
   EXPECT_THAT(words_of(stacks),
               ElementsAre("thread 10 train (main)", "  no frames: it cannot be interrupted in nfs_wait",
-                          "there was no time for more threads"));
+                          "the time for more threads was over"));
 }
 
 TEST(StackWords, OfAPythonProgramNameTheToolForItsFrames) {
@@ -150,10 +150,10 @@ StackSources refused(int error, const SelfReport& inside) {
 TEST(LateStacks, WherePtraceIsRefusedTheRankWritesOneThreadItself) {
   const auto lines =
       stacks_of({.pid = 10, .state = 'R'}, refused(EPERM, {.frames = {{"Net::forward()", "train", 0x1c}}}));
-  EXPECT_THAT(lines,
-              ElementsAre("ptrace is not permitted here, so this is what the rank wrote of the one thread that took "
-                          "its signal",
-                          "thread 10 (main)", "  #0 Net::forward()+0x1c (train)"));
+  EXPECT_THAT(
+      lines,
+      ElementsAre("ptrace is not permitted here, so this is the stack that the rank itself wrote, of one thread only",
+                  "thread 10 (main)", "  #0 Net::forward()+0x1c (train)"));
 }
 
 TEST(LateStacks, AProcessThatCannotRunIsNotAsked) {

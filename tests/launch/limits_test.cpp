@@ -217,9 +217,9 @@ TEST_F(MemoryKillsTest, AreReadFromTheCountersOfBothVersionsOfCgroups) {
     MemoryKills kills(folder_ / version);
     EXPECT_EQ(kills.why(7), "") << "those before do not count";
     set(4);
-    EXPECT_THAT(kills.why(7),
-                StartsWith("the kernel killed it: the memory that this container or job is allowed (2.0 GB) "
-                           "was used up\nnext  "));
+    EXPECT_THAT(
+        kills.why(7),
+        StartsWith("the kernel killed it: it used up the memory that this container or job may use (2.0 GB)\nnext  "));
     EXPECT_EQ(kills.why(7), "") << "the next one may have another reason";
   }
 }
@@ -252,7 +252,7 @@ TEST_F(MemoryKillsTest, OfARankAreItsCauseInTheReport) {
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("lockstep: rank 1 failed first: killed by signal 9 (SIGKILL)"));
   EXPECT_THAT(result.err,
-              HasSubstr("error   the kernel killed it: the memory that this container or job is allowed (67"));
+              HasSubstr("error   the kernel killed it: it used up the memory that this container or job may use (67"));
   EXPECT_THAT(result.err, HasSubstr("next  use less memory"));
 }
 

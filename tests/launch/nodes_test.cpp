@@ -144,7 +144,7 @@ TEST_F(TwoNodes, ANodeThatFreezesIsNamed) {
   second.signal(SIGSTOP);
   const auto of_first = first.wait();
   EXPECT_EQ(of_first.code, 75);
-  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost: no word from it for 2.0 s; it is frozen"));
+  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost: it reported nothing for 2.0 s; it is frozen"));
   second.signal(SIGCONT);
   const auto of_second = second.wait();
   EXPECT_EQ(of_second.code, 75);
@@ -179,7 +179,7 @@ TEST_F(TwoNodes, SayForWhomTheyWait) {
   const auto alone = test::run_process(options);
   EXPECT_EQ(alone.code, 76);
   EXPECT_THAT(alone.err, HasSubstr("note: waiting at 127.0.0.1:" + std::to_string(port_) +
-                                   " since 3.0 s for nodes 1, 2 of 3; LOCKSTEP_TIMEOUT ends this after 3.5 s"));
+                                   " for nodes 1, 2 of 3 (3.0 s so far); LOCKSTEP_TIMEOUT ends the wait after 3.5 s"));
   EXPECT_THAT(alone.err, HasSubstr("nodes 1, 2 of 3 did not join within 3.5 s"));
   options.command[5] = "2";
   const auto other = test::run_process(options);
@@ -432,9 +432,8 @@ TEST_F(SomeNodes, GoOnWithoutOneThatIsKilled) {
   EXPECT_EQ(of_c.code, 0) << of_c.err;
   EXPECT_THAT(of_a.out, HasSubstr("0 of 2 in 1, 3\n"));
   for (const auto& each : {of_a, of_c}) {
-    EXPECT_THAT(
-        each.err,
-        HasSubstr(") is lost: its launcher was killed, or its machine went down: the nodes that are left go on"));
+    EXPECT_THAT(each.err,
+                HasSubstr(") is lost: its launcher was killed, or its machine went down: the remaining nodes go on"));
     EXPECT_THAT(each.err, AllOf(HasSubstr("(b, rank "), Not(HasSubstr("(a, ")), Not(HasSubstr("(c, "))));
   }
   EXPECT_TRUE(all_gone());

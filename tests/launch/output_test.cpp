@@ -234,7 +234,7 @@ TEST(Failure, ThatWouldComeAgainIsNoEndByRequest) {
   const Round round;
   const auto is_by_request = [&](const char* type) {
     const WorkerGroupResult result{.ends = {{.wait_status = exited(70), .signal_sent = SIGTERM}},
-                                   .was_told_to_save = true,
+                                   .was_asked_to_save = true,
                                    .claim = FailureRecord{.type = type, .message = "torn", .rank = 0}};
     return end_of_round({.round = round, .result = result, .logs = logs, .path = path}).left_by_request;
   };

@@ -385,7 +385,7 @@ TEST_F(Gpus, ADriverThatDoesNotAnswerIsSaidInItsOwnWords) {
 
 TEST_F(Gpus, ADriverWithoutGpusIsAProblemToo) {
   setenv("FAKE_NVML_EMPTY", "1", 1);
-  EXPECT_THAT(read_gpus(LOCKSTEP_FAKE_NVML).problem, HasSubstr("knows no GPU"));
+  EXPECT_THAT(read_gpus(LOCKSTEP_FAKE_NVML).problem, HasSubstr("finds no GPU"));
 }
 
 TEST(ProcessCount, ReadsNumbersAndRefusesTheRest) {

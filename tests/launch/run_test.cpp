@@ -316,7 +316,7 @@ TEST_F(Run, AnUnknownProgramIsOneErrorBeforeAnythingStarts) {
   const auto result = run({"--nproc-per-node", "2", "no-such-program-here"});
   EXPECT_EQ(result.code, 64);
   EXPECT_THAT(result.err,
-              AllOf(StartsWith("error: program 'no-such-program-here' is not found"), Not(HasSubstr("note"))));
+              AllOf(StartsWith("error: program 'no-such-program-here' was not found"), Not(HasSubstr("note"))));
   EXPECT_EQ(run({(folder_ / "missing").string()}).code, 64);
   EXPECT_EQ(run({folder_.path().string()}).code, 64);
   std::ofstream(folder_ / "bad") << "#!/no/such/interpreter\n";

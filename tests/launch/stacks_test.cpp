@@ -150,7 +150,7 @@ TEST(Stacks, TheRankWritesItsOwnAtTheSignalAndGoesOn) {
 TEST(Stacks, AProgramWithoutTheHandlerIsNotEndedByTheSignal) {
   Hanging rank("plain", 'R');
   EXPECT_EQ(ask_for_stack(rank.late().pid, rank.late().stack_file, kLimit).problem,
-            "its program does not take the signal");
+            "its program does not handle the signal");
   EXPECT_EQ(rank.state(), 'R');
 }
 

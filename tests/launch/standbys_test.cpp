@@ -132,11 +132,11 @@ TEST(Standbys, ThatCannotBeStartedAreNotTaken) {
 TEST(Standbys, AreOnlyForAProgramThatSaysItsOwnProcessId) {
   const auto store = make_local_store();
   const RunningRank rank{.rank = 0, .pid = ::getpid()};
-  EXPECT_FALSE(can_stand_by({rank}, *store, "/proc/self/exe")) << "it has said nothing";
+  EXPECT_FALSE(can_have_standbys({rank}, *store, "/proc/self/exe")) << "it has said nothing";
   store->set("lockstep/standby/0", std::to_string(::getpid()));
-  EXPECT_TRUE(can_stand_by({rank}, *store, "/proc/self/exe"));
-  EXPECT_FALSE(can_stand_by({rank}, *store, "/bin/sh")) << "a script around it would run again";
-  EXPECT_FALSE(can_stand_by({{.rank = 0, .pid = 1}}, *store, "/proc/self/exe"));
+  EXPECT_TRUE(can_have_standbys({rank}, *store, "/proc/self/exe"));
+  EXPECT_FALSE(can_have_standbys({rank}, *store, "/bin/sh")) << "a script around it would run again";
+  EXPECT_FALSE(can_have_standbys({{.rank = 0, .pid = 1}}, *store, "/proc/self/exe"));
 }
 
 std::optional<StubReport> next_report(Worker& worker) {

@@ -58,7 +58,7 @@ TEST_F(Surroundings, WordsThatNobodyTakesLeaveTheExitCodeAsItIs) {
   EXPECT_EQ(bash("$L run -- sh -c 'exit 3' 2>/dev/full").code, 3);
   const auto full = bash("$L run -- sh -c 'echo hi; exit 3' >/dev/full");
   EXPECT_EQ(full.code, 3);
-  EXPECT_THAT(full.err, HasSubstr("standard output takes no more (No space left on device)"));
+  EXPECT_THAT(full.err, HasSubstr("standard output accepts no more output (No space left on device)"));
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' >/dev/full 2>&1").code, 3);
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' | true; exit ${PIPESTATUS[0]}").code, 3);
   EXPECT_EQ(bash("$L run --help >/dev/full").code, 0);

@@ -26,7 +26,7 @@ class RecordingTransport final : public comm::Transport {
  public:
   explicit RecordingTransport(int ranks) { world_.size = ranks; }
 
-  bool tells_wrong_lengths() const noexcept override { return true; }
+  bool reports_wrong_lengths() const noexcept override { return true; }
   const comm::World& world() const override { return world_; }
 
   void exchange(const std::vector<comm::Message>& sends, const std::vector<comm::Message>& receives,
@@ -71,12 +71,12 @@ Exchanges made(int ranks, std::int64_t bytes) {
   auto* const data = reinterpret_cast<std::byte*>(values.data());
   comm::Collective collective{.bytes = values.size() * sizeof(float), .item_bytes = sizeof(float), .data = data};
   collective.output = data;
-  collective.what.numel = static_cast<std::int64_t>(values.size());
-  collective.what.dtype = static_cast<std::int8_t>(c10::kFloat);
+  collective.call.numel = static_cast<std::int64_t>(values.size());
+  collective.call.dtype = static_cast<std::int8_t>(c10::kFloat);
   if (bytes == 0) {
     backend.meet(collective);
   } else {
-    collective.what.kind = comm::Kind::kAllReduce;
+    collective.call.kind = comm::Kind::kAllReduce;
     backend.reduce(collective);
   }
   return transport->exchanges;

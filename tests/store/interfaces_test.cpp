@@ -46,7 +46,7 @@ TEST(InterfaceChoice, OurVariableWinsOverGloosAndNccls) {
 TEST(InterfaceChoice, GloosVariableNamesOneOrSeveral) {
   EXPECT_EQ(chosen({.gloo = "eth1", .nccl = "eth0", .towards = "10.0.0.5"}), "eth1 10.1.0.5");
   EXPECT_EQ(chosen({.gloo = "eth7,docker0", .towards = "10.0.0.5"}), "docker0 172.17.0.1");
-  EXPECT_THAT(what_is_wrong({.gloo = "eth"}), HasSubstr("GLOO_SOCKET_IFNAME is 'eth', which fits no interface"));
+  EXPECT_THAT(what_is_wrong({.gloo = "eth"}), HasSubstr("GLOO_SOCKET_IFNAME is 'eth', which matches no interface"));
 }
 
 TEST(InterfaceChoice, NcclsVariableListsBeginningsWholeNamesOrExceptions) {

@@ -433,7 +433,7 @@ TEST(StoreClient, NeverSendsTheToken) {
   EXPECT_THAT(heard, ::testing::Not(HasSubstr(token)));
   // Its own proof, sent back, does not count as the server's.
   connection.send(ok(heard.substr(heard.size() - 32)));
-  EXPECT_THAT(message_of<UsageError>([&] { client.get(); }), HasSubstr("does not know our token"));
+  EXPECT_THAT(message_of<UsageError>([&] { client.get(); }), HasSubstr("does not know this program's token"));
 }
 
 TEST(StoreClient, ComesAgainWhereTheServerHadNoRoom) {
@@ -456,8 +456,8 @@ TEST(StoreClient, SaysThatSomethingElseListensThere) {
   const RogueServer rogue;
   const auto message = message_of<TimeoutError>(
       [&] { (void)connect_store({.host = "127.0.0.1", .port = rogue.port(), .token = "t"}, milliseconds(50)); });
-  EXPECT_THAT(message, HasSubstr("it accepts connections and says nothing"));
-  EXPECT_THAT(message, HasSubstr("something listens there"));
+  EXPECT_THAT(message, HasSubstr("it accepts connections but sends nothing"));
+  EXPECT_THAT(message, HasSubstr("a program listens there"));
 }
 
 TEST(StoreClient, KeepsTryingUntilTheServerListens) {

@@ -37,7 +37,7 @@ TEST(Proofs, AreOfBytesThatGoThereAndBackAsHexadecimal) {
 }
 
 TEST(Strangers, OfOneAddressTakeNoPlaceOfAnother) {
-  Strangers strangers({.of_an_address = 2, .in_all = 10});
+  Strangers strangers({.per_address = 2, .total = 10});
   EXPECT_EQ(strangers.add(1, "a"), std::nullopt);
   EXPECT_EQ(strangers.add(2, "b"), std::nullopt);
   EXPECT_EQ(strangers.add(3, "a"), std::nullopt);
@@ -47,7 +47,7 @@ TEST(Strangers, OfOneAddressTakeNoPlaceOfAnother) {
 }
 
 TEST(Strangers, OfManyAddressesAreBoundedInAll) {
-  Strangers strangers({.of_an_address = 2, .in_all = 3});
+  Strangers strangers({.per_address = 2, .total = 3});
   (void)strangers.add(1, "a");
   (void)strangers.add(2, "b");
   (void)strangers.add(3, "b");
@@ -57,7 +57,7 @@ TEST(Strangers, OfManyAddressesAreBoundedInAll) {
 }
 
 TEST(Strangers, ThatBecameKnownOrLeftCountNoMore) {
-  Strangers strangers({.of_an_address = 2, .in_all = 3});
+  Strangers strangers({.per_address = 2, .total = 3});
   (void)strangers.add(1, "a");
   (void)strangers.add(2, "a");
   strangers.remove(1);
@@ -69,12 +69,12 @@ TEST(Strangers, ThatBecameKnownOrLeftCountNoMore) {
 }
 
 TEST(Strangers, LeaveMostDescriptorsToTheProcess) {
-  EXPECT_EQ(door_limits(1024).strangers.in_all, 128U);
-  EXPECT_EQ(door_limits(1024).strangers.of_an_address, 96U);
-  EXPECT_EQ(door_limits(1'000'000).strangers.in_all, 512U);
-  EXPECT_GE(door_limits(0).strangers.of_an_address, 2U);
+  EXPECT_EQ(door_limits(1024).strangers.total, 128U);
+  EXPECT_EQ(door_limits(1024).strangers.per_address, 96U);
+  EXPECT_EQ(door_limits(1'000'000).strangers.total, 512U);
+  EXPECT_GE(door_limits(0).strangers.per_address, 2U);
   const DoorLimits small = door_limits(1024);
-  EXPECT_LE(small.strangers.in_all + small.knocked + small.known, 1024U - 100U) << "those who know the token, too";
+  EXPECT_LE(small.strangers.total + small.knocked + small.known, 1024U - 100U) << "those who know the token, too";
 }
 
 TEST(Strangers, OfOneIpv6NetworkAreOneMachine) {

@@ -195,7 +195,7 @@ TEST_F(StoreTls, ACertificateOfAnotherIsRefusedByName) {
   const auto server = serve(own_);
   const std::string said =
       said_by<UsageError>([&] { (void)connect_store(at(server->port(), other_.certificate), kLong); });
-  EXPECT_THAT(said, HasSubstr("shows a certificate that " + other_.certificate + " does not vouch for"));
+  EXPECT_THAT(said, HasSubstr("shows a certificate that " + other_.certificate + " does not confirm"));
   EXPECT_THAT(said, HasSubstr("--tls-ca or LOCKSTEP_TLS_CA"));
 }
 
@@ -218,7 +218,7 @@ TEST_F(StoreTls, WhoRelaysTheHandshakeGetsNeitherSideToBelieve) {
   const auto server = serve(own_);
   Interceptor between(own_, server->port());
   EXPECT_THAT(said_by<UsageError>([&] { (void)connect_store(at(between.port(), own_.certificate), kLong); }),
-              HasSubstr("refused our token"));
+              HasSubstr("refused this program's token"));
   EXPECT_GE(between.passed(), 2) << "it was the proof that failed, not the connection";
 }
 
@@ -319,10 +319,10 @@ TEST_F(TokenFile, OfAnotherUserIsRefused) {
 TEST_F(TokenFile, IsARegularFile) {
   const auto fifo = folder_ / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THAT(usage_error([&] { (void)read_token_file(fifo); }), HasSubstr("no regular file"))
+  EXPECT_THAT(usage_error([&] { (void)read_token_file(fifo); }), HasSubstr("not a regular file"))
       << "and it is not waited for";
-  EXPECT_THAT(usage_error([&] { (void)read_token_file("/dev/zero"); }), HasSubstr("no regular file"));
-  EXPECT_THAT(usage_error([&] { (void)read_token_file(folder_.path()); }), HasSubstr("no regular file"));
+  EXPECT_THAT(usage_error([&] { (void)read_token_file("/dev/zero"); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(usage_error([&] { (void)read_token_file(folder_.path()); }), HasSubstr("not a regular file"));
   EXPECT_THROW((void)read_token_file(folder_ / "missing"), DataError);
 }
 
@@ -332,7 +332,7 @@ TEST_F(TokenFile, HoldsASecretOfOneLine) {
     return usage_error([&] { (void)read_token_file(file); });
   };
   EXPECT_THAT(problem(""), HasSubstr("0 characters"));
-  EXPECT_THAT(problem("sesame\n"), HasSubstr("6 characters: a secret has 16"));
+  EXPECT_THAT(problem("sesame\n"), HasSubstr("6 characters, but a secret has 16"));
   EXPECT_THAT(problem(std::string(10'000, 'x')), HasSubstr("characters"));
   EXPECT_THAT(problem("0123456789abcdef\n0123456789abcdef"), HasSubstr("more than one line"));
   EXPECT_THAT(problem("0123456789abcdef\x1b[0m"), HasSubstr("printable ASCII"));

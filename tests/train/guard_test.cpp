@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard: it names the rank with an error of any kind, and is silent without one.
+// The guard names the rank with an error of any kind, and reports nothing without an error.
 #include "train/step/guard.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ TEST(GuardRoles, AskAnotherHostFirst) {
 
 TEST(FaultOrder, IsRead) {
   const train::FaultOrder order = train::parse_fault("flip:gradient:rank=2:step=17:always:bit=9");
-  EXPECT_EQ(order.what, "gradient");
+  EXPECT_EQ(order.target, "gradient");
   EXPECT_EQ(order.rank, 2);
   EXPECT_EQ(order.step, 17);
   EXPECT_TRUE(order.always);
@@ -88,7 +88,7 @@ TEST(Guard, ChangesNoBitAndSaysNothingWhereNothingErrs) {
 struct Flip {
   std::string order;
   int world = 4;
-  std::string named;  ///< in the error of every rank
+  std::string named;  ///< text in the error of every rank
 };
 
 class GuardedFlips : public ::testing::TestWithParam<Flip> {};

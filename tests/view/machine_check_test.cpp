@@ -122,7 +122,7 @@ TEST(MachineCheck, LittleMemory) {
   facts.memory->available = 800'000'000;
   expect_finding(facts, "memory", Health::kWarn, "few batches fit");
   facts.memory->available = 100'000'000;
-  expect_finding(facts, "memory", Health::kBad, "a rank alone needs");
+  expect_finding(facts, "memory", Health::kBad, "one rank alone needs");
 }
 
 TEST(MachineCheck, AControlGroupThatIsAlmostFull) {
@@ -132,7 +132,7 @@ TEST(MachineCheck, AControlGroupThatIsAlmostFull) {
   expect_finding(facts, "memory", Health::kWarn, "raise the container's memory");
   EXPECT_EQ(find_check(facts, "memory").value, "500.0 MB free of 64.0 GB, control group limit 4.0 GB");
   facts.memory->group_used = 5 * kGB;
-  expect_finding(facts, "memory", Health::kBad, "a rank alone needs");
+  expect_finding(facts, "memory", Health::kBad, "one rank alone needs");
 }
 
 TEST(MachineCheck, AddressSpaceAndOvercommit) {
@@ -219,7 +219,8 @@ TEST(MachineCheck, AHostNameWithoutAnAddress) {
 
 TEST(MachineCheck, Interfaces) {
   MachineFacts facts = healthy();
-  EXPECT_EQ(find_check(facts, "interfaces").value, "eth0 10.0.0.5 (25 Gbit/s), docker0 172.17.0.1; eth0 leads out");
+  EXPECT_EQ(find_check(facts, "interfaces").value,
+            "eth0 10.0.0.5 (25 Gbit/s), docker0 172.17.0.1; eth0 leads to other hosts");
   facts.network->outward = "docker0";
   expect_finding(facts, "interfaces", Health::kWarn, "a bridge of containers");
   facts = healthy();
@@ -300,12 +301,10 @@ TEST(MachineCheck, AllReduce) {
 TEST(MachineCheck, HintsStandBelowTheirLineWithinTheWidth) {
   MachineFacts facts{.memory = MemoryFacts{.total = 64 * kGB, .available = 100'000'000}};
   const std::string page = checks_text(check_machine(facts), 60, false);
-  EXPECT_EQ(page,
-            "bad   memory      100.0 MB free of 64.0 GB\n"
-            "                  -> a rank alone needs some 200 MB: end\n"
-            "                     other programs, or raise the\n"
-            "                     container's memory\n"
-            "ok    swap        none\n");
+  EXPECT_EQ(
+      page,
+      "bad   memory      100.0 MB free of 64.0 GB\n                  -> one rank alone needs about 200 MB: end\n       "
+      "              other programs, or raise the\n                     container's memory\nok    swap        none\n");
   EXPECT_THAT(checks_text(check_machine(facts), 60, true), HasSubstr("\033[31mbad \033[0m  memory"));
 }
 

@@ -363,7 +363,7 @@ TEST_F(MergeTraces, NameTheFileThatIsTorn) {
   write(0, trace_text(rank_profile(0, 0)));
   const std::string whole = trace_text(rank_profile(1, 0));
   write(1, whole.substr(0, whole.size() / 2));
-  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is no whole trace of a rank: its JSON ends too early"));
+  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is not a whole trace of a rank: its JSON ends too early"));
 }
 
 TEST_F(MergeTraces, RefuseAFileOfAnotherRun) {
@@ -376,7 +376,7 @@ TEST_F(MergeTraces, RefuseAFileOfAnotherRun) {
 
 TEST_F(MergeTraces, RefuseJsonThatIsNoTrace) {
   write(0, R"({"otherData": {"rank": "zero"}, "traceEvents": []})");
-  EXPECT_THAT(refusal(), HasSubstr("rank-0.json is no whole trace"));
+  EXPECT_THAT(refusal(), HasSubstr("rank-0.json is not a whole trace"));
 }
 
 TEST_F(MergeTraces, SayHowTracesAreMadeWhereThereIsNone) { EXPECT_THAT(refusal(), HasSubstr("no trace of a rank")); }

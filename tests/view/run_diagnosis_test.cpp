@@ -202,7 +202,7 @@ TEST(RunDiagnosis, ARunWhoseEndNobodyWroteIsLost) {
   EXPECT_EQ(diagnose(facts).state, RunState::kLost);
   facts.attempts = {{.ranks = 2}};
   facts.launcher_is_gone = true;
-  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher has written nothing about its end"));
+  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher wrote nothing about its end"));
   facts.is_recipe = false;
   EXPECT_THAT(diagnose(facts).next, ElementsAre("start the program again with --run-dir runs/a --resume auto"));
   facts.checkpoint.clear();
@@ -231,10 +231,10 @@ TEST(RunDiagnosis, ALongWaitNamesTheRankAndWhenItEnds) {
   const RunDiagnosis diagnosis = diagnose(waiting(20 * kSecond));
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
   EXPECT_EQ(diagnosis.text,
-            "rank 0 waits in all_reduce since 20.0 s for rank 1: it sleeps in backward of step 121; "
-            "LOCKSTEP_TIMEOUT ends this in 4:40");
-  EXPECT_THAT(diagnosis.details, Contains(HasSubstr("rank 0 (pid 4000 on gpu-a), step 121, in backward since 4.0 s, "
-                                                    "waits in all_reduce 7 since 20.0 s")));
+            "rank 0 waits in all_reduce for rank 1 (20.0 s so far): it sleeps in backward of step 121; "
+            "LOCKSTEP_TIMEOUT ends the wait in 4:40");
+  EXPECT_THAT(diagnosis.details, Contains(HasSubstr("rank 0 (pid 4000 on gpu-a), step 121, in backward for 4.0 s, "
+                                                    "waiting in all_reduce 7 for 20.0 s")));
   EXPECT_THAT(diagnosis.next, ElementsAre("lockstep inspect flight runs/a --last 40"));
 }
 

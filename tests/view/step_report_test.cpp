@@ -186,8 +186,8 @@ void slow_down(RankFigures& rank, double factor, std::size_t from, bool computes
     rank.stretches[i].compute *= factor;
     if (computes) rank.stretches[i].compute_cpu *= factor;
   }
-  set(rank, StepPart::kForward, rank.of(StepPart::kForward) * factor);
-  set(rank, StepPart::kBackward, rank.of(StepPart::kBackward) * factor);
+  set(rank, StepPart::kForward, rank.time_in(StepPart::kForward) * factor);
+  set(rank, StepPart::kBackward, rank.time_in(StepPart::kBackward) * factor);
   if (computes) rank.compute_cpu *= factor;
   if (!computes) rank.delayed = 0.4 * rank.seconds;
 }
@@ -201,7 +201,7 @@ TEST(StepReport, NamesACoreThatIsShared) {
   EXPECT_EQ(finding.sentence,
             "rank 2 is 17 % slower in backward: its core is shared; it waited 40 % of the time for a core, the others "
             "1 %");
-  EXPECT_EQ(finding.advice, "look at what else runs on gpu-a (top), or give the ranks cores of their own");
+  EXPECT_EQ(finding.advice, "look at what else runs on gpu-a (top), or give each rank its own cores");
 }
 
 TEST(StepReport, TellsSinceWhenACoreIsShared) {
@@ -304,7 +304,7 @@ TEST(StepReport, AddsUpTimesAndKeepsTheNewestState) {
   add(sum, later);
   EXPECT_EQ(sum.rank, 3);
   EXPECT_EQ(sum.steps, 200);
-  EXPECT_DOUBLE_EQ(sum.of(StepPart::kBackward), 10);
+  EXPECT_DOUBLE_EQ(sum.time_in(StepPart::kBackward), 10);
   EXPECT_DOUBLE_EQ(sum.workers.busy, 4);
   EXPECT_EQ(sum.resident, 400'000'000);
   EXPECT_THAT(sum.traffic, SizeIs(1));

@@ -18,8 +18,8 @@ namespace lockstep::worker {
 namespace {
 
 namespace fs = std::filesystem;
+using flight::EventType;
 using flight::Snapshot;
-using flight::What;
 
 constexpr const char* kRing = "flight.ring";
 
@@ -33,7 +33,7 @@ int number_of(const fs::path& path, std::string_view prefix) {
   return read.ptr == end ? number : -1;
 }
 
-// Numbered folders, by their number.
+// The numbered folders by number.
 std::map<int, fs::path> folders(const fs::path& parent, std::string_view prefix) {
   std::map<int, fs::path> found;
   std::error_code problem;
@@ -67,18 +67,18 @@ std::int64_t newest_of(const std::vector<Snapshot>& ranks) {
 }
 
 std::string event_text(const flight::Event& event) {
-  switch (event.what) {
-    case What::kCollectiveBegin:
+  switch (event.type) {
+    case EventType::kCollectiveBegin:
       return collective_text(event.name, event.sequence, event.bucket, event.buckets) + " begins";
-    case What::kCollectiveEnd:
+    case EventType::kCollectiveEnd:
       return collective_text(event.name, event.sequence, event.bucket, event.buckets) + " ends";
-    case What::kCollectiveFailed:
+    case EventType::kCollectiveFailed:
       return collective_text(event.name, event.sequence, event.bucket, event.buckets) + " fails";
-    case What::kSectionBegin:
+    case EventType::kSectionBegin:
       return event.name + " begins";
-    case What::kSectionEnd:
+    case EventType::kSectionEnd:
       return event.name + " ends";
-    case What::kNone:
+    case EventType::kNone:
       break;
   }
   return "?";
@@ -131,11 +131,11 @@ std::string state_text(const std::vector<Snapshot>& ranks, std::int64_t now_ns) 
     if (rank.step >= 0) text += fmt::format(", step {}", rank.step);
     if (!rank.sections.empty()) {
       const flight::Section& section = rank.sections.back();
-      text += fmt::format(", in {} since {:.3f} s", section.name, seconds(now - section.since_ns));
+      text += fmt::format(", in {} for {:.3f} s", section.name, seconds(now - section.since_ns));
     }
     for (const flight::Lane& lane : rank.lanes) {
       if (!lane.is_running()) continue;
-      text += fmt::format(", waits in {} since {:.3f} s",
+      text += fmt::format(", waiting in {} for {:.3f} s",
                           collective_text(lane.name, lane.started, lane.bucket, lane.buckets),
                           seconds(now - lane.started_ns));
     }
@@ -154,8 +154,8 @@ std::string events_text(const std::vector<Snapshot>& ranks, std::size_t count) {
   for (const Of& of : all) {
     const std::tuple key(of.rank->rank, of.event->group, of.event->sequence);
     std::string took;
-    if (of.event->what == What::kCollectiveBegin) began[key] = of.time();
-    if (of.event->what == What::kCollectiveEnd && began.count(key) != 0) {
+    if (of.event->type == EventType::kCollectiveBegin) began[key] = of.time();
+    if (of.event->type == EventType::kCollectiveEnd && began.count(key) != 0) {
       took = fmt::format("{:.3f}", seconds(of.time() - began[key]) * 1e3);
     }
     rows.push_back({fmt::format("{:.3f}", seconds(of.time() - newest) * 1e3), std::to_string(of.rank->rank),
@@ -180,9 +180,9 @@ std::string events_json(const std::vector<Snapshot>& ranks) {
                         R"("queued_ns": {}}})"
                         "\n",
                         of.time(), of.rank->rank, text::json_quote(of.rank->host), event.number,
-                        event.what == What::kCollectiveBegin || event.what == What::kSectionBegin ? "begin"
-                        : event.what == What::kCollectiveFailed                                   ? "fail"
-                                                                                                  : "end",
+                        event.type == EventType::kCollectiveBegin || event.type == EventType::kSectionBegin ? "begin"
+                        : event.type == EventType::kCollectiveFailed                                        ? "fail"
+                                                                                                            : "end",
                         text::json_quote(event.name), event.sequence, event.group, event.bucket, event.buckets,
                         event.bytes, event.step, event.queued_ns);
   }

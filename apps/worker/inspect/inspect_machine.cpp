@@ -63,19 +63,19 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
 }
 
 std::string nccl_text() {
-  if (!tensor::has_cuda()) return fmt::format("not used: {}", cuda::library().obstacle.what);
+  if (!tensor::has_cuda()) return fmt::format("not used: {}", cuda::library().obstacle.problem);
   const nccl::Library& library = nccl::library();
   return library.problem.empty() ? fmt::format("{} ({})", library.version, library.path) : library.problem;
 }
 
-std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " + cuda::library().obstacle.what; }
+std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " + cuda::library().obstacle.problem; }
 
 std::string wire_text() {
   const auto wire = env::get("LOCKSTEP_WIRE");
   return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
 }
 
-/// The instructions that kernels of ours take on this processor.
+/// The instruction set that Lockstep's kernels use on this processor.
 std::string kernels_text() {
   const nn::KernelProcessor processor = nn::kernel_processor();
   std::string text = processor.vectors;
@@ -109,7 +109,7 @@ Rows machine_rows() {
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
-/// Shortens values as long as PATH, which would push the meanings off the page.
+/// Shortens long values, such as PATH, which would push the meanings off the page.
 Rows shortened(Rows rows) {
   constexpr int kWidest = 40;
   for (auto& row : rows) row[1] = view::fit(row[1], kWidest);

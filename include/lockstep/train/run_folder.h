@@ -30,7 +30,8 @@ struct RunFolderOptions {
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, and removes unfinished files of writers that died.
+  /// Creates and locks the folder, removes unfinished files of writers that died, and makes the names that they gave
+  /// durable.
   /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or is locked by another process,
   ///         which the message names; TimeoutError if it stays locked for `wait_for_lock`; IoError if it cannot be
   ///         written.
@@ -72,6 +73,7 @@ class RunFolder {
  private:
   void open_log();
   void link_snapshots() const;
+  void sync_names() const;
 
   std::filesystem::path path_;
   bool experiment_;

@@ -80,13 +80,13 @@ struct RankFigures {
   std::vector<Stretch> stretches;  ///< its stretches, oldest first
 
   /// Returns the time of a part.
-  [[nodiscard]] double of(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] double time_in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
   /// Returns the time of forward, backward and optimizer.
   [[nodiscard]] double compute() const {
-    return of(StepPart::kForward) + of(StepPart::kBackward) + of(StepPart::kOptimizer);
+    return time_in(StepPart::kForward) + time_in(StepPart::kBackward) + time_in(StepPart::kOptimizer);
   }
   /// Returns the time of the steps, without evaluations and saves.
-  [[nodiscard]] double training() const { return seconds - of(StepPart::kEvaluate) - of(StepPart::kSave); }
+  [[nodiscard]] double training() const { return seconds - time_in(StepPart::kEvaluate) - time_in(StepPart::kSave); }
   /// Returns the part's share of training(), from 0 to 1.
   [[nodiscard]] double share(StepPart part) const;
 };

@@ -112,9 +112,9 @@ def a_squatter_gets_no_secret_and_is_named(bench):
     other = certificate(bench.folder, "squatter")
     secure = {"LOCKSTEP_TLS_CERT": tls[0]}
     tries = [(silent, {}, 76, "says nothing"), (garbage, {}, 76, "does not answer as a Lockstep store"),
-             (endless, {}, 76, "does not answer as a Lockstep store"), (impostor, {}, 64, "does not know our token"),
+             (endless, {}, 76, "does not answer as a Lockstep store"), (impostor, {}, 64, "does not know this program's token"),
              (silent, secure, 76, "says nothing"), (garbage, secure, 76, "does not answer as a Lockstep store"),
-             (impostor, secure, 76, "when it is asked to encrypt"), (encrypting(other), secure, 64, "does not vouch for")]
+             (impostor, secure, 76, "when it is asked to encrypt"), (encrypting(other), secure, 64, "does not confirm")]
     for serve, variables, code, words in tries:
         squatter = Squatter(serve)
         ended, said, took = node_at(bench, squatter, token, **variables)

@@ -296,7 +296,7 @@ def a_trickling_server_hits_a_limit(bench):
         ended = train(bench, "--resume", server.url + "/step-00000001", timeout=90)
     output = ended.stdout + ended.stderr
     assert ended.returncode == 76, f"exit code {ended.returncode} after {time.monotonic() - begin:.0f} s: {output}"
-    assert "bytes per second came" in output and "LOCKSTEP_FETCH_MIN_SPEED" in output, output
+    assert "bytes per second arrived" in output and "LOCKSTEP_FETCH_MIN_SPEED" in output, output
 
 
 def cached(bench, url, sha256=""):

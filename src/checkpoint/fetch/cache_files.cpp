@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOtherCache = "or set XDG_CACHE_HOME to a folder of your own";
 constexpr const char* kRemoveIt = "remove it, and find out who put it there";
-constexpr int kOpenTries = 100;  // another process may remove and create it meanwhile
+constexpr int kOpenTries = 100;  // another process may remove and create the file at the same time
 
 std::string cause_of(int number) { return std::generic_category().message(number); }
 
 bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-/// If the number of a user's group is the user's, the group counts as the user.
+/// Returns true if users other than the owner may write. A group with the owner's number is the owner's private group.
 bool others_may_write(const struct stat& status) {
   const bool own_group = status.st_gid == static_cast<gid_t>(status.st_uid);
   const mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;
@@ -37,7 +37,7 @@ void require_own_folder(const fs::path& folder) {
     throw IoError(fmt::format("cannot use {}: {}", folder.string(), cause_of(errno)), kOtherCache);
   }
   if (!S_ISDIR(status.st_mode))
-    throw IoError(fmt::format("cannot use {}: it is no folder", folder.string()), kOtherCache);
+    throw IoError(fmt::format("cannot use {}: it is not a folder", folder.string()), kOtherCache);
   if (!is_trusted(status.st_uid)) {
     throw UsageError(
         fmt::format("the folder of fetched files {} belongs to user {}, and this is user {}: whoever owns it "
@@ -63,9 +63,9 @@ void make_own_folder(const fs::path& folder) {
 
 void require_own_file(const fs::path& path, const struct stat& status) {
   if (S_ISLNK(status.st_mode)) {
-    throw DataError(fmt::format("{} is a symbolic link, and a fetched file never is", path.string()), kRemoveIt);
+    throw DataError(fmt::format("{} is a symbolic link, which a fetched file never is", path.string()), kRemoveIt);
   }
-  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is no regular file", path.string()), kRemoveIt);
+  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is not a regular file", path.string()), kRemoveIt);
   if (!is_trusted(status.st_uid)) {
     throw DataError(
         fmt::format("{} belongs to user {}, and this is user {}", path.string(), status.st_uid, ::geteuid()),

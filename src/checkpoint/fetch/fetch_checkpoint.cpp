@@ -24,8 +24,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Returns the URL of a file in the folder that `url` names. A query stays at the end; a "#sha256=" is dropped, since
-/// it belongs to no file.
+/// Returns the URL of a file in the folder that `url` names. A query stays at the end. A "#sha256=" is dropped, because
+/// it is not the hash of any of the files.
 std::string url_of(const std::string& url, const std::string& file) {
   const std::string plain = url.substr(0, url.find('#'));
   const auto query = std::min(plain.find('?'), plain.size());
@@ -33,23 +33,24 @@ std::string url_of(const std::string& url, const std::string& file) {
   return folder + "/" + file + plain.substr(query);
 }
 
-/// Returns the same for messages: without user, password and query.
+/// Returns the URL of the file for messages, without user, password and query.
 std::string shown(const std::string& url, const std::string& file) {
   return parse_fetch_url(url_of(url, file), "").text;
 }
 
-/// The manifest has the exact number of bytes.
+/// Returns the options with the limit `bytes`, the size of the file in the manifest.
 FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
   options.max_bytes = std::min(options.max_bytes, bytes);
   return options;
 }
 
-/// Refuses a hash: it would not be compared, so it would be a false promise.
+/// Refuses a hash in the URL or the options: a folder has no hash to compare it with.
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
-  throw UsageError(fmt::format("a SHA-256 is of one file, and {} names a checkpoint, which has several", parsed.text),
-                   "leave it out, the files are compared with the manifest; to prove who made them, fetch by https://");
+  throw UsageError(
+      fmt::format("a SHA-256 describes one file, but {} names a checkpoint, which has several", parsed.text),
+      "leave it out: the files are compared with the manifest; fetch by https:// to prove their origin");
 }
 
 /// Makes a hard link to the fetched file where the disk supports it, else a copy.
@@ -64,19 +65,20 @@ void put(const fs::path& from, const fs::path& to) {
                   write_remedy(problem.value()));
 }
 
-/// Removes a fetched file that does not match the manifest. Throws: DataError.
+/// Compares a fetched file with the manifest, and removes it if it does not match. Throws: DataError.
 void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
   FileSystem& files = FileSystem::system();
   const std::string problem = compare(hash_file(files, path), expected);
   if (problem.empty()) return;
   remove_quietly(files, path);
-  throw DataError(fmt::format("what came from {} {}", url, problem), "it is not kept: try again, or take another one");
+  throw DataError(fmt::format("the data from {} {}", url, problem),
+                  "the file was removed: try again, or use another one");
 }
 
-/// A folder that is removed again unless it was renamed.
+/// A folder that its destructor removes unless it was renamed.
 struct FetchedFolder {
   fs::path path;
-  explicit FetchedFolder(fs::path where) : path(std::move(where)) {
+  explicit FetchedFolder(fs::path folder) : path(std::move(folder)) {
     remove_quietly(FileSystem::system(), path);
     FileSystem::system().make_folder(path);
   }
@@ -88,8 +90,8 @@ struct FetchedFolder {
 void require_whole(const fs::path& folder, const std::string& url) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
   if (report.ok()) return;
-  throw DataError(fmt::format("what came from {} is no whole checkpoint: {}", url, report.problem()),
-                  fmt::format("remove {} and try again, or take another checkpoint", folder.parent_path().string()));
+  throw DataError(fmt::format("the data from {} is not a whole checkpoint: {}", url, report.problem()),
+                  fmt::format("remove {} and try again, or use another checkpoint", folder.parent_path().string()));
 }
 
 }  // namespace
@@ -100,10 +102,10 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
   const auto manifest = read_manifest(FileSystem::system(), manifest_file.parent_path());
   if (!manifest) {
     remove_quietly(FileSystem::system(), manifest_file);
-    throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
+    throw DataError(fmt::format("{} is not a manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
-  // Beside the manifest: its folder in the cache belongs to this URL.
+  // The target is beside the manifest, whose folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {
@@ -114,7 +116,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
       require_file(file, digest, shown(url, name));
       put(file, temporary.path / name);
     }
-    std::error_code taken;  // another process may have put the same one there
+    std::error_code taken;  // another process may have created the same folder
     fs::rename(temporary.path, target, taken);
   }
   require_whole(target, parse_fetch_url(url, "").text);

@@ -28,7 +28,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// Returns "" if the URL has no such part.
+/// Returns a part of the URL; "" if the URL has no such part.
 std::string url_part(const ParsedUrl& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
@@ -53,7 +53,7 @@ std::string wanted_sha256(const std::string& fragment, const std::string& given)
   const std::string in_url = checked_sha256(fragment.substr(kKey.size()));
   if (in_url.empty()) throw UsageError("there is no SHA-256 behind '#sha256='", "sha256sum FILE prints it");
   if (option.empty() || option == in_url) return in_url;
-  throw UsageError(fmt::format("the URL wants SHA-256 {}, the option {}", in_url, option), "give one of them");
+  throw UsageError(fmt::format("the URL has SHA-256 {}, the option {}", in_url, option), "give one of them");
 }
 
 std::string name_of(const std::string& path) {
@@ -61,7 +61,8 @@ std::string name_of(const std::string& path) {
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   }
-  if (name.size() > kLongestName) name = name.substr(name.size() - kLongestName);  // the end of the name shows its kind
+  if (name.size() > kLongestName)
+    name = name.substr(name.size() - kLongestName);  // keeps the end of the name, which has the extension
   if (name.empty()) return "content";
   if (name.front() == '.') name.front() = '_';
   return name;
@@ -76,7 +77,7 @@ FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256) {
   const std::string scheme = url_part(parsed, CURLUPART_SCHEME);
   if (code != CURLUE_OK || (scheme != "http" && scheme != "https")) {
     throw DataError(code == CURLUE_OK ? fmt::format("files are not fetched by {}", scheme)
-                                      : fmt::format("this is no URL: {}", curl_url_strerror(code)),
+                                      : fmt::format("this is not a URL: {}", curl_url_strerror(code)),
                     "give one of http:// or https://, or fetch the file by hand and give its path");
   }
   FetchUrl read{.sha256 = wanted_sha256(url_part(parsed, CURLUPART_FRAGMENT), sha256),

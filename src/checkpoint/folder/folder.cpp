@@ -55,11 +55,11 @@ Result<fs::path> follow_name(FileSystem& files, const fs::path& folder, const st
   } catch (const DataError& error) {
     return Failure{error.message()};
   }
-  // "step-00001200 <hash of its manifest>\n": the name still means the same content after the folder was put aside.
+  // "step-00001200 <hash of its manifest>\n": the hash finds the content even after the folder was put aside.
   const auto space = content.find(' ');
   const auto step = parse_step_name(content.substr(0, space));
   if (space == std::string::npos || !step || step->bad != 0 || content.back() != '\n') {
-    return Failure{fmt::format("{} is torn: it names no step folder", (folder / name).string())};
+    return Failure{fmt::format("{} is torn: it does not name a step folder", (folder / name).string())};
   }
   const std::string hash = content.substr(space + 1, content.size() - space - 2);
   for (const StepFolder& candidate : list_steps(files, folder)) {
@@ -67,8 +67,8 @@ Result<fs::path> follow_name(FileSystem& files, const fs::path& folder, const st
     if (candidate.name.step != step->step || !files.exists(manifest)) continue;
     if (digest_of(files.read(manifest, kMaxManifestBytes)).xxh3_128 == hash) return candidate.path;
   }
-  return Failure{fmt::format("{} names {}, which is gone or not the same any more", (folder / name).string(),
-                             step_name(step->step))};
+  return Failure{
+      fmt::format("{} names {}, which is gone or has changed", (folder / name).string(), step_name(step->step))};
 }
 
 }  // namespace lockstep::checkpoint

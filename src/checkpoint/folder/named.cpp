@@ -17,11 +17,12 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 void name_checkpoint(FileSystem& files, const fs::path& folder, const std::string& name, const fs::path& step_folder) {
   if (!is_plain_word(name)) {
-    throw UsageError(fmt::format("'{}' is no name for a checkpoint", name), "use letters, digits, '_' and '-'");
+    throw UsageError(fmt::format("'{}' is not a valid name for a checkpoint", name),
+                     "use letters, digits, '_' and '-'");
   }
   const std::string step = step_folder.filename().string();
   if (const auto parsed = parse_step_name(step); !parsed || parsed->bad != 0) {
-    throw UsageError(fmt::format("'{}' cannot name {}: it is no step folder", name, step_folder.string()));
+    throw UsageError(fmt::format("'{}' cannot name {}: it is not a step folder", name, step_folder.string()));
   }
   const std::string manifest = files.read(folder / step / kManifestName, kMaxManifestBytes);
   write_file_atomically(files, folder / name, fmt::format("{} {}\n", step, digest_of(manifest).xxh3_128));

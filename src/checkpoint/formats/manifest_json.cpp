@@ -32,7 +32,7 @@ Result<std::string_view> check_seal(std::string_view text) {
 
 constexpr std::size_t kMaxWordBytes = 256;
 
-/// The valid range of a key: a seal proves that a number is unchanged, not that it makes sense.
+/// The valid range of a key: the seal proves that a number is unchanged, not that it is plausible.
 struct ManifestRange {
   const char* key;
   std::int64_t least;
@@ -44,35 +44,35 @@ constexpr ManifestRange kThreadsRange{"threads", 1, 4096};
 constexpr ManifestRange kBytesRange{"bytes", 0, std::int64_t{1} << 50};
 
 std::string out_of_range(const ManifestRange& range, const std::string& place, const std::string& value) {
-  return fmt::format("its {}{} is {}; {} to {} make sense", range.key, place, value, range.least, range.most);
+  return fmt::format("its {}{} is {}; valid values are {} to {}", range.key, place, value, range.least, range.most);
 }
 
-/// Returns "" if the number is in its range.
+/// Returns the problem with the number; "" if it is in its range.
 std::string check_range(const ManifestRange& range, std::int64_t value) {
   return value >= range.least && value <= range.most ? "" : out_of_range(range, "", fmt::format("{}", value));
 }
 
-/// Words are shown unchanged, so they must not have control characters.
+/// Returns the problem with a word. Words are printed unchanged, so control characters are refused.
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
-    return fmt::format("its {} has {} bytes; at most {} make sense", key, word.size(), kMaxWordBytes);
+    return fmt::format("its {} has {} bytes; the limit is {}", key, word.size(), kMaxWordBytes);
   }
   if (std::all_of(word.begin(), word.end(), is_plain)) return "";
   return fmt::format("its {} has characters other than printable ASCII", key);
 }
 
 std::string check_digest(const std::string& name, const FileDigest& digest) {
-  const std::string of = fmt::format(" of {}", text::json_quote(name));
+  const std::string owner = fmt::format(" of {}", text::json_quote(name));
   if (digest.bytes > static_cast<std::uint64_t>(kBytesRange.most)) {
-    return out_of_range(kBytesRange, of, fmt::format("{}", digest.bytes));
+    return out_of_range(kBytesRange, owner, fmt::format("{}", digest.bytes));
   }
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (digest.xxh3_128.size() == 32 && std::all_of(digest.xxh3_128.begin(), digest.xxh3_128.end(), is_hex)) return "";
-  return fmt::format("its xxh3_128{} is no hash of 32 hexadecimal digits", of);
+  return fmt::format("its xxh3_128{} is not a hash of 32 hexadecimal digits", owner);
 }
 
-/// Throws if it is not an integer; get<>() would also convert 1e39.
+/// Throws if `json` is not an integer; get<>() would also convert 1e39.
 std::int64_t integer_of(const nlohmann::json& json) { return json.get_ref<const nlohmann::json::number_integer_t&>(); }
 
 Manifest fields_of(const nlohmann::json& json) {
@@ -94,13 +94,13 @@ Manifest fields_of(const nlohmann::json& json) {
   return manifest;
 }
 
-/// Returns "" if every state has all of its parts.
+/// Returns the name of a missing part; "" if every state has all of its parts.
 std::string missing_part(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     const auto file = parse_state_file_name(name);
     if (!file && name.ends_with(".safetensors")) return fmt::format("it names the file {}", text::json_quote(name));
     if (!file) continue;
-    const int last = file->part == 1 ? file->parts : 1;  // the first needs all, the others need the first
+    const int last = file->part == 1 ? file->parts : 1;  // part 1 requires all parts, every other part requires part 1
     for (int part = 1; part <= last; ++part) {
       const std::string other = state_file_name(file->state, part, file->parts);
       if (manifest.files.count(other) == 0) return fmt::format("it names {}, and no {}", name, other);
@@ -160,7 +160,7 @@ std::string manifest_to_json(const Manifest& manifest) {
 }
 
 Result<Manifest> manifest_from_json(std::string_view text) {
-  if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are no manifest", text.size())};
+  if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are too many for a manifest", text.size())};
   if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
   try {
     const auto json = parse_json(text, {.bytes = kMaxManifestBytes});

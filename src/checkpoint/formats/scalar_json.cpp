@@ -12,7 +12,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // a plain value; anything larger belongs in a tensor
+constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // limit for a plain value; larger data belong in a tensor
 
 std::string double_to_json(double value) {
   if (std::isnan(value)) return R"({"float":"nan"})";
@@ -27,7 +27,7 @@ Result<Scalar> non_finite(const nlohmann::json& object) {
   if (found != object.end() && *found == "nan") return Scalar{std::numeric_limits<double>::quiet_NaN()};
   if (found != object.end() && *found == "inf") return Scalar{std::numeric_limits<double>::infinity()};
   if (found != object.end() && *found == "-inf") return Scalar{-std::numeric_limits<double>::infinity()};
-  return Failure{"an object that is no {\"float\": \"nan\", \"inf\" or \"-inf\"}"};
+  return Failure{"an object other than {\"float\": \"nan\", \"inf\" or \"-inf\"}"};
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Result<std::string> quote_json(std::string_view text) {
   try {
     return nlohmann::json(std::string(text)).dump();
   } catch (const nlohmann::json::exception&) {
-    return Failure{"text that is no UTF-8"};
+    return Failure{"text that is not UTF-8"};
   }
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's cache
 
-/// A state's file, or one of its parts.
+/// The file of a state, or of a part of it.
 struct OpenState {
   std::string state;
   std::unique_ptr<ReadableFile> file;
@@ -46,12 +46,12 @@ std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folde
   if (!manifest) throw DataError(manifest.error());
   std::vector<OpenState> states;
   for (const auto& [name, digest] : manifest->files) {
-    const auto of = parse_state_file_name(name);
-    if (!of || !FiniteRule::looks_at(of->state)) continue;
+    const auto file_name = parse_state_file_name(name);
+    if (!file_name || !FiniteRule::looks_at(file_name->state)) continue;
     const fs::path path = step_folder / name;
     auto file = files.open(path);
     SafetensorsHeader header = read_header(*file, path.string());
-    states.push_back({of->state, std::move(file), std::move(header)});
+    states.push_back({file_name->state, std::move(file), std::move(header)});
   }
   return states;
 }
@@ -61,19 +61,19 @@ std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folde
 std::string not_finite_in(FileSystem& files, const fs::path& step_folder) {
   const std::vector<OpenState> states = open_states(files, step_folder);
   FiniteRule rule;
-  for (const OpenState& of : states) {
-    for (const TensorEntry& entry : of.header.tensors) {
-      if (is_floating(entry.dtype)) rule.add(of.state, entry.name);
+  for (const OpenState& open : states) {
+    for (const TensorEntry& entry : open.header.tensors) {
+      if (is_floating(entry.dtype)) rule.add(open.state, entry.name);
     }
   }
   const FileBytes block = allocate_bytes(kLookedAtBlock);
   NotFiniteWords words;
-  for (const OpenState& of : states) {
-    for (const TensorEntry& entry : of.header.tensors) {
+  for (const OpenState& open : states) {
+    for (const TensorEntry& entry : open.header.tensors) {
       if (!is_floating(entry.dtype)) continue;
-      const NotFiniteCount found = count_in(of, entry, block);
+      const NotFiniteCount found = count_in(open, entry, block);
       const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / dtype_bytes(entry.dtype));
-      if (rule.is_spoilt(of.state, entry.name, found)) words.add(of.state, entry.name, found, elements);
+      if (rule.is_spoilt(open.state, entry.name, found)) words.add(open.state, entry.name, found, elements);
     }
   }
   return words.text();
@@ -85,7 +85,7 @@ std::optional<fs::path> find_newest_finite(FileSystem& files, const fs::path& fo
     if (step.name.bad != 0 || (before && step.name.step >= *before)) continue;
     try {
       if (verify_checkpoint(files, step.path).ok() && not_finite_in(files, step.path).empty()) return step.path;
-    } catch (const Error& error) {  // it is torn, or the disk cannot read it
+    } catch (const Error& error) {  // the checkpoint is torn, or the disk cannot read it
       log::debug("{}", error.what());
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the verified checkpoint that a user's argument means.
+// Finds and verifies the checkpoint that a user's argument names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,9 +29,9 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 namespace {
 
 constexpr const char* kWays = "give a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
-constexpr const char* kTakeAnotherHint = "take another: the run folder alone means its newest valid checkpoint";
+constexpr const char* kTakeAnotherHint = "use another one: the run folder alone means its newest valid checkpoint";
 
-/// Only a folder has an entry "."; a missing path and a file have none.
+/// Returns true for a folder: a missing path and a file have no entry ".".
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
 /// Returns a run folder's "checkpoints", or the folder itself.
@@ -43,13 +43,13 @@ bool is_step_folder(FileSystem& files, const fs::path& path) {
   return files.exists(path / kManifestName) || parse_step_name(path.filename().string()).has_value();
 }
 
-/// The first step folder whose every byte verifies, and the ones that were checked before it.
+/// The newest step folder in which every byte verifies, and the torn ones that were checked before it.
 struct Newest {
   std::optional<VerifyReport> whole;
   std::vector<VerifyReport> torn;
 };
 
-/// An unreadable checkpoint counts as torn: an older one may lie on better sectors.
+/// Verifies a checkpoint. An unreadable checkpoint counts as torn, because an older one may still be readable.
 VerifyReport verify_or_unreadable(FileSystem& files, const fs::path& step_folder, KeptFiles* kept) {
   if (kept != nullptr) kept->files.clear();
   try {
@@ -81,32 +81,32 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
   const VerifyReport& first = newest.torn.front();
   throw DataError(fmt::format("no checkpoint in {} verifies ({} looked at); the first: {}", folder.string(),
                               newest.torn.size(), first.problem()),
-                  fmt::format("lockstep checkpoint verify {} shows all of its faults; put a whole copy in its "
-                              "place, or begin anew in another folder",
+                  fmt::format("lockstep checkpoint verify {} shows all of its faults; put a whole copy in its place, "
+                              "or start again in another folder",
                               first.path.string()));
 }
 
-/// The meaning of `where`. The newest checkpoint of a run folder is already verified, others are not.
+/// The checkpoint that `source` names. The newest one of a run folder is already verified, others are not.
 struct Found {
   fs::path path;
   std::optional<VerifyReport> report;
 };
 
-Found find(const std::string& where, FileSystem& files, KeptFiles* kept = nullptr) {
-  if (where.empty()) throw DataError("no checkpoint is named", kWays);
-  fs::path path = fs::path(where).lexically_normal();
+Found find(const std::string& source, FileSystem& files, KeptFiles* kept = nullptr) {
+  if (source.empty()) throw DataError("no checkpoint is named", kWays);
+  fs::path path = fs::path(source).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
   if (is_folder(files, path)) {
     if (is_step_folder(files, path)) return {path, {}};
     VerifyReport newest = newest_of(files, path, kept);
     return {newest.path, std::move(newest)};
   }
-  if (files.exists(path)) throw DataError(fmt::format("{} is a file; a checkpoint is a folder", where), kWays);
-  const auto colon = where.rfind(':');
-  if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
-    return {find_named_checkpoint(files, checkpoints_of(files, where.substr(0, colon)), where.substr(colon + 1)), {}};
+  if (files.exists(path)) throw DataError(fmt::format("{} is a file; a checkpoint is a folder", source), kWays);
+  const auto colon = source.rfind(':');
+  if (colon != std::string::npos && is_folder(files, source.substr(0, colon))) {
+    return {find_named_checkpoint(files, checkpoints_of(files, source.substr(0, colon)), source.substr(colon + 1)), {}};
   }
-  throw DataError(fmt::format("checkpoint {} does not exist", where), kWays);
+  throw DataError(fmt::format("checkpoint {} does not exist", source), kWays);
 }
 
 }  // namespace
@@ -123,18 +123,18 @@ std::optional<fs::path> find_newest_valid(FileSystem& files, const fs::path& fol
   return newest ? std::optional(newest->path) : std::nullopt;
 }
 
-fs::path resolve_checkpoint(const std::string& where, FileSystem& files) { return find(where, files).path; }
+fs::path resolve_checkpoint(const std::string& source, FileSystem& files) { return find(source, files).path; }
 
-Checkpoint load_checkpoint(const std::string& where, FileSystem& files) {
-  Found found = find(where, files);
+Checkpoint load_checkpoint(const std::string& source, FileSystem& files) {
+  Found found = find(source, files);
   VerifyReport report = found.report ? std::move(*found.report) : verify_checkpoint(files, found.path);
   if (!report.ok()) throw DataError(report.problem(), kTakeAnotherHint);
   return {files, std::move(found.path), std::move(report.manifest)};
 }
 
-Checkpoint read_checkpoint(const std::string& where, FileSystem& files) {
+Checkpoint read_checkpoint(const std::string& source, FileSystem& files) {
   const auto kept = std::make_shared<KeptFiles>();
-  Found found = find(where, files, kept.get());
+  Found found = find(source, files, kept.get());
   VerifyReport report = found.report ? std::move(*found.report) : verify_and_keep(files, found.path, kept.get());
   if (!report.ok()) throw DataError(report.problem(), kTakeAnotherHint);
   return {files, std::move(found.path), std::move(report.manifest), kept};
@@ -143,7 +143,7 @@ Checkpoint read_checkpoint(const std::string& where, FileSystem& files) {
 std::vector<std::string> Checkpoint::names() const {
   std::set<std::string> names;
   for (const auto& [file, digest] : manifest_.files) {
-    if (const auto of = parse_state_file_name(file)) names.insert(of->state);
+    if (const auto file_name = parse_state_file_name(file)) names.insert(file_name->state);
   }
   return {names.begin(), names.end()};
 }
@@ -157,10 +157,10 @@ namespace {
 
 void warn_of_not_finite(FileSystem& files, const Checkpoint& checkpoint, const std::string& state,
                         const StateDict& entries) {
-  const std::string what = not_finite_in({{state, &entries}}, FiniteRule());
-  if (what.empty()) return;
+  const std::string values = not_finite_in({{state, &entries}}, FiniteRule());
+  if (values.empty()) return;
   const auto good = find_newest_finite(files, checkpoint.path().parent_path(), checkpoint.step());
-  log::warn("{} holds values that are not finite: {}; {}", checkpoint.path().string(), what,
+  log::warn("{} holds values that are not finite: {}; {}", checkpoint.path().string(), values,
             good ? fmt::format("the newest good one before it is {}", good->string())
                  : "there is no good checkpoint before it");
 }
@@ -176,12 +176,12 @@ StateDict Checkpoint::state(const std::string& name) const {
 StateDict Checkpoint::read_state(const std::string& name) const {
   std::vector<StatePart> parts;
   for (const auto& [file, digest] : manifest_.files) {
-    const auto of = parse_state_file_name(file);
-    if (!of || of->state != name) continue;
+    const auto file_name = parse_state_file_name(file);
+    if (!file_name || file_name->state != name) continue;
     SafetensorsMetadata metadata;
     const std::string path = (path_ / file).string();
     StateDict entries = state_from_bytes(read_verified(file, digest), path, &metadata);
-    if (of->parts == 1) return entries;
+    if (file_name->parts == 1) return entries;
     parts.push_back(part_from(std::move(entries), metadata, path));
   }
   if (!parts.empty()) return join_parts(parts);

@@ -17,8 +17,7 @@ bool is_read_text(std::string_view file) {
 std::string text_problem(std::string_view file, std::string_view text) {
   if (!is_read_text(file)) return "";
   if (text.size() > kMostTextBytes) {
-    return fmt::format("it has {}; texts of at most {} are read", text::bytes(text.size()),
-                       text::bytes(kMostTextBytes));
+    return fmt::format("it has {}; the limit for texts is {}", text::bytes(text.size()), text::bytes(kMostTextBytes));
   }
   if (!file.ends_with(".json")) return yaml_problem(text);
   try {

@@ -37,12 +37,11 @@ constexpr std::string_view kUnreadable = "has the bytes that were written, but c
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);
-  // Before any memory is taken.
+  // The size is compared before memory is allocated.
   if (const auto size = files.open(path)->size(); size != expected.bytes) return compare({.bytes = size}, expected);
   if (!is_text && kept == nullptr) return compare(hash_file(files, path), expected);
   if (is_text && expected.bytes > kMostTextBytes) {
-    return fmt::format("has {}; texts of at most {} are read", text::bytes(expected.bytes),
-                       text::bytes(kMostTextBytes));
+    return fmt::format("has {}; the limit for texts is {}", text::bytes(expected.bytes), text::bytes(kMostTextBytes));
   }
   FileDigest found;
   const FileBytes bytes = read_file(files, path, &found);
@@ -52,22 +51,22 @@ std::string check_file(FileSystem& files, const fs::path& path, const FileDigest
   return problem.empty() ? "" : fmt::format(kUnreadable, problem);
 }
 
-/// Reads the descriptions of a state's tensors, and joins its parts without their bytes. Returns the faults by file
-/// name; none if everything can be read.
+/// Reads the headers of each state's files, and joins the parts without their data. Returns the faults by file name;
+/// empty if everything can be read.
 std::map<std::string, std::string> unreadable_states(FileSystem& files, const fs::path& step_folder,
                                                      const Manifest& manifest) {
   std::map<std::string, std::string> problems;
   std::map<std::string, std::vector<StatePart>> parts;
   for (const auto& [name, digest] : manifest.files) {
-    const auto of = parse_state_file_name(name);
-    if (!of) continue;
+    const auto file_name = parse_state_file_name(name);
+    if (!file_name) continue;
     try {
       const std::string path = (step_folder / name).string();
       SafetensorsMetadata metadata;
       StateDict entries = outline_of(*files.open(path), path, &metadata);
-      if (of->parts == 1) continue;
-      parts[of->state].push_back(part_from(std::move(entries), metadata, path));
-      if (std::ssize(parts[of->state]) == of->parts) (void)join_parts(parts[of->state]);
+      if (file_name->parts == 1) continue;
+      parts[file_name->state].push_back(part_from(std::move(entries), metadata, path));
+      if (std::ssize(parts[file_name->state]) == file_name->parts) (void)join_parts(parts[file_name->state]);
     } catch (const DataError& error) {
       problems[name] = error.message();
     }

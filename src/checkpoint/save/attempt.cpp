@@ -21,14 +21,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The room on a disk for a checkpoint: for an error's text, never for a decision.
+// The space on a disk for a checkpoint. It is for the text of an error, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// Returns the room that the content needs; headers of a few kB are not counted.
+/// Returns the space that the content needs, without headers of a few kB.
 Need need_of(const Content& content) {
   Need need{.bytes = 0,
             .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder itself
@@ -42,7 +42,7 @@ Need need_of(const Content& content) {
   return need;
 }
 
-/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has the room or cannot be asked.
+/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has enough space or does not report it.
 std::string missing_room(const std::filesystem::path& folder, const Need& need) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return "";
@@ -50,9 +50,9 @@ std::string missing_room(const std::filesystem::path& folder, const Need& need) 
   if (free < need.bytes) {
     return fmt::format(" (it needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
   }
-  // Some file systems have no such limit, and report 0 of 0.
+  // Some file systems have no limit on the number of files and report 0 of 0.
   if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
-  return fmt::format(" (it needs {} files and folders, the disk takes {} more)", need.entries, disk.f_favail);
+  return fmt::format(" (it needs {} files and folders, the disk has room for {} more)", need.entries, disk.f_favail);
 }
 
 }  // namespace
@@ -64,15 +64,16 @@ namespace {
 void check_names(const std::map<std::string, StatePart>& parts, const CheckpointTexts& texts) {
   for (const auto& [name, part] : parts) {
     if (!is_plain_word(name)) {
-      throw UsageError(fmt::format("'{}' is no name for a state of a checkpoint", name),
+      throw UsageError(fmt::format("'{}' is not a valid name for a state of a checkpoint", name),
                        "use letters, digits, '_' and '-'");
     }
   }
   for (const auto& [file, text] : texts) {
     if (is_plain_file_name(file) && file != kManifestName && !file.ends_with(kStateSuffix)) continue;
-    throw UsageError(fmt::format("'{}' is no name for a text of a checkpoint", file),
-                     fmt::format("use letters, digits, '_', '-' and '.', not in front; {} and *{} are taken",
-                                 kManifestName, kStateSuffix));
+    throw UsageError(
+        fmt::format("'{}' is not a valid name for a text of a checkpoint", file),
+        fmt::format("use letters, digits, '_', '-' and '.' (not as the first character); {} and *{} are reserved",
+                    kManifestName, kStateSuffix));
   }
 }
 
@@ -81,8 +82,9 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
   if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
   check_names(content.parts, content.texts);
-  make_folder_durably(files, target.folder);
-  remove_checkpoint_leftovers(files, target.folder);
+  // The first save alone: after it the folder's own name is durable.
+  if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);
+  remove_leftovers_of_host(files, target.folder);
   return std::make_unique<Staging>(files, target.folder, target.meta.step);
 }
 
@@ -104,9 +106,9 @@ FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, cons
   FailureRecord failure = why;
   failure.message = fmt::format("the checkpoint of step {} is not saved: {}{}", target.meta.step, why.message,
                                 missing_room(target.folder, need_of(content)));
-  failure.hint =
-      fmt::format("{}; {} goes on from the checkpoint before it",
-                  why.hint.empty() ? "see that this folder can be written" : why.hint, option_words("resume", "auto"));
+  failure.hint = fmt::format("{}; {} goes on from the checkpoint before it",
+                             why.hint.empty() ? "make sure that this folder is writable" : why.hint,
+                             option_words("resume", "auto"));
   return failure;
 }
 

@@ -9,8 +9,8 @@ void require_finite(const Content& content) {
   if (!content.finite.required) return;
   NamedStates states;
   for (const auto& [name, part] : content.parts) states.emplace_back(name, &part.entries);
-  const std::string what = not_finite_in(states, FiniteRule(content.finite.learnt));
-  if (!what.empty()) throw NotFiniteError(what);
+  const std::string values = not_finite_in(states, FiniteRule(content.finite.learnt));
+  if (!values.empty()) throw NotFiniteError(values);
 }
 
 }  // namespace lockstep::checkpoint

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-class Nobody final : public CheckpointPeers {
+class NoPeers final : public CheckpointPeers {
  public:
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
@@ -30,30 +30,30 @@ class StorePeers final : public CheckpointPeers {
   std::vector<std::string> gather(const std::string& message) override {
     ++gathers_;
     if (rank() != 0) {
-      store_.set(said_by(rank()), message);
+      store_.set(gather_key(rank()), message);
       return {};
     }
     std::vector<std::string> all = {message};
     for (int other = 1; other < world_size(); ++other) {
-      all.push_back(wait_for(said_by(other)));
-      store_.remove(said_by(other));
+      all.push_back(wait_for(gather_key(other)));
+      store_.remove(gather_key(other));
     }
     // A rank that has answered has read the earlier messages of rank 0.
-    for (; forgotten_ < broadcasts_; ++forgotten_) store_.remove(said_to_all(forgotten_ + 1));
+    for (; forgotten_ < broadcasts_; ++forgotten_) store_.remove(broadcast_key(forgotten_ + 1));
     return all;
   }
 
   std::string broadcast(const std::string& message) override {
     ++broadcasts_;
-    if (rank() != 0) return wait_for(said_to_all(broadcasts_));
-    store_.set(said_to_all(broadcasts_), message);
+    if (rank() != 0) return wait_for(broadcast_key(broadcasts_));
+    store_.set(broadcast_key(broadcasts_), message);
     return message;
   }
 
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
-  /// Waits in short intervals, since the store cannot be woken.
+  /// Waits in short intervals, because a wait for the store cannot be interrupted.
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {
@@ -66,10 +66,10 @@ class StorePeers final : public CheckpointPeers {
     }
   }
 
-  [[nodiscard]] std::string said_by(int rank) const {
+  [[nodiscard]] std::string gather_key(int rank) const {
     return fmt::format("{}gather/{}/{}", options_.prefix, gathers_, rank);
   }
-  [[nodiscard]] std::string said_to_all(std::int64_t number) const {
+  [[nodiscard]] std::string broadcast_key(std::int64_t number) const {
     return fmt::format("{}broadcast/{}", options_.prefix, number);
   }
 
@@ -78,12 +78,12 @@ class StorePeers final : public CheckpointPeers {
   std::atomic<bool> abandoned_ = false;
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
-  std::int64_t forgotten_ = 0;  ///< broadcasts whose key was removed
+  std::int64_t forgotten_ = 0;  ///< number of broadcasts whose key was removed
 };
 
 }  // namespace
 
-std::unique_ptr<CheckpointPeers> no_peers() { return std::make_unique<Nobody>(); }
+std::unique_ptr<CheckpointPeers> no_peers() { return std::make_unique<NoPeers>(); }
 
 std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options) {
   if (options.world_size == 1) return no_peers();

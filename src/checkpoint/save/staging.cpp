@@ -2,8 +2,8 @@
 #include "checkpoint/save/staging.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <random>
 #include <utility>
 
 #include "checkpoint/folder/folder.h"
@@ -34,7 +34,11 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// Moves the folder of the same name aside and the new one in; undoes it if that fails.
+/// A name that no other save has: after a container's restart its processes may have the pids of a rank that still
+/// writes an earlier save.
+std::string new_name(std::int64_t step) { return fmt::format("{}-{:08x}", step_name(step), std::random_device{}()); }
+
+/// Renames `target` to `aside` and `from` to `target`. If the second rename fails, undoes the first.
 void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
   files.rename(target, aside);
   try {
@@ -43,19 +47,20 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
     try {
       files.rename(aside, target);
     } catch (const Error& error) {
-      log::warn("{} is still there as {}: {}", target.string(), aside.string(), error.message());
+      log::warn("{} could not be restored and is still there as {}: {}", target.string(), aside.string(),
+                error.message());
     }
     throw;
   }
 }
 
-/// Returns the reason why the existing folder is not the one of `manifest`; "" if it is. An unreadable folder is not
-/// the same.
+/// Returns the reason why the existing folder does not have the content of `manifest`; "" if it has. An unreadable
+/// folder counts as different.
 std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
     const VerifyReport report = verify_checkpoint(files, target);
     if (!report.ok()) return report.problem();
-    return report.manifest == manifest ? "" : "it has another content";
+    return report.manifest == manifest ? "" : "its content differs";
   } catch (const IoError& error) {
     return error.message();
   }
@@ -73,23 +78,15 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
   for (const auto& [file, text] : content.texts) {
     if (const std::string why = text_problem(file, text); !why.empty()) {
       throw UsageError(fmt::format("the text {} of a checkpoint could not be read again: {}", file, why),
-                       "give it what its ending says, or another ending, such as .txt");
+                       "give it content that fits its extension, or another extension, such as .txt");
     }
     digests[file] = write_text_file(files, folder / file, text);
   }
   return digests;
 }
 
-void make_folder_durably(FileSystem& files, const fs::path& folder) {
-  if (files.exists(folder)) return;
-  const fs::path parent = folder.parent_path();
-  if (!parent.empty()) make_folder_durably(files, parent);
-  files.make_folder(folder);
-  files.sync_folder(parent.empty() ? fs::path(".") : parent);
-}
-
 Staging::Staging(FileSystem& files, const fs::path& folder, std::int64_t step)
-    : files_(files), folder_(folder), path_(folder / temporary_name(step_name(step), ::getpid())) {
+    : files_(files), folder_(folder), path_(folder / own_temporary_name(new_name(step))) {
   files_.make_folder(path_);
 }
 
@@ -98,7 +95,7 @@ Staging::~Staging() { remove_quietly(files_, path_); }
 fs::path Staging::place(const Manifest& manifest, bool& placed) {
   if (const std::string why = manifest_problem(manifest); !why.empty()) {
     throw UsageError(fmt::format("a checkpoint with this manifest could not be read again: {}", why),
-                     "give commit_checkpoint() what the run really has");
+                     "give commit_checkpoint() the values that the run really has");
   }
   (void)write_text_file(files_, path_ / kManifestName, manifest_to_json(manifest));
   files_.sync_folder(path_);
@@ -112,7 +109,7 @@ fs::path Staging::place(const Manifest& manifest, bool& placed) {
   return target;
 }
 
-/// Returns: false if the same content already has the name.
+/// Gives the folder the name `target`. Returns false if a folder with the same content already has it.
 bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (!files_.exists(target)) {
     files_.rename(path_, target);
@@ -122,13 +119,15 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (why.empty()) return false;
   const fs::path aside = free_bad_path(files_, folder_, manifest.meta.step);
   exchange(files_, path_, target, aside);
-  log::note("{} is written anew; what was there is kept as {} ({})", target.string(), aside.filename().string(), why);
+  log::note("{} is written again; the earlier folder is kept as {} ({})", target.string(), aside.filename().string(),
+            why);
   return true;
 }
 
 void Staging::replace(const fs::path& target) {
-  const fs::path aside = folder_ / old_name(target.filename().string(), ::getpid());
+  const fs::path aside = folder_ / own_temporary_name(target.filename().string() + std::string(kOldSuffix));
   exchange(files_, path_, target, aside);
+  files_.sync_folder(folder_);  // a power cut must not bring its name back once files of it are gone
   remove_quietly(files_, aside);
 }
 

@@ -13,13 +13,13 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Measures the tree below one value, the value included.
+/// The size of the tree below a value, including the value.
 struct TreeSize {
   std::uint64_t values = 1;
   std::uint64_t text_bytes = 0;
   int height = 1;
   bool known = false;
-  bool open = false;  ///< being measured: reaching it again is a cycle
+  bool open = false;  ///< being measured; if it is reached again, there is a cycle
 };
 
 class TreeMeter {
@@ -47,7 +47,7 @@ bool TreeMeter::check_keys(const PickleNode& dict) {
   for (std::size_t i = 0; i < dict.items.size(); i += 2) {
     const PickleNode& key = pickle_.nodes[dict.items[i]];
     if (key.kind == PickleKind::kText) {
-      if (!quote_json(key.text)) return stop(fmt::format("key {} is no UTF-8", text::json_quote(key.text)));
+      if (!quote_json(key.text)) return stop(fmt::format("key {} is not UTF-8", text::json_quote(key.text)));
       if (!texts.insert(key.text).second) return stop(fmt::format("key {} occurs twice", text::json_quote(key.text)));
     } else if (key.kind == PickleKind::kInt) {
       if (!numbers.insert(key.integer).second) return stop(fmt::format("key {} occurs twice", key.integer));
@@ -64,7 +64,7 @@ bool TreeMeter::measure(PickleId id, int depth) {
   if (size.known) return true;
   if (size.open) return stop("a value that holds itself");
   if (depth > kPickleMostDepth) return stop(fmt::format("values nested more than {} deep", kPickleMostDepth));
-  if (node.kind == PickleKind::kStorage) return stop("a storage that is no tensor");
+  if (node.kind == PickleKind::kStorage) return stop("a storage that is not a tensor");
   if (node.kind == PickleKind::kName) return stop(fmt::format("{} as a value", node.text));
   size.open = true;
   size.text_bytes = node.text.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a .pth file to a tree of values: the zip file's members, the pickle among them, its tensors.
+// Reads the bytes of a .pth file into a tree of values: the zip file's members, the pickle, then its tensors.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
@@ -29,34 +29,35 @@ static_assert(std::endian::native == std::endian::little, "the storages of a tor
 namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
-constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights shrink to a half at best
-constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may occur in tensors
-constexpr const char* kDamaged = "get it anew: it is damaged, or made to look harmless";
+constexpr std::uint64_t kInflateRatio =
+    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to a half at best
+constexpr std::uint64_t kShareRatio = 16;  // limit for how often each byte of a storage may occur in tensors
+constexpr const char* kDamaged = "get the file again: it is damaged, or was made to look harmless";
 constexpr const char* kResave =
     "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
 constexpr const char* kStateDictsOnly =
     "a file of state dicts and plain values can be read; in Python, if you trust the file: "
     "torch.save(torch.load(FILE, map_location='cpu')['model'], NEW), with the key of its state dict";
 
-DataError file_error(const std::string& file, const std::string& what, const char* hint) {
-  return DataError(fmt::format("{}: {}", file, what), hint);
+DataError file_error(const std::string& file, const std::string& fault, const char* hint) {
+  return DataError(fmt::format("{}: {}", file, fault), hint);
 }
 
 void refuse_other_formats(std::string_view head, const std::string& file) {
   if (is_zip(head)) return;
   if (head.starts_with("\x80\x02\x8a\x0a"))
     throw file_error(file, "written in torch.save's format before 1.6", kResave);
-  throw file_error(file, "no torch file: it does not begin as a zip file does",
+  throw file_error(file, "not a torch file: it does not begin like a zip file",
                    "give a file of torch.save, or .safetensors");
 }
 
-/// An open file: its members by their path below the common folder.
+/// An open file, with its members by their path below the common folder.
 class TorchArchive {
  public:
   TorchArchive(const FileBytes& bytes, std::string file) : bytes_(bytes), file_(std::move(file)) { open(); }
 
-  [[nodiscard]] DataError error(const std::string& what, const char* hint) const {
-    return file_error(file_, what, hint);
+  [[nodiscard]] DataError error(const std::string& fault, const char* hint) const {
+    return file_error(file_, fault, hint);
   }
   [[nodiscard]] const ZipMember* find(const std::string& name) const {
     const auto found = members_.find(name);
@@ -82,10 +83,11 @@ void TorchArchive::open() {
   for (const ZipMember& member : *members) {
     const std::size_t slash = member.name.find('/');
     if (slash == std::string::npos || member.name.substr(slash + 1) != "data.pkl") continue;
-    if (root) throw error("it has two data.pkl", kResave);
+    if (root) throw error("it has two files data.pkl", kResave);
     root = member.name.substr(0, slash + 1);
   }
-  if (!root) throw error("a zip file without data.pkl is no torch file", "give a file of torch.save, or .safetensors");
+  if (!root)
+    throw error("a zip file without data.pkl is not a torch file", "give a file of torch.save, or .safetensors");
   for (ZipMember& member : *members) {
     if (!member.name.starts_with(*root)) continue;
     std::string name = member.name.substr(root->size());
@@ -99,23 +101,24 @@ void TorchArchive::open() {
 
 FileBytes TorchArchive::read(const ZipMember& member) {
   const auto check = [&](const std::string& problem) {
-    if (!problem.empty()) throw error(fmt::format("'{}': {}", member.name, problem), "get it anew: it is damaged");
+    if (!problem.empty())
+      throw error(fmt::format("'{}': {}", member.name, problem), "get the file again: it is damaged");
   };
   check(check_member(bytes_.view(), member));
-  // Unpacked members share the file's buffer.
+  // Members that are not compressed share the file's buffer.
   if (!member.deflated) return {{bytes_.data, bytes_.data.get() + member.offset}, member.stored};
   inflated_ += member.bytes;
   if (const std::string problem = unpacked_problem(bytes_.size, inflated_); !problem.empty()) {
     throw error(problem, kResave);
   }
   auto unpacked = inflate_member(bytes_.view(), member, member.bytes);
-  if (!unpacked) throw error(unpacked.error(), "get it anew: it is damaged");
+  if (!unpacked) throw error(unpacked.error(), "get the file again: it is damaged");
   FileBytes bytes = allocate_bytes(unpacked->size());
   std::memcpy(bytes.data.get(), unpacked->data(), unpacked->size());
   return bytes;
 }
 
-/// Makes the values of a pickle that has passed its checks.
+/// Makes the values of a pickle that parse_pickle() has accepted.
 class TorchTree {
  public:
   TorchTree(TorchArchive& archive, const Pickle& pickle) : archive_(archive), pickle_(pickle) {
@@ -137,7 +140,8 @@ class TorchTree {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Strides of zero and shared storages make large tensors from few bytes, and a copy of the tensors needs that memory.
+/// Limits the size of all tensors: strides of zero and shared storages make large tensors from few bytes, and a copy of
+/// the tensors would need the memory.
 void TorchTree::require_bounded() {
   double stored = 0;
   double seen = 0;
@@ -162,15 +166,15 @@ const at::Tensor& TorchTree::storage(std::size_t place, ElementType type) {
   const ZipMember* member = archive_.find("data/" + described.key);
   if (member == nullptr) throw archive_.error(fmt::format("storage '{}' is missing", described.key), kResave);
   if (member->bytes / element != described.elements || member->bytes % element != 0) {
-    throw archive_.error(fmt::format("storage '{}' has {} bytes, its {} elements take another number", described.key,
+    throw archive_.error(fmt::format("storage '{}' has {} bytes, which do not fit its {} elements", described.key,
                                      member->bytes, described.elements),
-                         "get it anew: it is damaged, or made to look harmless");
+                         "get the file again: it is damaged, or was made to look harmless");
   }
   FileBytes bytes = archive_.read(*member);
   if (type == ElementType::kBool) {
     for (std::size_t i = 0; i < bytes.size; ++i) {
       if (static_cast<unsigned char>(bytes.data.get()[i]) > 1) {
-        throw archive_.error(fmt::format("element {} of storage '{}' is no boolean", i, described.key), kResave);
+        throw archive_.error(fmt::format("element {} of storage '{}' is not a boolean", i, described.key), kResave);
       }
     }
   }

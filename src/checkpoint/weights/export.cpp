@@ -24,22 +24,22 @@ ExportFormat format_of(const fs::path& to) {
   const std::string ending = to.extension().string();
   if (ending == ".safetensors") return ExportFormat::kSafetensors;
   if (ending == ".pth" || ending == ".pt") return ExportFormat::kTorch;
-  throw UsageError(fmt::format("{}: the ending says the format, and this one says none", to.string()),
+  throw UsageError(fmt::format("{}: the extension decides the format, and this one decides none", to.string()),
                    "end it with .safetensors, .pth or .pt");
 }
 
-/// Returns only the tensors: model.load_state_dict() expects no others.
-StateDict weights_to_export(const std::string& where, const ExportOptions& options, FileSystem& files) {
-  // A flat file has no state to name: its tensors are the model.
-  const bool whole_file = is_weight_file(files, where) && options.state == ExportOptions{}.state;
-  const Weights weights = load_weights(where, {whole_file ? "" : options.state}, files);
+/// Returns only the tensors, because model.load_state_dict() does not accept other values.
+StateDict weights_to_export(const std::string& source, const ExportOptions& options, FileSystem& files) {
+  // A flat file has no states: its tensors are the model.
+  const bool whole_file = is_weight_file(files, source) && options.state == ExportOptions{}.state;
+  const Weights weights = load_weights(source, {whole_file ? "" : options.state}, files);
   StateDict state;
   for (const auto& [name, value] : weights.tensors) state.emplace(options.prefix + name, value);
   return state;
 }
 
-TorchValue all_states(const std::string& where, const std::string& prefix, FileSystem& files) {
-  const Checkpoint checkpoint = load_checkpoint(where, files);
+TorchValue all_states(const std::string& source, const std::string& prefix, FileSystem& files) {
+  const Checkpoint checkpoint = load_checkpoint(source, files);
   TorchDict states;
   for (const std::string& name : checkpoint.names()) {
     TorchDict entries;
@@ -61,7 +61,7 @@ std::int64_t count_tensors(const TorchValue& value) {
   return count;
 }
 
-/// Writes beside `to` and renames, so that an existing file stays until the new one is whole.
+/// Writes a file beside `to` and renames it, so that an existing file stays until the new one is whole.
 template <class Write>
 void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   const fs::path temporary = to.string() + fmt::format(".tmp-{}", ::getpid());
@@ -85,16 +85,16 @@ std::int64_t export_torch_file(const fs::path& to, const TorchValue& value, File
   return count_tensors(value);
 }
 
-std::int64_t export_weights(const std::string& where, const fs::path& to, const ExportOptions& options,
+std::int64_t export_weights(const std::string& source, const fs::path& to, const ExportOptions& options,
                             FileSystem& files) {
   const ExportFormat format = format_of(to);
   if (options.state == "all") {
     if (format == ExportFormat::kSafetensors) {
       throw UsageError("a .safetensors file holds one state", "name one with --state, or write a .pth file");
     }
-    return export_torch_file(to, all_states(where, options.prefix, files), files);
+    return export_torch_file(to, all_states(source, options.prefix, files), files);
   }
-  const StateDict state = weights_to_export(where, options, files);
+  const StateDict state = weights_to_export(source, options, files);
   if (format == ExportFormat::kTorch) return export_torch_file(to, to_torch_value(state), files);
   replace_file(files, to, [&](const fs::path& path) {
     (void)write_safetensors(files, path, state, {{"format", "pt"}});  // transformers requires it

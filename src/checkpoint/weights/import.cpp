@@ -29,7 +29,7 @@ std::optional<StateValue> plain_value(const TorchValue& value) {
   return std::nullopt;
 }
 
-/// Describes a value that is left out.
+/// Returns the kind of a value that is left out, in words.
 std::string kind_of(const TorchValue& value) {
   if (const auto* dict = value.dict()) return fmt::format("a dict of {}", dict->size());
   if (const auto* list = std::get_if<TorchList>(&value.value)) return fmt::format("a list of {}", list->size());
@@ -61,7 +61,7 @@ void import_entry(const std::string& key, const TorchValue& value, const std::st
 
 TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path) {
   if (!is_weight_file(files, path)) {
-    throw DataError(fmt::format("{} is no file", path.string()), "give a .pth, .pt or .safetensors file");
+    throw DataError(fmt::format("{} is not a file", path.string()), "give a .pth, .pt or .safetensors file");
   }
   return read_weight_file(files, path);
 }

@@ -16,7 +16,7 @@ namespace {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-/// A title with the count, then at most `limit` rows.
+/// Returns a title with the count, then at most `limit` rows.
 std::string match_list(const std::string& title, const std::vector<std::string>& rows, std::size_t limit) {
   if (rows.empty()) return "";
   std::string text = fmt::format("{}: {}\n", title, rows.size());
@@ -25,8 +25,8 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
   return text;
 }
 
-/// The entry of each of the model's tensors, by its first name; for tied weights, `weights` may have any of their
-/// names. Null: there is none.
+/// Returns the weights for each of the model's tensors, by the tensor's first name; null if there are none. For tied
+/// weights, `weights` may have any of their names.
 std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
   std::map<std::string, const at::Tensor*> entries;
   std::map<const void*, std::string> first_names;
@@ -43,12 +43,12 @@ DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
   std::vector<std::string> words;
   for (const std::string& name : match.missing) {
     const std::string near = text::nearest(name, match.unused);
-    if (!near.empty()) words.push_back(fmt::format("'{}' (nearest there: '{}')", name, near));
+    if (!near.empty()) words.push_back(fmt::format("'{}' (nearest in the file: '{}')", name, near));
     if (words.size() == 3) break;
   }
   if (words.empty() && !match.other_shapes.empty()) {
     const ShapeDifference& first = match.other_shapes.front();
-    words.push_back(fmt::format("'{}' is {} in the model and {} there", first.name, shape_text(first.model),
+    words.push_back(fmt::format("'{}' is {} in the model and {} in the file", first.name, shape_text(first.model),
                                 shape_text(first.weights)));
   }
   if (words.empty() && !match.missing.empty() && !match.unused.empty()) {
@@ -108,7 +108,7 @@ std::string to_text(const WeightsMatch& match, std::size_t limit) {
 
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
   if (const std::string names = tensor::differing_ties(model, weights.tensors); !names.empty()) {
-    throw DataError(fmt::format("{}: {} are one tensor of the model and differ there", weights.origin, names),
+    throw DataError(fmt::format("{}: {} are one tensor of the model and differ in the file", weights.origin, names),
                     "tied weights have several names and one value: is the file of another model?");
   }
   WeightsMatch match = match_weights(model, weights.tensors);

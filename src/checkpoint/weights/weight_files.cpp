@@ -23,21 +23,22 @@ constexpr std::size_t kMostIndexBytes = 256U << 20U;
 
 using WeightMap = std::map<std::string, std::string>;
 
-/// {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
+/// Reads {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}.
 WeightMap read_index(FileSystem& files, const fs::path& path) {
   const auto refuse = [&path](const std::string& why) {
     return DataError(fmt::format("{}: {}", path.string(), why),
                      "it should be the index of a sharded safetensors model");
   };
   const auto json = read_json_file(files, path, {.bytes = kMostIndexBytes, .values = kMostIndexBytes / 16});
-  if (!json.is_object()) throw refuse("no JSON object");
+  if (!json.is_object()) throw refuse("not a JSON object");
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) throw refuse("it has no weight_map");
   WeightMap parts;
   for (const auto& [name, part] : map->items()) {
     const bool plain = part.is_string() && is_plain_file_name(part.get<std::string>());
     if (!plain)
-      throw refuse(fmt::format("'{}' is said to be in {}, which is no name of a file beside it", name, part.dump()));
+      throw refuse(
+          fmt::format("'{}' should be in {}, which is not the name of a file beside the index", name, part.dump()));
     parts[name] = part.get<std::string>();
   }
   return parts;
@@ -56,7 +57,7 @@ StateDict read_sharded(FileSystem& files, const fs::path& path) {
   }
   for (const auto& [name, part] : parts) {
     if (all.count(name) == 0) {
-      throw DataError(fmt::format("{}: '{}' is said to be in {} and is not", path.string(), name, part),
+      throw DataError(fmt::format("{}: '{}' should be in {}, but is not there", path.string(), name, part),
                       "the parts are of another model, or one is missing");
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the state of a file that holds a model's weights.
+// Finds the state that has a model's weights in a file.
 #include "lockstep/checkpoint/weights.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMostStateDepth = 3;  // "ema.module", "checkpoint.model.state_dict"
 
-/// The states in the order in which they are searched.
+/// The keys of states, in the order of the search.
 constexpr std::array<std::string_view, 6> kStateKeys{"ema", "model", "state_dict", "model_state_dict", "module", "net"};
 
 bool holds_tensors(const TorchDict& dict) {
@@ -48,7 +48,7 @@ std::optional<FoundState> find_below(const TorchValue& value, std::string_view k
   return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
 }
 
-/// Returns true if every tensor of `all` is in `part`, whatever prefix the names have.
+/// Returns true if every tensor of `all` is in `part`. A "module." in front of the names does not matter.
 bool is_whole(const FoundState& part, const FoundState& all) {
   const StateDict some = tensors_of(*part.dict);
   const StateDict wanted = tensors_of(*all.dict);
@@ -66,7 +66,7 @@ std::optional<FoundState> find_state(const TorchValue& value, const std::string&
   return holds_tensors(*value.dict()) ? std::optional(FoundState{value.dict(), path}) : std::nullopt;
 }
 
-/// Returns the value that "a.b" names; a key may itself contain dots.
+/// Returns the value at the path "a.b"; a key may itself contain dots.
 const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
   if (const TorchValue* found = value.find(path)) return found;
   for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
@@ -88,9 +88,9 @@ std::vector<std::string> states_in(const TorchValue& value) {
   return names;
 }
 
-DataError no_weights(const std::string& file, const std::string& what, const TorchValue& value) {
+DataError no_weights(const std::string& file, const std::string& fault, const TorchValue& value) {
   const auto names = states_in(value);
-  return DataError(fmt::format("{}: {}", file, what),
+  return DataError(fmt::format("{}: {}", file, fault),
                    names.empty() ? "" : fmt::format("name one as {}:STATE; it has {}", file, text::join(names)));
 }
 
@@ -122,14 +122,14 @@ Weights pick_weights(const TorchValue& value, const std::string& file, const Wei
   return {tensors_of(*found->dict), found->path.empty() ? file : fmt::format("{}, {}", file, found->path)};
 }
 
-Weights load_weights(const std::string& where, const WeightsOptions& options, FileSystem& files) {
-  std::string path = where;
+Weights load_weights(const std::string& source, const WeightsOptions& options, FileSystem& files) {
+  std::string path = source;
   std::string from = options.from;
-  const auto colon = where.rfind(':');
-  if (from.empty() && colon != std::string::npos && !files.exists(where) &&
-      is_weight_file(files, where.substr(0, colon))) {
-    path = where.substr(0, colon);
-    from = where.substr(colon + 1);
+  const auto colon = source.rfind(':');
+  if (from.empty() && colon != std::string::npos && !files.exists(source) &&
+      is_weight_file(files, source.substr(0, colon))) {
+    path = source.substr(0, colon);
+    from = source.substr(colon + 1);
   }
   if (is_weight_file(files, path)) return pick_weights(read_weight_file(files, path), path, {from});
   return weights_of_checkpoint(load_checkpoint(path, files), from);

@@ -60,7 +60,7 @@ std::optional<std::int64_t> find_int(const Environment& environment, const char*
   const bool is_whole = problem == std::errc() && end == text->data() + text->size();
   if (!is_whole || value < 0 || value > kMostRanks) {
     throw UsageError(
-        fmt::format("the variable {} is '{}', which is no whole number from 0 to {}", name, *text, kMostRanks));
+        fmt::format("the variable {} is '{}', which is not a whole number from 0 to {}", name, *text, kMostRanks));
   }
   return value;
 }
@@ -68,7 +68,7 @@ std::optional<std::int64_t> find_int(const Environment& environment, const char*
 std::int64_t need_int(const Environment& environment, const char* name, const char* present) {
   const auto value = find_int(environment, name);
   if (value) return *value;
-  throw UsageError(fmt::format("the environment is half set: {} is there, {} is missing", present, name),
+  throw UsageError(fmt::format("the environment is incomplete: {} is set, {} is missing", present, name),
                    "start the program with `lockstep run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
@@ -86,8 +86,8 @@ RankInfo read_info(const Environment& environment, const Names& names) {
   info.world_size = static_cast<int>(world);
   info.local_world_size = static_cast<int>(find_int(environment, names.local_world).value_or(world));
   if (info.local_world_size == 0) {
-    throw UsageError(fmt::format("{} is 0, and this rank is on the host", names.local_world),
-                     "it is the number of ranks on this host");
+    throw UsageError(fmt::format("{} is 0, but this rank runs on this host", names.local_world),
+                     "set it to the number of ranks on this host");
   }
   info.local_rank = static_cast<int>(find_int(environment, names.local_rank).value_or(rank % info.local_world_size));
   info.node_rank = static_cast<int>(find_int(environment, names.node).value_or(rank / info.local_world_size));
@@ -103,7 +103,7 @@ std::uint16_t to_port(const std::string& text, const char* name) {
   unsigned value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || end != text.data() + text.size() || value == 0 || value > 65535) {
-    throw UsageError(fmt::format("the port in {} is '{}', which is no number from 1 to 65535", name, text));
+    throw UsageError(fmt::format("the port in {} is '{}', which is not a number from 1 to 65535", name, text));
   }
   return static_cast<std::uint16_t>(value);
 }
@@ -111,7 +111,7 @@ std::uint16_t to_port(const std::string& text, const char* name) {
 void set_agent_store(WorldPlan& plan, const std::string& address, const Environment& environment) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
-    throw UsageError(fmt::format("LOCKSTEP_STORE is '{}', which is no host:port", address));
+    throw UsageError(fmt::format("LOCKSTEP_STORE is '{}', which is not host:port", address));
   }
   plan.store = StoreKind::kAgent;
   plan.host = address.substr(0, colon);
@@ -122,8 +122,8 @@ void set_agent_store(WorldPlan& plan, const std::string& address, const Environm
 
 std::string need_master(const Environment& environment, const char* name, const RankInfo& info) {
   if (const auto value = find(environment, name)) return *value;
-  throw UsageError(fmt::format("the environment is half set: a world of {} by {}, but {} is missing", info.world_size,
-                               info.source, name),
+  throw UsageError(fmt::format("the environment is incomplete: the world size is {} ({}), but {} is missing",
+                               info.world_size, info.source, name),
                    "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port there");
 }
 
@@ -137,13 +137,13 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   }
   const auto job = find_int(environment, "SLURM_JOB_ID");
   if (slurm && !find(environment, "MASTER_PORT") && job) {
-    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // below the range of ephemeral ports
+    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // this is below the range of ephemeral ports
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }
 }
 
-/// True if the launcher has declared that all ranks are on one host: they need no address that other hosts reach.
+/// Returns true if the launcher has declared that all ranks are on one host: they need no address for other hosts.
 bool is_one_host(const RankInfo& info, const Environment& environment) {
   for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
     if (info.source == names.source)
@@ -160,7 +160,7 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
     plan.store = StoreKind::kTorchAgent;
     plan.prefix = fmt::format("/worker/attempt_{}", plan.info.restart_count);
     plan.info.source = "torchrun's variables and store";
-    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // that store needs no token; connections do
+    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // the store needs no token, but connections do
   } else {
     plan.store = StoreKind::kRankZero;
     if (is_one_host(plan.info, environment)) plan.host = "127.0.0.1";
@@ -168,8 +168,8 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
   }
 }
 
-/// True for a step of more than one task. The batch and interactive steps run a script, not ranks; their numbers are
-/// Slurm's own.
+/// Returns true for a step of more than one task. The batch and interactive steps, which have special numbers, run a
+/// script, not ranks.
 bool is_slurm_step(const Environment& environment) {
   const auto step = find(environment, "SLURM_STEP_ID");
   if (!step || *step == "4294967291" || *step == "4294967290" || !find(environment, kSlurm.rank)) return false;

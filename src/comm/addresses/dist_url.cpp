@@ -30,7 +30,7 @@ struct Url {
 
 Url parse_url(const std::string& text) {
   const auto scheme_end = text.find("://");
-  if (scheme_end == std::string::npos) throw UsageError(fmt::format("--dist_url '{}' is no address", text), kForms);
+  if (scheme_end == std::string::npos) throw UsageError(fmt::format("--dist_url '{}' is not an address", text), kForms);
   Url url{.scheme = text.substr(0, scheme_end), .place = {}, .query = {}};
   const std::string rest = text.substr(scheme_end + 3);
   const auto question = rest.find('?');
@@ -41,7 +41,7 @@ Url parse_url(const std::string& text) {
     const std::string entry = rest.substr(begin, end - begin);
     const auto equals = entry.find('=');
     if (equals == std::string::npos) {
-      throw UsageError(fmt::format("--dist_url '{}': '{}' is no name=value", text, entry), kForms);
+      throw UsageError(fmt::format("--dist_url '{}': '{}' is not name=value", text, entry), kForms);
     }
     url.query[entry.substr(0, equals)] = entry.substr(equals + 1);
     begin = end + 1;
@@ -49,7 +49,7 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-/// Sets one variable from the address, else from the arguments, else from the environment.
+/// Sets one variable to the value in the address, or else in the arguments, or else in the environment.
 void settle(Environment& environment, const char* name, const Url& url, const std::optional<std::string>& argument) {
   const bool is_rank = std::string(name) == "RANK";
   const auto in_url = url.query.find(is_rank ? "rank" : "world_size");
@@ -58,17 +58,17 @@ void settle(Environment& environment, const char* name, const Url& url, const st
   } else if (argument) {
     environment[name] = *argument;
   } else if (environment.count(name) == 0) {
-    throw UsageError(fmt::format("--dist_url {}:// needs {}, which is given nowhere", url.scheme,
-                                 is_rank ? "a rank" : "a world size"),
-                     fmt::format("add {}, or ?{}= to the address", is_rank ? "--rank R" : "--world_size W",
-                                 is_rank ? "rank" : "world_size"));
+    throw UsageError(
+        fmt::format("--dist_url {}:// needs {}, and none is given", url.scheme, is_rank ? "a rank" : "a world size"),
+        fmt::format("add {}, or ?{}= to the address", is_rank ? "--rank R" : "--world_size W",
+                    is_rank ? "rank" : "world_size"));
   }
 }
 
 void require_known_query(const Url& url) {
   for (const auto& [name, value] : url.query) {
     if (name == "rank" || name == "world_size" || (name == "host" && url.scheme == "file")) continue;
-    throw UsageError(fmt::format("--dist_url {}:// knows no '{}'", url.scheme, name), kForms);
+    throw UsageError(fmt::format("--dist_url {}:// does not know '{}'", url.scheme, name), kForms);
   }
 }
 
@@ -85,7 +85,7 @@ void require_same(const char* option, const std::optional<std::string>& argument
   if (!argument || *argument == "-1" || *argument == std::to_string(found)) return;
   const std::string name = std::string(option).substr(2);
   if (is_launched) {
-    throw UsageError(fmt::format("{} is {}, and the launcher says {}", option, *argument, found),
+    throw UsageError(fmt::format("{} is {}, but the launcher set {}", option, *argument, found),
                      fmt::format("leave {} out: the launcher sets it for each rank", option));
   }
   log::note("{} {} is ignored: no launcher has started this process, so its {} is {}", option, *argument, name, found);
@@ -108,7 +108,7 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   const Url url = parse_url(arguments.url);
   if (url.scheme == "env") return plan_from_environment(arguments, environment);
   if (url.scheme != "tcp" && url.scheme != "file") {
-    throw UsageError(fmt::format("--dist_url '{}': there is no {}://", arguments.url, url.scheme), kForms);
+    throw UsageError(fmt::format("--dist_url '{}': there is no scheme {}://", arguments.url, url.scheme), kForms);
   }
   require_known_query(url);
   Environment own = environment;
@@ -120,9 +120,9 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
     return discover_world(own);
   }
   if (url.place.empty() || url.place.front() != '/') {
-    throw UsageError(fmt::format("--dist_url file://{} has no path from / on", url.place), kForms);
+    throw UsageError(fmt::format("--dist_url file://{} has no absolute path", url.place), kForms);
   }
-  // discover_world() needs an address; the file has the real one.
+  // discover_world() needs some address; the file has the real one.
   own["MASTER_ADDR"] = url.query.count("host") != 0 ? url.query.at("host") : "file";
   own["MASTER_PORT"] = "1";
   WorldPlan plan = discover_world(own);

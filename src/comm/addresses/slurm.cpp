@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Splits a list at commas, or spaces, outside of brackets.
+// Splits a list at the commas or spaces outside brackets.
 std::vector<std::string_view> split(std::string_view list) {
   std::vector<std::string_view> parts;
   std::size_t start = 0;
@@ -37,7 +37,7 @@ std::optional<std::int64_t> number_of(std::string_view digits) {
   return std::stoll(std::string(digits));
 }
 
-// "08-11" or "7". Returns false if it is neither.
+// Adds the numbers of a range such as "08-11" or "7". Returns false if `range` is neither.
 bool add_range(std::string_view range, std::size_t most, Names& numbers) {
   const auto dash = range.find('-');
   const std::string_view low = range.substr(0, dash);
@@ -50,8 +50,8 @@ bool add_range(std::string_view range, std::size_t most, Names& numbers) {
   return true;
 }
 
-// "a[1-2]b[3]": combines every number of each bracket with every number of the later ones; the last bracket runs
-// fastest.
+// Adds the hosts of a part such as "a[1-2]b[3]": combines every number of each bracket with every number of the later
+// brackets; the last bracket varies fastest.
 bool add_hosts(std::string_view part, std::size_t most, Names& hosts) {
   Names names = {""};
   while (!part.empty()) {
@@ -85,7 +85,7 @@ std::vector<std::string> expand_node_list(const std::string& list, const char* v
   bool is_good = true;
   for (const std::string_view part : split(list)) is_good = is_good && (part.empty() || add_hosts(part, most, hosts));
   if (is_good && !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), is_host)) return hosts;
-  throw UsageError(fmt::format("{} is '{}', which is no list of hosts", variable, list),
+  throw UsageError(fmt::format("{} is '{}', which is not a list of hosts", variable, list),
                    "set MASTER_ADDR to the host of rank 0");
 }
 

@@ -31,7 +31,7 @@ void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb) {
   check_dense(tensor, verb);
   const auto dtype = tensor.scalar_type();
   if (!is_reducible(dtype)) {
-    throw UsageError(fmt::format("{} cannot reduce {}: it knows {}", verb, dtype_name(dtype), kDtypes));
+    throw UsageError(fmt::format("{} cannot reduce {}: it supports {}", verb, dtype_name(dtype), kDtypes));
   }
   const bool integral = c10::isIntegralType(dtype, true);
   if (op == ReduceOp::kMean && integral) {
@@ -61,7 +61,7 @@ int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place pla
 void check_copyable(const at::Tensor& tensor, const char* verb) {
   check_dense(tensor, verb);
   if (is_reducible(tensor.scalar_type())) return;
-  throw UsageError(fmt::format("{} cannot carry {}: it knows {}", verb, dtype_name(tensor.scalar_type()), kDtypes));
+  throw UsageError(fmt::format("{} cannot send {}: it supports {}", verb, dtype_name(tensor.scalar_type()), kDtypes));
 }
 
 void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64_t numel, const char* verb) {
@@ -89,9 +89,10 @@ void check_peer(int peer, Place place, const char* verb) {
 
 void check_divisible(const at::Tensor& tensor, int world, const char* verb) {
   if (tensor.dim() > 0 && tensor.size(0) % world == 0) return;
-  throw UsageError(fmt::format("{} was given shape {} in a world of {}: the first dimension cannot be dealt out", verb,
-                               sizes_text(tensor), world),
-                   "pad it, or use all_to_all_uneven");
+  throw UsageError(
+      fmt::format("{} was given shape {} in a world of {}: the first dimension is not divisible by the number of ranks",
+                  verb, sizes_text(tensor), world),
+      "pad the tensor, or use all_to_all_uneven");
 }
 
 void check_list(const std::vector<at::Tensor>& tensors, int world, bool alike, const char* verb) {
@@ -107,7 +108,7 @@ void check_list(const std::vector<at::Tensor>& tensors, int world, bool alike, c
     if (same) continue;
     throw UsageError(fmt::format("{} was given tensors of shapes {} ({}) and {} ({})", verb, sizes_text(first),
                                  dtype_name(first.scalar_type()), sizes_text(tensor), dtype_name(tensor.scalar_type())),
-                     alike ? "all must be alike" : "only the first dimension may differ");
+                     alike ? "all tensors must have the same shape and dtype" : "only the first dimension may differ");
   }
 }
 

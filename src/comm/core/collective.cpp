@@ -25,20 +25,20 @@ TimePoint end_of(const Collective& collective) {
                   patience.end(flight::patience(), SystemClock::instance().now(), AwakeClock::instance().now()));
 }
 
-ReduceOp op_of(const Descriptor& what) { return static_cast<ReduceOp>(what.op); }
+ReduceOp op_of(const Descriptor& call) { return static_cast<ReduceOp>(call.op); }
 
-c10::ScalarType dtype_of(const Descriptor& what) { return static_cast<c10::ScalarType>(what.dtype); }
+c10::ScalarType dtype_of(const Descriptor& call) { return static_cast<c10::ScalarType>(call.dtype); }
 
-std::vector<Piece> pieces_of(const Descriptor& what, int world) {
+std::vector<Piece> pieces_of(const Descriptor& call, int world) {
   std::vector<Piece> pieces;
   pieces.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) {
-    if (what.replicas == 0 || what.exact == 0) {
+    if (call.replicas == 0 || call.exact == 0) {
       pieces.push_back({rank, 0, {rank, rank + 1}});
       continue;
     }
     int row = 0;
-    for (const ReplicaSpan& span : whole_subtrees(replicas_of_rank(rank, world, what.replicas), what.replicas)) {
+    for (const ReplicaSpan& span : whole_subtrees(replicas_of_rank(rank, world, call.replicas), call.replicas)) {
       pieces.push_back({rank, row++, span});
     }
   }
@@ -51,16 +51,16 @@ int most_rows(const std::vector<Piece>& pieces) {
   return most;
 }
 
-int divisor_of(const Descriptor& what, int world) { return what.replicas == 0 ? world : what.replicas; }
+int divisor_of(const Descriptor& call, int world) { return call.replicas == 0 ? world : call.replicas; }
 
-ElementRange result_range(const Descriptor& what, int world, int rank) {
-  switch (what.kind) {
+ElementRange result_range(const Descriptor& call, int world, int rank) {
+  switch (call.kind) {
     case Kind::kReduceScatter:
-      return shard_of(what.numel, world, rank);
+      return shard_of(call.numel, world, rank);
     case Kind::kReduce:
-      return {0, rank == what.root ? what.numel : 0};
+      return {0, rank == call.root ? call.numel : 0};
     default:
-      return {0, what.numel};
+      return {0, call.numel};
   }
 }
 
@@ -78,30 +78,30 @@ bool has_root(Kind kind) {
 }
 
 /// Returns "(sum, root 1)"; empty if there are no details.
-std::string details_text(const Descriptor& what) {
+std::string details_text(const Descriptor& call) {
   static constexpr const char* kOps[] = {"sum", "mean", "min", "max", "product", "bit_and", "bit_or", "bit_xor"};
   std::vector<std::string> details;
-  if (is_reduction(what.kind)) details.emplace_back(kOps[what.op & 7]);
-  if (has_root(what.kind)) details.push_back(fmt::format("root {}", what.root));
-  if (is_reduction(what.kind) && what.exact == 0) details.emplace_back("not exact");
+  if (is_reduction(call.kind)) details.emplace_back(kOps[call.op & 7]);
+  if (has_root(call.kind)) details.push_back(fmt::format("root {}", call.root));
+  if (is_reduction(call.kind) && call.exact == 0) details.emplace_back("not exact");
   return details.empty() ? "" : fmt::format("({})", text::join(details));
 }
 
 }  // namespace
 
-std::string call_text(const Descriptor& what) {
-  if (what.kind == Kind::kBarrier) return "barrier";
-  if (what.kind == Kind::kStepGraph) return fmt::format("step graph {:016x}", what.counts_digest);
-  std::string details = details_text(what);
-  if (what.replicas != 0) details += fmt::format(" over {} replicas", what.replicas);
-  const char* total = what.counts_digest != 0 ? " in all" : "";
-  return fmt::format("{}{} of {} {}{}", name_of(what.kind), details, text::thousands(what.numel),
-                     dtype_name(dtype_of(what)), total);
+std::string call_text(const Descriptor& call) {
+  if (call.kind == Kind::kBarrier) return "barrier";
+  if (call.kind == Kind::kStepGraph) return fmt::format("step graph {:016x}", call.counts_digest);
+  std::string details = details_text(call);
+  if (call.replicas != 0) details += fmt::format(" over {} replicas", call.replicas);
+  const char* total = call.counts_digest != 0 ? " in all" : "";
+  return fmt::format("{}{} of {} {}{}", name_of(call.kind), details, text::thousands(call.numel),
+                     dtype_name(dtype_of(call)), total);
 }
 
 std::string context_text(const Collective& collective, int world) {
   const std::string step = collective.step < 0 ? "" : fmt::format("step {}, ", collective.step);
-  return fmt::format("{}operation {}, {}, world {}", step, collective.what.sequence, text::bytes(collective.bytes),
+  return fmt::format("{}operation {}, {}, world {}", step, collective.call.sequence, text::bytes(collective.bytes),
                      world);
 }
 

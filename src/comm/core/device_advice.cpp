@@ -9,7 +9,7 @@ namespace lockstep::comm {
 namespace {
 
 struct Row {
-  std::vector<std::string_view> words;  ///< all of them, in any order
+  std::vector<std::string_view> words;  ///< words that must all occur, in any order
   NcclAdvice advice;
 };
 
@@ -17,20 +17,20 @@ const NcclAdvice kSameGpu = {
     "two ranks use the same GPU, which NCCL does not allow",
     "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
 
-/// If a rank is known to have ended, it is blamed before this table is used: here none is known.
+/// Advice for a lost connection if no rank is known to have ended: such a rank is blamed before this table is used.
 const NcclAdvice kLostConnection = {
     "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
     "GPUs broke",
     "NCCL_DEBUG=INFO names the connection: look at that interface or InfiniBand port on both hosts; "
-    "NCCL_SOCKET_IFNAME=<interface> or NCCL_IB_DISABLE=1 goes round it"};
+    "NCCL_SOCKET_IFNAME=<interface> or NCCL_IB_DISABLE=1 works around it"};
 
 const NcclAdvice kPeerAccess = {
     "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, "
     "prevents it",
-    "NCCL_P2P_DISABLE=1 goes round it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) and "
-    "switch ACS off"};
+    "NCCL_P2P_DISABLE=1 works around it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) "
+    "and switch ACS off"};
 
-/// The rows go from the special to the general: the first match counts.
+/// The rows go from the most specific to the most general: the first match counts.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"Duplicate GPU detected"}, kSameGpu},
@@ -42,19 +42,20 @@ const std::vector<Row>& table() {
       {{"posix_fallocate failed"},
        {"/dev/shm is full", "free it or make it larger (docker run --shm-size=1g), or NCCL_SHM_DISABLE=1"}},
       {{"essage truncated"},
-       {"the ranks do not speak the same NCCL: different versions or NCCL_ settings, seldom different calls",
+       {"NCCL differs between the ranks: different versions or NCCL_ settings, rarely different calls",
         "make libnccl.so.2 and all NCCL_ variables the same on every host; `lockstep inspect env` shows them"}},
       {{"driver version is insufficient"},
        {"the NVIDIA driver is older than the CUDA runtime needs", "update the driver, or use a build for its CUDA"}},
       {{"NET/IB", "error 4"},
        {"the InfiniBand card could not write into GPU memory: usually access control (ACS) of the PCI bridges",
-        "NCCL_NET_GDR_LEVEL=0 goes round it; for full speed switch ACS off"}},
+        "NCCL_NET_GDR_LEVEL=0 works around it; for full speed switch ACS off"}},
       {{"NET/IB", "error 12"},
-       {"an InfiniBand peer did not answer", "look at the fabric (ibstat), or NCCL_IB_DISABLE=1 for plain sockets"}},
+       {"an InfiniBand peer did not answer",
+        "check the fabric (ibstat), or set NCCL_IB_DISABLE=1 to use plain sockets"}},
       {{"ibv_"},
        {"a call into InfiniBand failed",
-        "NCCL_IB_DISABLE=1 for plain sockets; in a container raise the limit of locked memory (ulimit -l unlimited); "
-        "name the right card with NCCL_IB_HCA"}},
+        "set NCCL_IB_DISABLE=1 to use plain sockets; in a container raise the limit of locked memory (ulimit -l "
+        "unlimited); name the right card with NCCL_IB_HCA"}},
       {{"peer access is not supported"}, kPeerAccess},
       {{"peer mapping resources exhausted"}, kPeerAccess},
       {{"o socket interface found"},
@@ -63,18 +64,18 @@ const std::vector<Row>& table() {
       {{"Address family not supported"},
        {"the container has no network", "start it with the host's network (docker run --network host)"}},
       {{"Connect to"},
-       {"a rank could not be reached at the address that NCCL chose: of a virtual or wrong interface, or behind a "
-        "firewall",
+       {"a rank could not be reached at the address that NCCL chose: the interface is virtual or the wrong one, or a "
+        "firewall blocks it",
         "NCCL_SOCKET_IFNAME=<interface> on every host, one that all reach; open the ports between the hosts"}},
       {{"onnection closed by remote peer"}, kLostConnection},
       {{"remote process exited"}, kLostConnection},
       {{"out of memory"},
-       {"a GPU's memory is full: NCCL needs some hundred MB outside of PyTorch's allocator",
-        "a smaller batch_size, or NCCL_BUFFSIZE=1048576"}},
+       {"a GPU's memory is full: NCCL needs a few hundred MB outside PyTorch's allocator",
+        "use a smaller batch_size, or set NCCL_BUFFSIZE=1048576"}},
       {{"unhandled system error"},
-       {"a call to the system failed inside NCCL: most often the network interface, InfiniBand or /dev/shm",
-        "NCCL_DEBUG=INFO says which; NCCL_IB_DISABLE=1 and NCCL_SOCKET_IFNAME=<interface> decide between network and "
-        "memory"}},
+       {"a system call failed inside NCCL, most often for the network interface, InfiniBand or /dev/shm",
+        "NCCL_DEBUG=INFO says which; NCCL_IB_DISABLE=1 and NCCL_SOCKET_IFNAME=<interface> show if it is the network or "
+        "the memory"}},
       {{"invalid usage"}, {"NCCL was called in a way that it does not allow", "NCCL_DEBUG=WARN says which"}},
   };
   return rows;
@@ -93,7 +94,8 @@ std::optional<NcclAdvice> nccl_advice(std::string_view log) {
 
 NcclAdvice nccl_hang_advice() {
   return {
-      "every rank has called it and the GPUs do not finish: perhaps they cannot reach each other's memory (IOMMU, ACS)",
+      "every rank has called it, but the GPUs do not finish: perhaps they cannot reach each other's memory (IOMMU, "
+      "ACS)",
       kPeerAccess.remedy};
 }
 

@@ -14,32 +14,33 @@
 namespace lockstep::comm {
 namespace {
 
-// The interval of the looks: a query of a GPU costs a microsecond, and a verdict may be a millisecond late.
+// The interval of the looks: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
-// Shorter waits are not worth a note, and each note takes some of the rank's time.
+// The shortest wait that is noted: each note takes some of the rank's time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
   const auto advice = nccl_advice(problem);
   const std::string cause = advice ? fmt::format("{} ({})", advice->cause, problem) : problem;
-  const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.what.kind),
+  const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.call.kind),
                                           context_text(collective, world.size), cause);
   return std::make_exception_ptr(ResourceError(
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
-/// The device itself failed: all work on it is lost.
-std::exception_ptr device_error(const World& world, const Collective& collective, const char* what) {
-  return std::make_exception_ptr(ResourceError(
-      fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
-                  name_of(collective.what.kind), context_text(collective, world.size), text::without_backtrace(what)),
-      "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1"));
+/// Makes the error for a device that failed itself, so that all work on it is lost.
+std::exception_ptr device_error(const World& world, const Collective& collective, const char* message) {
+  return std::make_exception_ptr(
+      ResourceError(fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
+                                name_of(collective.call.kind), context_text(collective, world.size),
+                                text::without_backtrace(message)),
+                    "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1"));
 }
 
 std::exception_ptr hang_error(const World& world, const Collective& collective) {
   const NcclAdvice advice = nccl_hang_advice();
   return std::make_exception_ptr(
-      TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.what.kind),
+      TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.call.kind),
                                std::chrono::duration<double>(collective.timeout).count(),
                                context_text(collective, world.size), advice.cause),
                    advice.remedy + "; or " + timeout_hint()));
@@ -111,7 +112,7 @@ void DeviceWatch::check(Time now) {
 /// Returns the failure of an operation that is not done; null: it may continue.
 std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
   const bool met = entry.meeting == nullptr || entry.meeting->is_done();
-  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws the result of the comparison
+  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws if the calls differ
   if (hooks_.check_group) hooks_.check_group(entry.collective);
   // The meeting itself reports which rank it waits for.
   return met && now >= end_of(entry.collective) ? hang_error(world_, entry.collective) : nullptr;
@@ -138,8 +139,8 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// A rank that waits for its GPU is in no collective of the hosts: without this note it looks like one that did not
-/// come.
+/// Notes a long wait. A rank that waits for its GPU is in no collective of the hosts: without the note it looks as if
+/// it had not called the collective.
 void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
   const bool waits = !done && (waits_long_ || is_long);
@@ -148,7 +149,7 @@ void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   hooks_.on_long_wait(front.collective, !waits);
 }
 
-/// After a failure, tensors that the device still uses keep their memory, unless the device no longer answers.
+/// Forgets operations that have ended. After a failure, tensors that a responding device still uses keep their memory.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
   try {
@@ -163,7 +164,7 @@ void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
 }
 
 std::size_t DeviceWatch::look(Time now) {
-  std::deque<Entry> ended;  // their tensors are freed without the locks
+  std::deque<Entry> ended;  // destroyed last, so that their tensors are freed without the locks
   const std::lock_guard looking(looking_);
   while (!failure()) {
     std::optional<Entry> front;

@@ -62,21 +62,21 @@ namespace {
 constexpr const char* kMismatchHint =
     "every rank must call the same collectives in the same order, with the same shapes and dtypes";
 
-int told_size(const World& world) { return world.whole > 0 ? world.whole : world.size; }
+int shown_size(const World& world) { return world.whole > 0 ? world.whole : world.size; }
 
 std::string here_text(const World& world, const Collective& collective) {
-  return fmt::format("rank {} was in {} ({})", job_rank(world, world.rank), name_of(collective.what.kind),
-                     context_text(collective, told_size(world)));
+  return fmt::format("rank {} was in {} ({})", job_rank(world, world.rank), name_of(collective.call.kind),
+                     context_text(collective, shown_size(world)));
 }
 
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  // A lost node has a record of its own; none of its ranks failed.
-  const std::string what = record.kind == FailureKind::kLost
-                               ? record.message
-                               : fmt::format("{} failed: {}", named(record.rank, record.host), words_of(record));
-  return fmt::format("{}\n  meanwhile     {}", what, here_text(world, collective));
+  // A lost node has its own record; none of its ranks failed.
+  const std::string failure = record.kind == FailureKind::kLost
+                                  ? record.message
+                                  : fmt::format("{} failed: {}", named(record.rank, record.host), words_of(record));
+  return fmt::format("{}\n  meanwhile     {}", failure, here_text(world, collective));
 }
 
 void throw_death(const World& world, int rank, const Collective& collective) {
@@ -91,12 +91,12 @@ void throw_death(const World& world, int rank, const Collective& collective) {
 
 void throw_disconnection(const World& world, int rank, const std::string& why, const Collective& collective) {
   if (first_failure(world)) throw_death(world, rank, collective);
-  throw PeerError(fmt::format("the connection with {} was lost, though its process lives{}\n  meanwhile     {}",
+  throw PeerError(fmt::format("the connection with {} was lost, but its process is alive{}\n  meanwhile     {}",
                               rank_text(world, rank), why.empty() ? "" : ": " + why, here_text(world, collective)));
 }
 
 std::string timeout_hint() {
-  return fmt::format("look at what the late rank does; if it may take so long, raise {} (seconds)",
+  return fmt::format("look at what the late rank does; if it needs this long, raise {} (seconds)",
                      env::timeout_variable());
 }
 
@@ -107,8 +107,8 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
     names.push_back(rank_text(world, rank.rank) + detail);
   }
   const double seconds = std::chrono::duration<double>(collective.timeout).count();
-  return TimeoutError(fmt::format("{} timed out after {:.1f} s ({})\n  waiting for   {}", name_of(collective.what.kind),
-                                  seconds, context_text(collective, told_size(world)), text::join(names)),
+  return TimeoutError(fmt::format("{} timed out after {:.1f} s ({})\n  waiting for   {}", name_of(collective.call.kind),
+                                  seconds, context_text(collective, shown_size(world)), text::join(names)),
                       timeout_hint());
 }
 

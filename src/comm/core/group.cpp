@@ -29,9 +29,9 @@ std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 Collective describe(Kind kind, const at::Tensor& tensor) {
   Collective collective;
-  collective.what.kind = kind;
-  collective.what.numel = tensor.numel();
-  collective.what.dtype = static_cast<std::int8_t>(tensor.scalar_type());
+  collective.call.kind = kind;
+  collective.call.numel = tensor.numel();
+  collective.call.dtype = static_cast<std::int8_t>(tensor.scalar_type());
   collective.item_bytes = tensor.element_size();
   collective.bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
   tensor::note_reduced(static_cast<std::int64_t>(collective.bytes));
@@ -39,8 +39,8 @@ Collective describe(Kind kind, const at::Tensor& tensor) {
 }
 
 void use_counts(Collective& collective, std::vector<std::int64_t> counts) {
-  collective.what.numel = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  collective.what.counts_digest = XXH3_64bits(counts.data(), counts.size() * sizeof(std::int64_t)) | 1;
+  collective.call.numel = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  collective.call.counts_digest = XXH3_64bits(counts.data(), counts.size() * sizeof(std::int64_t)) | 1;
   collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
 }
 
@@ -70,7 +70,7 @@ class Group final : public OwnedGroup {
     Collective collective = reduction(Kind::kAllReduce, tensor, options);
     if (options.then == nullptr) return submit_in_place(std::move(collective), tensor);
     if (!is_plain(tensor)) {
-      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory of the CPU");
+      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory on the CPU");
     }
     collective.data = collective.output = static_cast<std::byte*>(tensor.data_ptr());
     return run(std::move(collective), {tensor, tensor}, options.then, queue_.get());
@@ -80,14 +80,14 @@ class Group final : public OwnedGroup {
   Work reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) override {
     check_root(root, world_size(), "reduce");
     Collective collective = reduction(Kind::kReduce, tensor, options);
-    collective.what.root = root;
+    collective.call.root = root;
     return submit_in_place(std::move(collective), tensor);
   }
 
   using ProcessGroup::reduce_scatter;
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options) override {
     Collective collective = reduction(Kind::kReduceScatter, input, options);
-    check_partner(input, output, shard_of(collective.what.numel, world_size(), rank()).size(), "reduce_scatter");
+    check_partner(input, output, shard_of(collective.call.numel, world_size(), rank()).size(), "reduce_scatter");
     return submit(std::move(collective), input, output);
   }
 
@@ -95,7 +95,7 @@ class Group final : public OwnedGroup {
     check_copyable(tensor, "broadcast");
     check_root(root, world_size(), "broadcast");
     Collective collective = describe(Kind::kBroadcast, tensor);
-    collective.what.root = root;
+    collective.call.root = root;
     return submit_in_place(std::move(collective), tensor);
   }
 
@@ -131,7 +131,7 @@ class Group final : public OwnedGroup {
     check_partner(input, output, input.numel(), "all_to_all");
     check_divisible(input, world_size(), "all_to_all");
     if (input.is_alias_of(output)) {
-      throw UsageError("all_to_all was given one memory as input and output", "give it a tensor of its own as output");
+      throw UsageError("all_to_all was given the same memory as input and output", "give it a separate output tensor");
     }
     return submit(describe(Kind::kAllToAll, input), input, output);
   }
@@ -161,7 +161,7 @@ class Group final : public OwnedGroup {
     check_copyable(input, "gather");
     check_root(root, world_size(), "gather");
     Collective collective = describe(Kind::kGather, input);
-    collective.what.root = root;
+    collective.call.root = root;
     if (root == rank()) return submit_gathering(std::move(collective), input, out);
     out.clear();
     return submit(std::move(collective), input, at::empty({0}, input.options().requires_grad(false)));
@@ -182,7 +182,7 @@ class Group final : public OwnedGroup {
           fmt::format("scatter was given {} inputs on rank {}, but rank {} is the root", inputs.size(), rank(), root));
     }
     Collective collective = describe(Kind::kScatter, output);
-    collective.what.root = root;
+    collective.call.root = root;
     collective.bytes = static_cast<std::size_t>(outbox.numel()) * outbox.element_size();
     return submit(std::move(collective), outbox, output);
   }
@@ -191,7 +191,7 @@ class Group final : public OwnedGroup {
     check_copyable(tensor, "send");
     check_peer(to, options_.place, "send");
     Collective message = describe(Kind::kSend, tensor);
-    message.what.root = to;
+    message.call.root = to;
     return submit(std::move(message), tensor, at::Tensor(), &channel(to, true));
   }
 
@@ -199,7 +199,7 @@ class Group final : public OwnedGroup {
     check_copyable(tensor, "recv");
     check_peer(from, options_.place, "recv");
     Collective message = describe(Kind::kRecv, tensor);
-    message.what.root = from;
+    message.call.root = from;
     return submit(std::move(message), at::Tensor(), tensor, &channel(from, false));
   }
 
@@ -240,14 +240,15 @@ class Group final : public OwnedGroup {
     return calls;
   }
 
-  void note_on_host(const std::string& what) override {
+  void note_on_host(const std::string& call) override {
     const std::lock_guard lock(mutex_);
-    if (calls_ != nullptr && calls_->on_host.empty()) calls_->on_host = what;
+    if (calls_ != nullptr && calls_->on_host.empty()) calls_->on_host = call;
   }
 
   void replay_step(std::uint64_t recorded, const std::function<void()>& launch) override {
     if (device_ == nullptr) {
-      throw UsageError("a step whose collectives were recorded, in a group without NCCL", "compute it normally");
+      throw UsageError("a recorded step cannot be replayed in a group without NCCL",
+                       "compute the step without the recording");
     }
     device_->replay(recorded, launch);
   }
@@ -280,17 +281,17 @@ class Group final : public OwnedGroup {
     if (options.replicas != 0) {
       collective.rows = check_rows(tensor, options, options_.place, name_of(kind));
       collective.bytes /= static_cast<std::size_t>(collective.rows);
-      collective.what.numel /= collective.rows;
+      collective.call.numel /= collective.rows;
     }
-    collective.what.op = static_cast<std::uint8_t>(options.op);
-    collective.what.replicas = options.replicas;
-    collective.what.exact = options.exact ? 1 : 0;
+    collective.call.op = static_cast<std::uint8_t>(options.op);
+    collective.call.replicas = options.replicas;
+    collective.call.exact = options.exact ? 1 : 0;
     collective.bucket = options.bucket;
     collective.buckets = options.buckets;
     return collective;
   }
 
-  /// Returns the `own_counts` of all ranks, one after the other. Also compares the elements of a row.
+  /// Returns the `own_counts` of all ranks, one after another. Also compares the number of elements in a row.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& own_counts, std::int64_t row) {
     const auto size = static_cast<std::int64_t>(own_counts.size());
     const at::Tensor input = at::full({size + 1}, row, at::kLong);
@@ -311,7 +312,7 @@ class Group final : public OwnedGroup {
     return counts;
   }
 
-  /// Makes `out` one part per rank.
+  /// Sets `out` to one part per rank, and submits the gathering.
   Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
     const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
     out.clear();
@@ -325,7 +326,7 @@ class Group final : public OwnedGroup {
 
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
     if (device_ != nullptr && device_->takes(collective, input, output)) {
-      note_recorded(collective.what);
+      note_recorded(collective.call);
       return device_->submit(std::move(collective), input, output);
     }
     if (alone_ != nullptr && !input.is_cpu() && !output.is_cpu()) {
@@ -335,7 +336,7 @@ class Group final : public OwnedGroup {
     return submit(std::move(collective), input, output, queue_.get());
   }
 
-  // Strided and device memory is copied at the call and written back at the end.
+  // Strided tensors and device tensors are copied at the call and written back at the end.
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output, OperationQueue* queue) {
     const at::Tensor from = input.defined() ? host_copy(input) : input;
     const bool in_place = input.is_same(output);
@@ -359,13 +360,13 @@ class Group final : public OwnedGroup {
       if (finish) finish();
       return {};
     }
-    if (is_noting()) note_on_host(call_text(collective.what));
+    if (is_noting()) note_on_host(call_text(collective.call));
     auto operation = std::make_shared<QueuedOperation>(std::move(collective), std::move(tensors), std::move(finish));
     queue->submit(operation);
     return Work(std::move(operation));
   }
 
-  /// Notes this group's calls there, for calls_of(); null: no longer.
+  /// Notes this group's calls in `calls`, for calls_of(); null: stops noting them.
   void note_in(StepCalls* calls) {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -374,10 +375,10 @@ class Group final : public OwnedGroup {
     const std::lock_guard lock(mutex_);
     return calls_ != nullptr;
   }
-  void note_recorded(const Descriptor& what) {
+  void note_recorded(const Descriptor& call) {
     const std::lock_guard lock(mutex_);
     if (calls_ != nullptr && tensor::is_recording()) {
-      calls_->recorded = XXH3_64bits_withSeed(&what, sizeof(what), calls_->recorded) | 1;
+      calls_->recorded = XXH3_64bits_withSeed(&call, sizeof(call), calls_->recorded) | 1;
     }
   }
 
@@ -393,12 +394,12 @@ class Group final : public OwnedGroup {
 
   const std::string name_;
   GroupOptions options_;
-  Backend* backend_;  ///< the backend of the queue, or alone_
+  Backend* backend_;  ///< the queue's backend, or alone_
   bool closed_ = false;
   int splits_ = 0;
-  std::unique_ptr<Backend> alone_;         ///< for a world of one: no queue, no thread
-  std::shared_ptr<OperationQueue> queue_;  ///< for other worlds
-  std::unique_ptr<DevicePath> device_;     ///< for tensors that a transport carries in place; may be null
+  std::unique_ptr<Backend> alone_;         ///< backend of a world of one, without queue and thread
+  std::shared_ptr<OperationQueue> queue_;  ///< queue of any other world
+  std::unique_ptr<DevicePath> device_;     ///< path of device tensors that a transport carries; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
@@ -436,15 +437,15 @@ std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOp
 namespace lockstep {
 
 void check_group(ProcessGroup& group) {
-  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->check();
+  if (auto* owned = dynamic_cast<comm::OwnedGroup*>(&group)) owned->check();
 }
 
 StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work) {
   return dynamic_cast<comm::OwnedGroup&>(group).calls_of(work);
 }
 
-void note_on_host(ProcessGroup& group, const std::string& what) {
-  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->note_on_host(what);
+void note_on_host(ProcessGroup& group, const std::string& call) {
+  if (auto* owned = dynamic_cast<comm::OwnedGroup*>(&group)) owned->note_on_host(call);
 }
 
 void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch) {

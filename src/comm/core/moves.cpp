@@ -7,18 +7,18 @@
 namespace lockstep::comm {
 namespace {
 
-/// Returns the number of elements from `from`; in all_to_all those for `to`.
+/// Returns the number of elements that rank `from` has; in all_to_all, those for rank `to`.
 std::int64_t brought(const MovePlan& plan, int from, int to) {
   const auto world = static_cast<std::size_t>(plan.world);
   const auto sender = static_cast<std::size_t>(from);
-  switch (plan.what.kind) {
+  switch (plan.call.kind) {
     case Kind::kAllGatherInto:
-      return shard_of(plan.what.numel, plan.world, from).size();
+      return shard_of(plan.call.numel, plan.world, from).size();
     case Kind::kAllToAll:
-      if (plan.counts == nullptr) return plan.what.numel / plan.world;
+      if (plan.counts == nullptr) return plan.call.numel / plan.world;
       return (*plan.counts)[sender * world + static_cast<std::size_t>(to)];
     default:
-      return plan.counts == nullptr ? plan.what.numel : (*plan.counts)[sender];
+      return plan.counts == nullptr ? plan.call.numel : (*plan.counts)[sender];
   }
 }
 
@@ -26,12 +26,12 @@ std::int64_t brought(const MovePlan& plan, int from, int to) {
 bool has_parts(Kind kind) { return kind == Kind::kAllToAll || kind == Kind::kScatter; }
 
 bool takes_part(const MovePlan& plan, int from, int to) {
-  switch (plan.what.kind) {
+  switch (plan.call.kind) {
     case Kind::kBroadcast:
     case Kind::kScatter:
-      return from == plan.what.root;
+      return from == plan.call.root;
     case Kind::kGather:
-      return to == plan.what.root;
+      return to == plan.call.root;
     default:
       return true;
   }
@@ -39,11 +39,11 @@ bool takes_part(const MovePlan& plan, int from, int to) {
 
 Move move_of(const MovePlan& plan, int from, int to) {
   std::int64_t before = 0;
-  if (has_parts(plan.what.kind)) {
+  if (has_parts(plan.call.kind)) {
     for (int other = 0; other < to; ++other) before += brought(plan, from, other);
   }
   std::int64_t place = 0;
-  if (plan.what.kind != Kind::kBroadcast && plan.what.kind != Kind::kScatter) {
+  if (plan.call.kind != Kind::kBroadcast && plan.call.kind != Kind::kScatter) {
     for (int other = 0; other < from; ++other) place += brought(plan, other, to);
   }
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * plan.item_bytes; };
@@ -53,8 +53,8 @@ Move move_of(const MovePlan& plan, int from, int to) {
 }  // namespace
 
 std::optional<std::int64_t> equal_part(const Collective& collective, int world) {
-  const std::int64_t numel = collective.what.numel;
-  switch (collective.what.kind) {
+  const std::int64_t numel = collective.call.numel;
+  switch (collective.call.kind) {
     case Kind::kAllGatherInto:
     case Kind::kReduceScatter:
       if (numel % world != 0) return std::nullopt;
@@ -72,9 +72,9 @@ std::optional<std::int64_t> equal_part(const Collective& collective, int world) 
 
 std::size_t outbox_bytes(const MovePlan& plan, int rank) {
   std::int64_t elements = 0;
-  if (has_parts(plan.what.kind)) {
+  if (has_parts(plan.call.kind)) {
     for (int to = 0; to < plan.world; ++to) elements += takes_part(plan, rank, to) ? brought(plan, rank, to) : 0;
-  } else if (plan.what.kind != Kind::kBroadcast || rank == plan.what.root) {
+  } else if (plan.call.kind != Kind::kBroadcast || rank == plan.call.root) {
     elements = brought(plan, rank, rank);
   }
   return static_cast<std::size_t>(elements) * plan.item_bytes;

@@ -28,12 +28,12 @@ bool Work::is_done() const noexcept { return operation_ == nullptr || operation_
 namespace comm {
 namespace {
 
-// After an operation that ran in its caller's thread, the communication thread polls for a while: to wake it for each
-// operation of a loop of blocking collectives would cost more than the collective.
+// After an operation that ran in its caller's thread, the communication thread polls for a while: in a loop of blocking
+// collectives, waking it for each one would cost more than the collective.
 constexpr auto kNap = std::chrono::microseconds(100);
 constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 
-// CLOCK_MONOTONIC, as in the flight recorder.
+// The time of CLOCK_MONOTONIC, as in the flight recorder.
 std::int64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -59,7 +59,7 @@ void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
   const std::int64_t now = monotonic_ns();
   const std::lock_guard lock(mutex_);
   operation->called_ns_ = now;
-  operation->collective_.what.sequence = ++sequence_;
+  operation->collective_.call.sequence = ++sequence_;
   operation->queue_ = shared_from_this();
   if (closed_ && !failure_)
     failure_ = std::make_exception_ptr(UsageError("a collective was called after the job was left"));
@@ -73,12 +73,12 @@ void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
 }
 
 void OperationQueue::wait(QueuedOperation& operation) {
-  std::int64_t nobody = 0;
-  operation.waited_ns_.compare_exchange_strong(nobody, monotonic_ns(), std::memory_order_relaxed);
+  std::int64_t none = 0;
+  operation.waited_ns_.compare_exchange_strong(none, monotonic_ns(), std::memory_order_relaxed);
   Lock lock(mutex_);
   while (!operation.is_done()) {
     LOCKSTEP_INVARIANT(running_ || !pending_.empty(), "operation {} waits in an idle queue",
-                       operation.collective_.what.sequence);
+                       operation.collective_.call.sequence);
     if (!running_ && pending_.front().get() == &operation) {
       ++inline_runs_;
       run_front(lock, true);
@@ -88,7 +88,7 @@ void OperationQueue::wait(QueuedOperation& operation) {
   }
 }
 
-// "12:03:04.056", local time.
+// Returns the local time: "12:03:04.056".
 std::string clock_text() {
   const auto now = std::chrono::system_clock::now();
   const auto whole = std::chrono::floor<std::chrono::seconds>(now);
@@ -96,29 +96,29 @@ std::string clock_text() {
   return fmt::format("{:%H:%M:%S}.{:03d}", fmt::localtime(std::chrono::system_clock::to_time_t(whole)), part);
 }
 
-// The log lines of an operation: of each one with LOCKSTEP_LOG=trace, of a barrier also with LOCKSTEP_LOG=debug.
+// Logs an operation: with LOCKSTEP_LOG=trace every operation, with LOCKSTEP_LOG=debug only barriers.
 class OperationLog {
  public:
   explicit OperationLog(const Collective& collective) : collective_(collective), rank_(fault::noted_rank()) {
-    const bool is_barrier = collective.what.kind == Kind::kBarrier;
+    const bool is_barrier = collective.call.kind == Kind::kBarrier;
     is_on_ = log::is_enabled(is_barrier ? log::Level::kDebug : log::Level::kTrace);
     if (!is_on_) return;
     begin_ = std::chrono::steady_clock::now();
-    say(fmt::format("rank {} begins {} {} ({}) at {}", rank_, name(), collective.what.sequence,
+    say(fmt::format("rank {} begins {} {} ({}) at {}", rank_, name(), collective.call.sequence,
                     text::bytes(collective.bytes), clock_text()));
   }
   ~OperationLog() {
     if (!is_on_) return;
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin_;
-    say(fmt::format("rank {} ends {} {} after {:.3f} ms", rank_, name(), collective_.what.sequence, took.count()));
+    say(fmt::format("rank {} ends {} {} after {:.3f} ms", rank_, name(), collective_.call.sequence, took.count()));
   }
   OperationLog(const OperationLog&) = delete;
   OperationLog& operator=(const OperationLog&) = delete;
 
  private:
-  [[nodiscard]] const char* name() const { return name_of(collective_.what.kind); }
+  [[nodiscard]] const char* name() const { return name_of(collective_.call.kind); }
   void say(const std::string& line) const {
-    log::write(collective_.what.kind == Kind::kBarrier ? log::Level::kDebug : log::Level::kTrace, line);
+    log::write(collective_.call.kind == Kind::kBarrier ? log::Level::kDebug : log::Level::kTrace, line);
   }
 
   const Collective& collective_;
@@ -129,8 +129,8 @@ class OperationLog {
 
 std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noexcept {
   Collective& collective = operation.collective_;
-  trace::Span span({.name = name_of(collective.what.kind),
-                    .sequence = collective.what.sequence,
+  trace::Span span({.name = name_of(collective.call.kind),
+                    .sequence = collective.call.sequence,
                     .bytes = collective.bytes,
                     .group = number_,
                     .bucket = collective.bucket,
@@ -238,7 +238,7 @@ void OperationQueue::close(bool orderly) noexcept {
   if (ended) {
     thread_.join();
   } else {
-    log::warn("a collective is still under way; its thread is left behind");
+    log::warn("a collective is still under way; its thread is abandoned");
     thread_.detach();
   }
 }

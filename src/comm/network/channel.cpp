@@ -6,7 +6,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Each direction has its own transport: messages of other threads do not wait for these.
+/// Messages in one direction, with their own transport, so that other threads' messages do not wait for them.
 class NetworkChannel final : public Runner {
  public:
   NetworkChannel(std::shared_ptr<Network> network, int peer, bool sending)
@@ -14,16 +14,16 @@ class NetworkChannel final : public Runner {
 
   void run(const Collective& message) override {
     if (!transport_) transport_ = network_->connect(label());
-    Descriptor own_call = message.what;
+    Descriptor own_call = message.call;
     own_call.kind = Kind::kSend;
     own_call.root = 0;
     Descriptor other_call = own_call;
     const auto compare = [&] {
-      if (other_call != own_call) throw mismatch_error(network_->world(), message.what, peer_, other_call);
+      if (other_call != own_call) throw mismatch_error(network_->world(), message.call, peer_, other_call);
     };
     const Message call{peer_, reinterpret_cast<std::byte*>(sending_ ? &own_call : &other_call), sizeof(own_call)};
     const Message bytes{peer_, sending_ ? const_cast<std::byte*>(message.data) : message.output, message.bytes};
-    if (!transport_->tells_wrong_lengths()) {
+    if (!transport_->reports_wrong_lengths()) {
       carry({call}, message);
       compare();
       return carry({bytes}, message);

@@ -25,7 +25,7 @@ constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 }  // namespace
 
-/// The state is shared with the thread, which may outlive the watch if the store hangs.
+/// The state that the watch shares with its threads, which may outlive it if the store hangs.
 struct ExchangeWatch::State {
   explicit State(World facts) : world(std::move(facts)) {}
 
@@ -48,7 +48,7 @@ struct ExchangeWatch::State {
   bool closed = false;
   int threads = 0;
   std::condition_variable clock;
-  bool idle = false;  ///< the thread looks again only when notified
+  bool idle = false;  ///< the thread waits for a notification
   std::optional<int> alarm;
 };
 
@@ -59,7 +59,7 @@ void ExchangeWatch::State::ask(std::unique_lock<std::mutex>& lock) {
   try {
     heard = world.store->try_get(key());
   } catch (const std::exception& problem) {
-    log::debug("the store was not asked for an alarm: {}", problem.what());
+    log::debug("the store could not be asked to wake this rank: {}", problem.what());
   }
   lock.lock();
   if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // other text means rank 0
@@ -75,7 +75,7 @@ void ExchangeWatch::State::loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
     if (entries.empty()) {
-      // A loop of short exchanges must not wake the thread for each.
+      // In a loop of short exchanges the thread must not be woken for each one.
       if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && entries.empty()) {
         idle = true;
         changed.wait(lock);
@@ -97,7 +97,7 @@ void ExchangeWatch::State::loop() {
   changed.notify_all();
 }
 
-// An exchange that begins during this sleep is checked soon enough, so none has to wake it.
+// An exchange that begins during this sleep is checked soon enough, so exchanges do not wake the thread.
 void ExchangeWatch::State::clock_loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
@@ -154,7 +154,7 @@ void ExchangeWatch::raise(int suspect) noexcept {
   try {
     state_->world.store->compare_set(state_->key(), "", std::to_string(suspect));
   } catch (const std::exception& problem) {
-    log::debug("no alarm could be raised: {}", problem.what());
+    log::debug("the other ranks could not be woken: {}", problem.what());
   }
 }
 

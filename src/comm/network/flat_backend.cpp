@@ -17,11 +17,11 @@ void compare_over(Transport& transport, const Collective& collective, const std:
   const auto place = std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin();
   const Ring ring{ranks, static_cast<std::size_t>(place)};
   std::vector<Descriptor> calls(ranks.size());
-  calls[0] = collective.what;
+  calls[0] = collective.call;
   gather_around(transport, ring, reinterpret_cast<std::byte*>(calls.data()), sizeof(Descriptor), collective);
   for (std::size_t other = 0; other < ranks.size(); ++other) {
-    const Descriptor& theirs = calls[ring.entry_of(other)];
-    if (theirs != calls[0]) throw mismatch_error(world, calls[0], ranks[other], theirs);
+    const Descriptor& other_call = calls[ring.entry_of(other)];
+    if (other_call != calls[0]) throw mismatch_error(world, calls[0], ranks[other], other_call);
   }
 }
 
@@ -44,44 +44,44 @@ void FlatBackend::meet(const Collective& collective) { compare_over(*transport_,
 
 ExchangeReduce FlatBackend::plan_reduction(const Collective& collective) const {
   const World& world = transport_->world();
-  const Descriptor& what = collective.what;
+  const Descriptor& call = collective.call;
   ExchangeReduce job;
-  job.reduction = {dtype_of(what), op_of(what), divisor_of(what, world.size)};
+  job.reduction = {dtype_of(call), op_of(call), divisor_of(call, world.size)};
   job.leaf_bytes = collective.item_bytes;
   job.result_bytes = collective.item_bytes;
   job.rows = collective.data;
   job.row_bytes = collective.bytes;
-  const auto shared = ranges_for_all(what.numel, collective.bytes, world.size);
-  for (const Piece& piece : pieces_of(what, world.size)) {
+  const auto shared = ranges_for_all(call.numel, collective.bytes, world.size);
+  for (const Piece& piece : pieces_of(call, world.size)) {
     if (piece.row == 0) {
-      const ElementRange range = what.kind == Kind::kAllReduce ? shared[static_cast<std::size_t>(piece.rank)]
-                                                               : result_range(what, world.size, piece.rank);
+      const ElementRange range = call.kind == Kind::kAllReduce ? shared[static_cast<std::size_t>(piece.rank)]
+                                                               : result_range(call, world.size, piece.rank);
       job.contributors.push_back({piece.rank, range, {}});
     }
     job.contributors.back().rows.push_back(piece.span);
   }
   job.output = collective.output;
-  if (what.kind == Kind::kAllReduce) {
+  if (call.kind == Kind::kAllReduce) {
     job.output += static_cast<std::size_t>(shared[static_cast<std::size_t>(world.rank)].begin) * job.result_bytes;
   }
   return job;
 }
 
-/// Few ranks with little to combine send their rows in the exchange that compares the calls: one exchange, not two.
+/// For few ranks with little to combine: the exchange that compares the calls also has the rows, which saves another.
 void FlatBackend::reduce_at_once(const Collective& collective) {
   const int rank = transport_->world().rank;
-  Descriptor own_call = collective.what;
-  std::vector<Descriptor> theirs(all_.size(), own_call);
+  Descriptor own_call = collective.call;
+  std::vector<Descriptor> other_calls(all_.size(), own_call);
   Preamble words;
   for (const int other : all_) {
     if (other == rank) continue;
     words.sends.push_back({other, reinterpret_cast<std::byte*>(&own_call), sizeof own_call});
     words.receives.push_back(
-        {other, reinterpret_cast<std::byte*>(&theirs[static_cast<std::size_t>(other)]), sizeof own_call});
+        {other, reinterpret_cast<std::byte*>(&other_calls[static_cast<std::size_t>(other)]), sizeof own_call});
   }
   const auto compare = [&] {
     for (const int other : all_) {
-      const Descriptor& call = theirs[static_cast<std::size_t>(other)];
+      const Descriptor& call = other_calls[static_cast<std::size_t>(other)];
       if (call != own_call) throw mismatch_error(transport_->world(), own_call, other, call);
     }
   };
@@ -89,11 +89,11 @@ void FlatBackend::reduce_at_once(const Collective& collective) {
   try {
     const std::vector<TreeLeaf> leaves = exchange_rows(*transport_, job, collective, scratch_, words);
     compare();
-    tree_reduce(job.reduction, leaves, {job.output}, collective.what.numel);
+    tree_reduce(job.reduction, leaves, {job.output}, collective.call.numel);
   } catch (const WrongLength&) {
     compare();
     throw;
-  } catch (const PeerError&) {  // a rank with a larger call compares first, and leaves
+  } catch (const PeerError&) {  // a rank with a larger call compares it first, and leaves
     compare();
     throw;
   }
@@ -101,11 +101,11 @@ void FlatBackend::reduce_at_once(const Collective& collective) {
 
 void FlatBackend::reduce(const Collective& collective) {
   const bool is_small =
-      collective.bytes > 0 && is_one_pass(collective.bytes) && collective.what.kind == Kind::kAllReduce;
-  if (is_small && !is_large({all_, 0}) && transport_->tells_wrong_lengths()) return reduce_at_once(collective);
+      collective.bytes > 0 && is_one_pass(collective.bytes) && collective.call.kind == Kind::kAllReduce;
+  if (is_small && !is_large({all_, 0}) && transport_->reports_wrong_lengths()) return reduce_at_once(collective);
   meet(collective);
   if (collective.bytes == 0) return;
-  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const bool for_all = collective.call.kind == Kind::kAllReduce;
   const ExchangeReduce job = plan_reduction(collective);
   exchange_and_reduce(*transport_, job, collective, scratch_);
   if (for_all && !is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, collective.output);
@@ -116,7 +116,7 @@ void FlatBackend::move(const Collective& collective) {
   move_compared(collective);
 }
 
-// The root sends to each rank: a tree saves time only in very large worlds.
+// The root sends to each rank directly: a tree would save time only in very large worlds.
 void FlatBackend::move_compared(const Collective& collective) {
   const World& world = transport_->world();
   const MovePlan plan = plan_of(collective, world.size);

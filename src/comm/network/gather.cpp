@@ -20,8 +20,8 @@ bool is_large(const Ring& ring) { return ring.ranks.size() > 8; }
 
 namespace {
 
-void tell_each(Transport& transport, const Ring& ring, std::byte* entries, std::size_t bytes,
-               const Collective& collective) {
+void send_to_each(Transport& transport, const Ring& ring, std::byte* entries, std::size_t bytes,
+                  const Collective& collective) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for (std::size_t i = 1; i < ring.ranks.size(); ++i) {
@@ -35,7 +35,7 @@ void tell_each(Transport& transport, const Ring& ring, std::byte* entries, std::
 
 void gather_around(Transport& transport, const Ring& ring, std::byte* entries, std::size_t bytes,
                    const Collective& collective) {
-  if (!is_large(ring)) return tell_each(transport, ring, entries, bytes, collective);
+  if (!is_large(ring)) return send_to_each(transport, ring, entries, bytes, collective);
   for (const GatherRound& round : gather_rounds(static_cast<int>(ring.place), static_cast<int>(ring.ranks.size()))) {
     const std::size_t size = static_cast<std::size_t>(round.count) * bytes;
     std::byte* const place = entries + static_cast<std::size_t>(round.known) * bytes;

@@ -13,7 +13,7 @@ c10::Device parse(const std::string& text) {
     const c10::Device device(text);
     if (device.is_cpu() || device.is_cuda()) return device;
   } catch (const std::exception&) {
-    // the error is below
+    // the error is thrown below
   }
   throw UsageError(fmt::format("there is no device '{}'", text), "use auto, cpu, cuda or cuda:N");
 }
@@ -21,7 +21,7 @@ c10::Device parse(const std::string& text) {
 c10::Device gpu(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
 std::string count_text(const DeviceRequest& request) {
-  if (!request.obstacle.what.empty()) return request.obstacle.what;
+  if (!request.obstacle.problem.empty()) return request.obstacle.problem;
   std::string text = fmt::format("this host has {} GPU{}", request.gpus, request.gpus == 1 ? "" : "s");
   if (!request.visible.empty()) text += fmt::format(" (CUDA_VISIBLE_DEVICES={})", request.visible);
   return text;
@@ -51,15 +51,14 @@ c10::Device choose_device(const DeviceRequest& request) {
 std::string idle_gpus_warning(const DeviceRequest& request) {
   if (request.wanted != "auto" || request.gpus > 0 || request.devices == 0) return "";
   const std::string gpus = fmt::format("{} GPU{}", request.devices, request.devices == 1 ? "" : "s");
-  if (!request.obstacle.what.empty()) {
+  if (!request.obstacle.problem.empty()) {
     return fmt::format(
-        "this host has {}, and {}: it computes on the CPU (--device cpu says that this is right; else {})", gpus,
-        request.obstacle.what, request.obstacle.remedy);
+        "this host has {}, and {}: it computes on the CPU (if this is right, say so with --device cpu; else {})", gpus,
+        request.obstacle.problem, request.obstacle.remedy);
   }
   return fmt::format(
-      "this host has {}, and CUDA finds none of them: it computes on the CPU (--device cpu says that this is right; "
-      "else "
-      "compare the driver's version, as nvidia-smi shows it, with CUDA's, and in a container start it with --gpus all)",
+      "this host has {}, and CUDA finds none of them: it computes on the CPU (if this is right, say so with --device "
+      "cpu; else compare the driver's version in nvidia-smi with CUDA's; start a container with --gpus all)",
       gpus);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// init(): from the environment to a group of connected ranks.
+// init(): forms a group of connected ranks, as the environment describes it.
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -49,14 +49,14 @@
 namespace lockstep {
 namespace {
 
-// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth the wait.
+// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth a wait of this length.
 constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
-// How often a rank looks for the file of file://, and how long it tries the address in it.
+// The interval at which a rank looks for the file of file://, and how long it tries the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
-/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments. "--" ends them.
+/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments, which "--" ends.
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string word = argv[i];
@@ -66,7 +66,7 @@ std::optional<std::string> find_argument(int argc, const char* const* argv, cons
   return std::nullopt;
 }
 
-/// Does the same as find_argument, with "-" or "_" inside the name.
+/// Does the same as find_argument(), with "-" or "_" inside the name.
 std::optional<std::string> find_spelled(int argc, const char* const* argv, std::string name) {
   if (auto value = find_argument(argc, argv, name)) return value;
   std::replace(name.begin() + 2, name.end(), '_', '-');
@@ -87,7 +87,7 @@ BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions&
   auto text = find_argument(argc, argv, "--backend");
   if (!text) text = env::get("LOCKSTEP_BACKEND");
   if (text == comm::kOldNameOfTcp && rank == 0) {
-    log::note("the backend {} is called tcp now: Lockstep's own sockets, without Gloo", *text);
+    log::note("the backend {} is now called tcp: it uses Lockstep's own sockets, not Gloo", *text);
   }
   return text ? comm::parse_backend(*text) : BackendKind::kAuto;
 }
@@ -107,7 +107,8 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   request.local_rank = info.local_rank;
   if (!tensor::has_cuda()) request.obstacle = cuda::library().obstacle;
   request.gpus = tensor::cuda_device_count();
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): empty shows none
+  const char* visible =
+      std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): an empty value shows no GPU
   request.devices = count_visible_gpus(count_gpu_devices(),
                                        visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
   request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
@@ -115,23 +116,24 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   return request;
 }
 
-/// Binds this process to the CPUs near its GPU. A GPU without CUDA's parts is a test's imitation.
+/// Binds this process to the CPUs near its GPU. Without CUDA's library the GPU is a test's imitation.
 void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());
   if (const int cpus = comm::keep_near(address); cpus > 0) {
-    log::debug("bound to the {} CPUs near the GPU at {}; LOCKSTEP_NUMA=0 leaves it to the system", cpus, address);
+    log::debug("bound to the {} CPUs near the GPU at {}; LOCKSTEP_NUMA=0 leaves the choice to the system", cpus,
+               address);
   }
 }
 
 int check_replicas(int replicas, int world) {
   if (replicas == 0) return world;
   if (replicas >= world) return replicas;
-  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs one", replicas, world),
+  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs at least one", replicas, world),
                    fmt::format("start at most {} ranks", replicas));
 }
 
-/// Makes rank 0's store if no launcher serves one.
+/// Starts the store on rank 0 if no launcher serves one.
 void serve_store(Job::State& state) {
   WorldPlan& plan = state.plan;
   state.server =
@@ -139,7 +141,7 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
-/// Rank 0 reaches its own store without the network.
+/// Returns the store's address. Rank 0 reaches its own store without the network.
 StoreAddress address_of(const Job::State& state) {
   const WorldPlan& plan = state.plan;
   StoreAddress address{.host = plan.host, .port = plan.port, .token = plan.token};
@@ -147,7 +149,7 @@ StoreAddress address_of(const Job::State& state) {
   return address;
 }
 
-/// Waits until the file names a store that answers: it may be a leftover of a killed job.
+/// Waits until the file names a store that answers: the file may be a leftover of a killed job.
 std::shared_ptr<Store> connect_through_file(Job::State& state) {
   const TimePoint end = AwakeClock::instance().now() + state.timeout;
   std::string problem;
@@ -168,9 +170,9 @@ std::shared_ptr<Store> connect_through_file(Job::State& state) {
     std::this_thread::sleep_for(kFilePoll);
   }
   throw TimeoutError(
-      fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
+      fmt::format("init timed out after {:.1f} s: the file {} did not lead to a store: {}",
                   std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
-      fmt::format("was rank 0 started with the same file, on a file system that all hosts share? {} sets the limit",
+      fmt::format("start rank 0 with the same file, on a file system that all hosts share; {} sets the limit",
                   env::timeout_variable()));
 }
 
@@ -187,7 +189,7 @@ void open_file_store(Job::State& state) {
   state.store = connect_store(address, state.timeout);
 }
 
-/// A store that other machines can reach needs a secret.
+/// Checks that a store that other machines can reach has a secret.
 void require_secret_beyond_loopback(const WorldPlan& plan) {
   if (is_loopback(plan.host)) return;
   if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
@@ -225,7 +227,7 @@ void open_store(Job::State& state) {
   }
 }
 
-/// Returns this host, and this rank's GPU there.
+/// Returns the facts of this host and of this rank's GPU.
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
@@ -244,8 +246,8 @@ comm::HostFacts own_facts(const Job::State& state) {
   return facts;
 }
 
-/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire, the reason why
-/// there is no NCCL, the GPU's slot, permission to share the GPU; one line each.
+/// Returns this rank's first message to the others: host id, host name, version, replicas, GPU, NCCL, wire, the reason
+/// why there is no NCCL, the GPU's PCI address, permission to share the GPU; one line each.
 std::string introduction(const Job::State& state) {
   const comm::HostFacts host = own_facts(state);
   return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
@@ -274,7 +276,7 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
   return missing;
 }
 
-/// Without a launcher, these variables define the world.
+/// Returns the variables that define the world without a launcher, as text.
 std::string world_text(const WorldPlan& plan) {
   const std::string origin = plan.store == StoreKind::kRankZero ? " by " + plan.info.source : "";
   return fmt::format("world {}{}", plan.info.world_size, origin);
@@ -284,20 +286,20 @@ std::string world_text(const WorldPlan& plan) {
   throw TimeoutError(
       fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
                   std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
-      fmt::format("were all ranks started, with the same MASTER_ADDR and MASTER_PORT? {} sets the limit",
+      fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
                   env::timeout_variable()));
 }
 
-/// The deadline for all ranks to come.
+/// The deadline for all ranks to join.
 struct Arrival {
   explicit Arrival(const Job::State& state)
       : end(AwakeClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
 
-  TimePoint end;  ///< of AwakeClock
+  TimePoint end;  ///< time of AwakeClock
   WaitNotice notice;
 };
 
-/// Waits for a key under "hello/", which has facts about the ranks, and reports the missing ranks to the user.
+/// Waits for a key under "hello/", which has a rank's facts, and reports the missing ranks to the user.
 std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
   auto& [end, notice] = arrival;
   for (;;) {
@@ -307,32 +309,32 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
     try {
       return state.store->get(fmt::format("{}hello/{}", prefix, key), std::max(left, std::chrono::milliseconds(1)));
     } catch (const TimeoutError&) {
-      // Reported and tried again while there is time.
+      // The missing ranks are reported below, and the wait continues while there is time.
     }
     auto missing = missing_ranks(state, prefix);
     if (missing.empty()) missing.emplace_back("rank 0");  // it has not yet published the other ranks' introductions
     if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
     const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {
-      log::note("rank {} ({}) waits since {} for {}; {} ends this after {}", state.plan.info.rank,
-                world_text(state.plan), text::duration(waited->count()), text::join(missing), env::timeout_variable(),
+      log::note("rank {} ({}) waits for {} ({} so far); {} ends the wait after {}", state.plan.info.rank,
+                world_text(state.plan), text::join(missing), text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(state.timeout).count()));
     }
   }
 }
 
-/// Reads a list of texts. Throws: PeerError if it is none.
+/// Reads a list of texts. Throws: PeerError if `json` is not a list of texts.
 std::vector<std::string> strings_of(const std::string& json) {
   const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) {
-    throw PeerError("rank 0 did not say who the other ranks are", "start the same program on every rank");
+    throw PeerError("rank 0 did not send the list of the other ranks", "start the same program on every rank");
   }
   return list.get<std::vector<std::string>>();
 }
 
 /// Returns the introductions of all ranks. Rank 0 reads them and publishes them together, so that W ranks make 2 W
-/// requests to the store and not W squared.
+/// requests to the store instead of W squared.
 std::vector<std::string> introductions(const Job::State& state, const std::string& prefix) {
   Arrival arrival(state);
   const RankInfo& info = state.plan.info;
@@ -366,8 +368,8 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), introduction(state));
   std::vector<comm::HostFacts> hosts;
   std::vector<std::string> first;
-  for (const std::string& theirs : introductions(state, prefix)) {
-    const auto lines = lines_of(text::printable(theirs));
+  for (const std::string& greeting : introductions(state, prefix)) {
+    const auto lines = lines_of(text::printable(greeting));
     if (hosts.empty()) first = lines;
     require_equal(first, lines, hosts.size());
     hosts.push_back({lines[0], lines[1], lines[4], lines[5], lines[7], lines[8], lines[9] == "shared"});
@@ -390,15 +392,15 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
                                               state.store);
 }
 
-/// The end of the other rank is a better reason than its consequence here.
+/// Throws the failure of another rank that ended, which is a better reason than `error`, its consequence.
 void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exception& error) {
   const bool is_store_gone = dynamic_cast<const PeerError*>(&error) != nullptr;
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
   if (!record) return;
   const std::string host = record->host.empty() ? "" : " on " + record->host;
-  const char* what = record->kind == FailureKind::kDied ? "died" : "failed";
-  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, what, words_of(*record)),
-                  "its own output says why");
+  const char* outcome = record->kind == FailureKind::kDied ? "died" : "failed";
+  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, outcome, words_of(*record)),
+                  "its output has the cause");
 }
 
 void join_group(Job::State& state, BackendKind wanted) {
@@ -422,12 +424,12 @@ void join_group(Job::State& state, BackendKind wanted) {
 std::mutex current_mutex;
 std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// A process may have one job with other ranks, because the keys of their meeting serve one group.
+/// Checks that this process has no other job with several ranks: the keys of a meeting serve one group.
 void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);
   if (!current.expired()) {
-    throw UsageError("init() was called twice in this process", "keep the first Job: it is a cheap handle");
+    throw UsageError("init() was called twice in this process", "keep the first Job and copy it: a copy is cheap");
   }
   current = state;
 }
@@ -450,8 +452,8 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
   return url.empty() ? "env://" : url;
 }
 
-/// One line a rank, for log level info, in the words of PyTorch's examples.
-void tell_where(const Job& job, const std::string& url) {
+/// Logs one line for each rank, at level info, in the words of PyTorch's examples.
+void log_position(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);
   const auto nccl_debug = env::get("NCCL_DEBUG");
@@ -498,11 +500,11 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   } catch (const std::exception& error) {
     if (watch) rethrow_if_peer_failed(*watch, error);
     const FailureRecord record = record_of(error, info.rank, state->host);
-    if (watch && record.kind != FailureKind::kPeer) watch->tell(record);
+    if (watch && record.kind != FailureKind::kPeer) watch->report(record);
     job.publish_failure(error);
     throw;
   }
-  tell_where(job, url_of(argc, argv, options));
+  log_position(job, url_of(argc, argv, options));
   return job;
 }
 

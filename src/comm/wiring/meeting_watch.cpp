@@ -12,10 +12,11 @@ namespace {
 constexpr auto kWatchNoLimit = std::chrono::hours(24 * 365);
 
 FailureRecord record_of_death(int rank, const std::string& host) {
-  return {.kind = FailureKind::kDied, .message = "its process ended while the ranks met", .rank = rank, .host = host};
+  return {
+      .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
 }
 
-// The store writes "closed" or "silent" and a line end before a last will.
+// Reads a last will, before which the store writes "closed" or "silent" and a line end.
 std::optional<FailureRecord> record_in(const std::string& value) {
   return parse_failure(value.substr(value.find('{') == std::string::npos ? 0 : value.find('{')));
 }
@@ -27,7 +28,7 @@ MeetingWatch::MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> wai
       rank_(place.rank),
       waits_(std::move(waits)),
       store_(connect_store(place.address, place.timeout)),
-      // A stopped or slow rank is not gone: the meeting's own limit ends that wait.
+      // A stopped or slow rank is not gone: the meeting's time limit ends the wait for it.
       presence_(std::make_unique<Presence>(
           place.address,
           PresenceOptions{
@@ -46,11 +47,11 @@ MeetingWatch::~MeetingWatch() {
 }
 
 void MeetingWatch::watch() {
-  FailureRecord record = record_of_death(0, "");  // rank 0 serves the store
+  FailureRecord record = record_of_death(0, "");  // the store is gone, and rank 0 serves it
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {
-    log::debug("the meeting's store is gone: {}", problem.what());
+    log::debug("the store is gone: {}", problem.what());
   }
   const std::lock_guard lock(mutex_);
   if (is_leaving_ || record.rank == rank_) return;
@@ -59,7 +60,7 @@ void MeetingWatch::watch() {
   waits_->shut_down();
 }
 
-void MeetingWatch::tell(const FailureRecord& record) noexcept {
+void MeetingWatch::report(const FailureRecord& record) noexcept {
   try {
     waits_->compare_set(key_, "", to_json(record));
   } catch (const std::exception& problem) {

@@ -63,10 +63,10 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const auto world = hosts.size();
-  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl leaves the choice for host memory open
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not choose the backend for host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
-    throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
+    throw UsageError(fmt::format("the backend local is for one rank, and this job has {}", world));
   }
   const auto stranger =
       std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.id != hosts[0].id; });
@@ -84,12 +84,12 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
   }
   if (wanted == BackendKind::kTcp) return {BackendKind::kTcp, "asked for"};
   return {BackendKind::kTcp,
-          fmt::format("the ranks share no memory: they are on several hosts ({})", host_names(hosts))};
+          fmt::format("the ranks cannot share memory: they are on several hosts ({})", host_names(hosts))};
 }
 
 namespace {
 
-/// Returns the error about two ranks with the same GPU.
+/// Returns the error for two ranks with the same GPU.
 ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::size_t other) {
   const HostFacts& host = hosts[one];
   std::set<std::string> gpus;
@@ -100,14 +100,14 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
     ++ranks;
   }
   return ResourceError(
-      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need a GPU each, and see {} GPU{}", one, other,
-                  host.name, ranks, gpus.size(), gpus.size() == 1 ? "" : "s"),
-      fmt::format("start {} rank{} there (--nproc-per-node {}), or show each its own GPU (srun --gpus-per-task=1); or "
-                  "--device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share a GPU, for tests",
+      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need one GPU each but see only {} GPU{}", one,
+                  other, host.name, ranks, gpus.size(), gpus.size() == 1 ? "" : "s"),
+      fmt::format("start {} rank{} there (--nproc-per-node {}), or give each rank its own GPU (srun "
+                  "--gpus-per-task=1); or use --device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share a GPU, for tests",
                   gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
 }
 
-/// Returns the reason why NCCL does not connect these two; empty: it does.
+/// Returns the reason why NCCL cannot connect these two ranks; empty: it can.
 std::string nccl_objection(const HostFacts& one, const HostFacts& other) {
   if (one.gpu == other.gpu) return fmt::format("share a GPU of {}, which NCCL does not allow", one.name);
   const bool is_one_slot = one.id == other.id && !one.gpu_slot.empty() && one.gpu_slot == other.gpu_slot;
@@ -119,8 +119,8 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const HostFacts& host = hosts[rank];
     if (host.gpu.empty()) {
-      return UsageError(fmt::format("nccl is for GPUs, and rank {} on {} computes on the CPU", rank, host.name),
-                        "--device cuda on every rank, or --backend auto");
+      return UsageError(fmt::format("nccl needs GPUs, but rank {} on {} computes on the CPU", rank, host.name),
+                        "use --device cuda on every rank, or --backend auto");
     }
     if (host.nccl.empty()) {
       return UsageError(
@@ -130,13 +130,13 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
     if (host.nccl != hosts[0].nccl) {
       return UsageError(
           fmt::format("rank 0 has NCCL {} and rank {} on {} has {}", hosts[0].nccl, rank, host.name, host.nccl),
-          "make the same libnccl.so.2 the first on every host");
+          "make every host load the same libnccl.so.2");
     }
     for (std::size_t other = 0; other < rank; ++other) {
       const std::string objection = nccl_objection(host, hosts[other]);
       if (objection.empty()) continue;
       return UsageError(fmt::format("ranks {} and {} {}", other, rank, objection),
-                        "start one rank per GPU, or --backend shm");
+                        "start one rank per GPU, or use --backend shm");
     }
   }
   return UsageError("");
@@ -166,7 +166,7 @@ DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>&
   if (hosts.size() == 1) return {false, "a world of one has no other rank"};
   if (wanted != BackendKind::kAuto) return {false, "asked for"};
   if (!possible) return {false, objection.message()};
-  return {true, "every rank has a GPU of its own"};
+  return {true, "every rank has its own GPU"};
 }
 
 const char* backend_name(BackendKind kind) {

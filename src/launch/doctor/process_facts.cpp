@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activity of a process that does not use Lockstep, as far as it can be seen from outside.
+// Reads the activity of a process that may not use Lockstep, from outside.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -47,7 +47,7 @@ std::vector<std::string> stacks_of(int pid) {
     return {"no stacks: ptrace is not permitted here; root may, and a container with --cap-add=SYS_PTRACE"};
   }
   if (stacks.refusal != 0) return {"no stacks: " + std::generic_category().message(stacks.refusal)};
-  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: there was no time to read them"}
+  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: the time to read them was over"}
                                 : launch::words_of(stacks);
 }
 
@@ -69,7 +69,7 @@ std::vector<ProcessReport> read_processes(int pid) {
   const auto first = launch::read_process(pid);
   if (!first) {
     throw DataError(fmt::format("there is no process {} on this host", pid),
-                    "ask on the host of the rank; ps -ef lists the processes");
+                    "run the command on the host of the rank; ps -ef lists the processes");
   }
   std::vector<ProcessReport> reports = {report_of(pid, *first)};
   launch::ProcessTree tree;

@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 4> kRecipes = {"captcha", "detection", "s
 
 struct Bytes {
   std::string text;
-  bool is_end = false;  // the file is longer, and this is its end
+  bool is_end = false;  // the text is only the end of a longer file
   std::int64_t time_ns = 0;
 };
 
@@ -72,7 +72,7 @@ std::optional<Bytes> read_file(const fs::path& file, std::size_t most, Notes& no
   return std::nullopt;
 }
 
-/// One JSON object; else a note.
+/// Reads one JSON object; otherwise adds a note.
 std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Notes& notes) {
   const auto bytes = read_file(file, kLargest, notes);
   if (!bytes) return std::nullopt;
@@ -90,7 +90,7 @@ std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Not
       return std::nullopt;
     }
   }
-  notes.push_back(fmt::format("{} is torn: it is no whole JSON object", file.string()));
+  notes.push_back(fmt::format("{} is torn: it is not a whole JSON object", file.string()));
   return std::nullopt;
 }
 
@@ -99,7 +99,7 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? text::for_people(found->get<std::string>()) : "";
 }
 
-/// 0 if it is no number, or one that no counter has.
+/// Returns a counter's value; 0 if it is not a number, or not one that a counter can have.
 double number_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
@@ -110,7 +110,7 @@ std::int64_t whole_at(const Json& json, const char* key) {
   return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
-/// -1: unknown.
+/// Returns the rank; -1: unknown.
 std::int64_t rank_at(const Json& json) { return json.contains("rank") ? whole_at(json, "rank") : -1; }
 
 std::vector<std::string> stacks_of(const Json& json) {
@@ -129,7 +129,7 @@ std::vector<std::string> stacks_of(const Json& json) {
   return lines;
 }
 
-/// The step report of a summary, or of a line of log.jsonl.
+/// Returns the step report in a summary, or in a line of log.jsonl.
 std::optional<view::StepReport> report_in(const Json& json) {
   const auto found = json.find("report");
   if (found == json.end()) return std::nullopt;
@@ -176,8 +176,8 @@ void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& note
   const std::string text = text::first_line(text_at(*json, "text"));
   if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
-  const bool was_told = text_at(*json, "cause") == kToldToLeave;
-  attempt.verdict = FailureRecord{.kind = was_told ? FailureKind::kNone : FailureKind::kFailed,
+  const bool was_asked = text_at(*json, "cause") == kAskedToLeave;
+  attempt.verdict = FailureRecord{.kind = was_asked ? FailureKind::kNone : FailureKind::kFailed,
                                   .message = text,
                                   .hint = text_at(*json, "hint"),
                                   .rank = static_cast<int>(rank_at(*json)),
@@ -220,8 +220,8 @@ std::optional<view::RunLog> read_log(const fs::path& file, Notes& notes) {
     if (line) take_line(*line, log);
   });
   if (damaged > 0) {
-    notes.push_back(fmt::format("{} has {} that {} no JSON object, as a kill leaves it", file.string(),
-                                damaged == 1 ? "a line" : fmt::format("{} lines", damaged),
+    notes.push_back(fmt::format("{} has {} that {} not whole JSON: the process was killed while it wrote",
+                                file.string(), damaged == 1 ? "a line" : fmt::format("{} lines", damaged),
                                 damaged == 1 ? "is" : "are"));
   }
   return has_any ? std::optional(log) : std::nullopt;

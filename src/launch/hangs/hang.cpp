@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A process is in uninterruptible sleep for a moment whenever it reads from a disk; one that stays there hangs.
+// A process that reads from a disk is uninterruptible for a moment; if it still is at the second look, it hangs.
 constexpr auto kSecondLook = std::chrono::milliseconds(100);
 
 bool is_at_a_disk(const std::vector<flight::RankFacts>& facts, int rank) {
@@ -24,7 +24,7 @@ bool is_at_a_disk(const std::vector<flight::RankFacts>& facts, int rank) {
 
 }  // namespace
 
-std::optional<FailureRecord> told(std::optional<FailureRecord> found) {
+std::optional<FailureRecord> warned(std::optional<FailureRecord> found) {
   if (found) log::warn("{}", found->message);
   return found;
 }
@@ -49,13 +49,13 @@ std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks, co
     std::this_thread::sleep_for(kSecondLook);
     verdict = flight::judge(states_of(ranks), flight::now_ns(), waiter);
   }
-  return told(verdict);
+  return warned(verdict);
 }
 
 std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks) {
   const auto facts = states_of(ranks);
   if (std::none_of(facts.begin(), facts.end(), flight::is_stopped)) return std::nullopt;
-  return told(flight::judge(facts, flight::now_ns()));
+  return warned(flight::judge(facts, flight::now_ns()));
 }
 
 std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks) {
@@ -64,7 +64,7 @@ std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks) {
   const bool has_succeeded = std::any_of(ranks.begin(), ranks.end(), [&](const WatchedRank& rank) {
     return rank.rank == verdict->rank && rank.has_succeeded;
   });
-  return has_succeeded ? told(verdict) : std::nullopt;
+  return has_succeeded ? warned(verdict) : std::nullopt;
 }
 
 std::vector<std::string> stacks_of_late(const FailureRecord& found, const std::vector<WatchedRank>& ranks) {
@@ -83,7 +83,7 @@ std::vector<std::string> stacks_of_late(const FailureRecord& found, const std::v
 std::optional<FailureRecord> find_odd(const std::vector<WatchedRank>& ranks) {
   std::vector<flight::RankFacts> facts = states_of(ranks);
   for (std::size_t i = 0; i < ranks.size(); ++i) facts[i].ring = ranks[i].ring->read();
-  return told(flight::find_odd_call(facts));
+  return warned(flight::find_odd_call(facts));
 }
 
 }  // namespace lockstep::launch

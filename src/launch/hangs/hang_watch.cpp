@@ -17,19 +17,19 @@
 namespace lockstep::launch {
 namespace {
 
-// By then, in most cases, a rank that uses Lockstep has begun its ring: other nodes are not asked before.
+// By this time a rank that uses Lockstep has usually begun its ring. Other nodes are not asked earlier.
 constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
-// Often enough that the ranks learn of long work before they give up.
+// Returns the interval of the looks, short enough that the ranks learn of long work before they give up.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }
 
-// The processor time of everything that this process has started, ranks that have ended included.
+// Returns the processor time of all processes that this process has started, including ranks that have ended.
 double processor_seconds() {
   ProcessTree tree;
   std::uint64_t ticks = 0;
@@ -39,7 +39,7 @@ double processor_seconds() {
   return static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-bool somebody_waits(const std::vector<flight::RankFacts>& ranks) {
+bool any_waits(const std::vector<flight::RankFacts>& ranks) {
   return std::any_of(ranks.begin(), ranks.end(), [](const flight::RankFacts& rank) {
     return rank.ring && std::any_of(rank.ring->lanes.begin(), rank.ring->lanes.end(),
                                     [](const flight::Lane& lane) { return lane.is_running(); });
@@ -63,14 +63,14 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   say_next_ns_ = std::max(say_next_ns_, watched_since_.time_since_epoch().count() + kSayFirst);
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
-  const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
+  const std::string limit = timeout_ns == 0 || stall->text.find("; limit ") != std::string::npos
                                 ? ""
-                                : fmt::format("; {} ends this after {}", env::timeout_variable(),
+                                : fmt::format("; {} ends the wait after {}", env::timeout_variable(),
                                               text::duration(static_cast<double>(timeout_ns) * 1e-9));
   log::note("{}{}", stall->text, limit);
 }
 
-// Ranks of this node may wait for those of another, which its launcher sees.
+// Returns true if other nodes are active. Ranks of this node may wait for ranks that only another launcher sees.
 bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   constexpr auto kTimeToHear = std::chrono::seconds(5);
   if (!link_) return false;
@@ -80,7 +80,7 @@ bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   return false;
 }
 
-// Ranks that use Lockstep have verdicts of their own.
+// Reports silent ranks without Lockstep; the rings of other ranks show what they wait for.
 void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
   std::vector<SilentRank> living;
   for (const WatchedRank& rank : ranks) {
@@ -108,10 +108,10 @@ std::optional<FailureRecord> HangWatch::look(TimePoint now, const std::vector<Wa
   due_ = now + interval_;
   const bool has_own = flight::has_long_work(facts);
   if (has_own && link_) link_->publish();
-  const bool has_others = !has_own && link_ && somebody_waits(facts.ranks) && link_->ask(now);
+  const bool has_others = !has_own && link_ && any_waits(facts.ranks) && link_->ask(now);
   be_patient(now, ranks, has_own || has_others);
   say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
-  return told(flight::judge_sections(facts));
+  return warned(flight::judge_sections(facts));
 }
 
 }  // namespace lockstep::launch

@@ -15,14 +15,14 @@
 namespace lockstep::launch {
 namespace {
 
-// Together 2 s. A refusal comes at once.
+// The limits add up to 2 s. A refusal comes at once.
 constexpr auto kOutside = std::chrono::milliseconds(1500);
 constexpr auto kInside = std::chrono::milliseconds(500);
 
 bool is_forbidden(int problem) { return problem == EPERM || problem == EACCES; }
 
-// Empty if the process can run.
-const char* what_keeps(char state) {
+// Returns what keeps the process from running; empty if it can run.
+const char* obstacle_of(char state) {
   switch (state) {
     case 'T':
       return "it is stopped";
@@ -37,14 +37,14 @@ const char* what_keeps(char state) {
 
 std::vector<std::string> from_inside(const LateProcess& late, const StackSources& sources) {
   const std::string refused = "ptrace is not permitted here";
-  const std::string kept = what_keeps(late.state);
+  const std::string kept = obstacle_of(late.state);
   if (!kept.empty()) return {fmt::format("none: {}, and the rank cannot write its own: {}", refused, kept)};
   const SelfReport report = sources.inside(late);
   if (report.frames.empty()) {
     return {fmt::format("none: {}, and the rank did not write its own: {}", refused, report.problem)};
   }
   std::vector<std::string> lines{
-      fmt::format("{}, so this is what the rank wrote of the one thread that took its signal", refused)};
+      fmt::format("{}, so this is the stack that the rank itself wrote, of one thread only", refused)};
   const ProcessStacks one{.pid = late.pid, .threads = {{.thread = late.pid, .frames = report.frames}}};
   for (std::string& line : words_of(one)) lines.push_back(std::move(line));
   return lines;
@@ -61,7 +61,7 @@ std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& 
   const ProcessStacks outside = sources.outside(late.pid);
   if (is_forbidden(outside.refusal)) return from_inside(late, sources);
   if (outside.refusal != 0) return {"none: " + std::generic_category().message(outside.refusal)};
-  if (outside.threads.empty()) return {"none: there was no time to read them"};
+  if (outside.threads.empty()) return {"none: the time to read them was over"};
   return words_of(outside);
 }
 

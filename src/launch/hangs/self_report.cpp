@@ -23,7 +23,7 @@ constexpr auto kAnswerLook = std::chrono::milliseconds(5);
 std::string answer_text(const std::filesystem::path& file) {
   try {
     return FileSystem::system().read(file);
-  } catch (const Error&) {  // not yet there
+  } catch (const Error&) {  // the file does not exist yet
     return "";
   }
 }
@@ -43,11 +43,11 @@ bool catches(std::string_view status, int signal) {
 SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chrono::milliseconds limit) {
   const int signal = fault::stack_signal();
   if (!catches(answer_text("/proc/" + std::to_string(pid) + "/status"), signal)) {
-    return {.problem = "its program does not take the signal"};
+    return {.problem = "its program does not handle the signal"};
   }
   std::error_code unknown;
   std::filesystem::remove(file, unknown);
-  // To the main thread, which is the one that is late.
+  // The signal goes to the main thread, which is the late one.
   if (::syscall(SYS_tgkill, pid, pid, signal) != 0) return {.problem = std::generic_category().message(errno)};
   const TimePoint deadline = SystemClock::instance().now() + limit;
   while (SystemClock::instance().now() < deadline) {

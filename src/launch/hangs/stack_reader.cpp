@@ -26,32 +26,32 @@
 namespace lockstep::launch {
 namespace {
 
-// One thread of another process, held still while this lives.
+// One thread of another process, which is stopped while this object lives.
 
-/// Owned by the thread that made it: the kernel takes no orders from another.
+/// Owned by the thread that made it: the kernel accepts ptrace requests from no other thread.
 class TracedThread {
  public:
-  /// Blocks until it is stopped, until `deadline` at most.
+  /// Stops the thread. Blocks: until it is stopped, at most until `deadline`.
   TracedThread(pid_t thread, TimePoint deadline);
-  /// Resumes it, unless it was stopped before; a signal that came meanwhile is delivered.
+  /// Resumes the thread, unless it was stopped before; a signal that came in between is delivered.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
 
-  [[nodiscard]] bool stands() const { return stands_; }
-  /// errno of the refusal; 0: it was allowed, or there is no such thread.
+  [[nodiscard]] bool is_stopped() const { return is_stopped_; }
+  /// Returns the errno of a refusal; 0: it was allowed, or the thread does not exist.
   [[nodiscard]] int refusal() const { return refusal_; }
 
  private:
   pid_t thread_;
   int refusal_ = 0;
-  bool stands_ = false;
-  int signal_ = 0;  // a signal that was about to be delivered; 0: none
+  bool is_stopped_ = false;
+  int signal_ = 0;  // signal that was about to be delivered; 0: none
 };
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
 
-// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us if we are killed in between.
+// Uses PTRACE_SEIZE: PTRACE_ATTACH would send a SIGSTOP that remains if this process is killed in between.
 TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     refusal_ = errno == ESRCH ? 0 : errno;
@@ -63,31 +63,32 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
     const pid_t found = ::waitpid(thread, &status, __WALL | WNOHANG);
     if (found < 0 && errno != EINTR) return;
     if (found == thread) {
-      stands_ = WIFSTOPPED(status);
+      is_stopped_ = WIFSTOPPED(status);
       const bool is_ours = (status >> 16) == PTRACE_EVENT_STOP;
-      if (stands_ && !is_ours) signal_ = WSTOPSIG(status);
+      if (is_stopped_ && !is_ours) signal_ = WSTOPSIG(status);
       return;
     }
-    if (SystemClock::instance().now() >= deadline) return;  // it is released when the tracing thread ends
+    if (SystemClock::instance().now() >= deadline) return;  // the kernel releases it when the tracing thread ends
     std::this_thread::sleep_for(kHeldLook);
   }
 }
 
 TracedThread::~TracedThread() {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the system call takes the number in a pointer's place
-  if (stands_) ::ptrace(PTRACE_DETACH, thread_, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal_)));
+  if (is_stopped_)
+    ::ptrace(PTRACE_DETACH, thread_, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal_)));
 }
 
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
-// The limit for a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a
+// The time limit for a thread that is in the kernel and cannot be interrupted. Other threads stop as soon as they get a
 // processor.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
 
-/// The state that the reading thread shares with the one that waits for it. It outlives both.
+/// The state that the reading thread shares with the thread that waits for it. It lives until both release it.
 struct Reading {
   std::mutex mutex;
   std::condition_variable has_ended;
@@ -101,7 +102,7 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // A search for files with debugging information may ask a server, and the symbols have the names.
+    // No search for debugging information, which may ask a server: symbol tables have the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
@@ -109,7 +110,7 @@ class Unwinder {
 
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
 
-  /// Returns 0 or errno.
+  /// Opens the process. Returns 0 or errno.
   int open() {
     if (!dwfl_) return ENOMEM;
     const int problem = ::dwfl_linux_proc_report(dwfl_.get(), pid_);
@@ -120,7 +121,7 @@ class Unwinder {
     return attached == 0 ? 0 : attached > 0 ? attached : EIO;
   }
 
-  /// The thread must be stopped.
+  /// Returns the frames of a thread, which must be stopped.
   std::vector<StackFrame> frames_of(pid_t thread) {
     frames_.clear();
     ::dwfl_getthread_frames(dwfl_.get(), thread, &Unwinder::on_frame, this);
@@ -135,7 +136,7 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // For a return address it looks up the call before it, since the next instruction may belong to another function.
+  // Adds a frame. For a return address it looks up the call before it: the address may belong to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);
@@ -184,7 +185,7 @@ std::string first_line_of(const fs::path& file) {
   return line;
 }
 
-// The main thread first, then in the order in which they began.
+// Returns the main thread, then the other threads in the order in which they began.
 std::vector<pid_t> thread_ids(pid_t pid) {
   std::vector<pid_t> threads;
   std::error_code problem;
@@ -199,8 +200,8 @@ std::vector<pid_t> thread_ids(pid_t pid) {
 
 std::string problem_of(const ThreadStack& thread, const std::optional<flight::ProcessState>& state) {
   if (thread.state != 'D') return "it did not stop";
-  const std::string where = state && !state->waits_in.empty() ? " in " + state->waits_in : "";
-  return "it cannot be interrupted" + where;
+  const std::string place = state && !state->waits_in.empty() ? " in " + state->waits_in : "";
+  return "it cannot be interrupted" + place;
 }
 
 ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
@@ -212,7 +213,7 @@ ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
   const bool is_stuck = thread.state == 'D';
   const TracedThread held(id, is_stuck ? std::min(end, SystemClock::instance().now() + kStopTime) : end);
   refusal = held.refusal();
-  if (held.stands()) {
+  if (held.is_stopped()) {
     thread.frames = unwinder.frames_of(id);
     if (thread.frames.empty()) thread.problem = "its registers could not be read";
   } else {
@@ -252,7 +253,7 @@ void run_reading(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint d
   try {
     read_all(reading, pid, deadline);
   } catch (const std::exception&) {
-    // The stacks that were read before remain.
+    // The stacks read so far are kept.
   }
   const std::lock_guard lock(reading->mutex);
   reading->is_done = true;

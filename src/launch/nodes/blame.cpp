@@ -14,11 +14,11 @@ namespace {
 
 constexpr const char* kHint =
     "look at that node: the kernel's log (dmesg), its network, and the run's logs there; start the same command again "
-    "on the nodes that are left";
+    "on the remaining nodes";
 
 std::string lost_text(const std::string& node, const std::string& why, std::chrono::milliseconds silence) {
   if (why == "closed") return fmt::format("{} is lost: its launcher was killed, or its machine went down", node);
-  return fmt::format("{} is lost: no word from it for {}; it is frozen, or the network to it is cut", node,
+  return fmt::format("{} is lost: it reported nothing for {}; it is frozen, or the network to it is cut", node,
                      text::duration(Seconds(silence).count()));
 }
 
@@ -32,12 +32,12 @@ FailureRecord record(int rank, const std::string& host, const std::string& text)
           .time_ns = wall_time_ns()};
 }
 
-// Errors of ranks that lost another one: they name a victim or no rank, or repeat a report.
+// Returns true for errors of ranks that lost another rank: they name a victim or no rank, or repeat a report.
 bool has_no_cause(FailureKind kind) {
   return kind == FailureKind::kTimeout || kind == FailureKind::kPeer || kind == FailureKind::kLost;
 }
 
-// How well a suspect fits; the smallest does best.
+// Returns a weight; the suspect with the smallest weight is blamed.
 int weight(const Suspect& suspect, bool is_claimed) {
   if (suspect.is_late) return 0;
   if (is_claimed && suspect.has_own_code) return 1;
@@ -72,17 +72,17 @@ FailureRecord lost_node(const NodeName& node, const std::string& why, std::chron
   return record(node.first_rank, node.host, lost_text(name, why, silence));
 }
 
-FailureRecord out_of_reach(const NodeName& server, const NodeName& node) {
+FailureRecord unreachable_server(const NodeName& server, const NodeName& node) {
   return record(
       server.first_rank, server.host,
-      fmt::format("node {} ({}, {}) was out of reach for node {} ({}), which came back: the network between "
-                  "them was cut, or the launcher of node {} was stopped",
+      fmt::format("node {} ({}, {}) could not be reached by node {} ({}), which joined again: the network between them "
+                  "was cut, or the launcher of node {} was stopped",
                   server.node_rank, server.host, ranks_text(server), node.node_rank, node.host, server.node_rank));
 }
 
 FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped) {
   return record(server.first_rank, server.host,
-                fmt::format("the launcher of node {} ({}, {}) was stopped for {}, and node {} ({}) took it for lost",
+                fmt::format("the launcher of node {} ({}, {}) was stopped for {}, so node {} ({}) treated it as lost",
                             server.node_rank, server.host, ranks_text(server), text::duration(Seconds(stopped).count()),
                             node.node_rank, node.host));
 }
@@ -95,7 +95,7 @@ bool blames_node(const FailureRecord& lost, int ranks, const std::optional<Failu
                  std::chrono::milliseconds silence) {
   if (!claim || has_no_cause(claim->kind)) return true;
   if (claim->rank >= lost.rank && claim->rank < lost.rank + ranks) return false;
-  // The clocks of two hosts may differ by a second, and the loss of a node is known only some time later.
+  // The clocks of two hosts may differ by a second, and the loss of a node is noticed only after a silence.
   const auto doubt = std::chrono::nanoseconds(silence + std::chrono::seconds(1)).count();
   return claim->time_ns == 0 || claim->time_ns >= lost.time_ns - doubt;
 }

@@ -20,10 +20,10 @@
 namespace lockstep::launch {
 namespace {
 
-// Between two looks at signals while the store is not there.
+// The interval at which signals are checked while the store cannot be reached.
 constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
-// An agent's id is a secret that it shares with the coordinator: whoever knows the id may speak for the agent.
+// An agent's id is a secret that it shares with the coordinator: a process that knows the id may speak for the agent.
 constexpr std::size_t kIdDigits = 32;
 
 std::string token_of(const AgentOptions& options) {
@@ -58,15 +58,15 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
 
 void require_free_master_port(const AgentOptions& options) {
   if (options.master_port == 0 || is_free(options.master_addr, options.master_port)) return;
-  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy or the address is not of this machine",
+  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy, or the address does not belong to this machine",
                                options.master_addr, options.master_port),
-                   "choose another --master-port, or leave it out: any free port is taken");
+                   "choose another --master-port, or leave it out to use any free port");
 }
 
-// Reports the wait, checks about once a second if it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of this
-// process exists: if it does not answer, its thread has no memory, and waiting does not help.
+// Connects to the store. Reports the wait, checks about once a second if it may continue, and gives up after
+// LOCKSTEP_TIMEOUT. If this process's own store does not answer, its thread has no memory, and waiting does not help.
 std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
-                                   const std::function<bool()>& is_told_to_end) {
+                                   const std::function<bool()>& is_asked_to_end) {
   const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
   const TimePoint begin = AwakeClock::instance().now();
   WaitNotice notice(SystemClock::instance().now());
@@ -78,17 +78,17 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
       hint = problem.hint();
     }
     if (const auto waited = notice.due(SystemClock::instance().now())) {
-      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {}; {} ends this after {}",
+      log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far); {} ends the wait after {}",
                 address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(limit).count()));
     }
     const bool is_over = AwakeClock::instance().now() - begin >= limit;
     if (is_over && is_own) {
       throw ResourceError(
-          fmt::format("the launcher's own store answered nothing for {}", text::duration(Seconds(limit).count())),
-          "is there memory left? ulimit -v shows what is allowed here");
+          fmt::format("the launcher's own store did not answer for {}", text::duration(Seconds(limit).count())),
+          "check that memory is left; ulimit -v shows the limit here");
     }
-    if (is_over || is_told_to_end()) {
+    if (is_over || is_asked_to_end()) {
       throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                                      text::duration(Seconds(limit).count()), env::timeout_variable()),
                          hint);
@@ -98,31 +98,39 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
 
 }  // namespace
 
-Membership::Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end)
+Membership::Membership(const AgentOptions& options, const History& history,
+                       const std::function<bool()>& is_asked_to_end)
     : options_(options),
       id_(make_token().substr(0, kIdDigits)),
       address_(address_of(options)),
       run_id_(run_id_of(options)),
       silence_(node_silence(env::collective_timeout())) {
-  serve_or_connect(is_told_to_end);
+  serve_or_connect(is_asked_to_end);
   orders_ = std::make_unique<QueueReader>(address_, order_queue(id_));
   if (options.nodes > 1) {
     presence_ = std::make_unique<Presence>(
         address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, silence_);
   }
   if (server_) coordinate();
-  store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  try {
+    store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  } catch (...) {
+    // No answer came in time, and the word may arrive all the same.
+    if (presence_) presence_->abandon();
+    throw;
+  }
 }
 
 Membership::~Membership() {
-  // In this order: the readers of the store end before its server.
+  if (presence_ && !has_left_) presence_->abandon();
+  // The readers of the store end before its server.
   presence_.reset();
   coordinator_.reset();
   orders_.reset();
   store_.reset();
 }
 
-void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
+void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) {
   const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
@@ -136,17 +144,17 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent, here or at that address, serves it. At an address of this machine some process has to listen.
+      // Another agent at that address serves the store. On this machine's address some process must listen.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());
     }
   } else if (names_loopback(options_.master_addr)) {
-    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
+    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr must name node 0's machine",
               options_.node_rank, options_.master_addr);
   }
   store_ = reach_store(address_, server_ != nullptr, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),
-                       is_told_to_end);
+                       is_asked_to_end);
 }
 
 void Membership::coordinate() {
@@ -162,7 +170,7 @@ void Membership::coordinate() {
                        .serving_id = id_};
   const bool is_given = options_.nodes == 1 && options_.master_port != 0;
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
-    // A rank of the round before that hangs in the kernel still listens there.
+    // A rank of the previous round that hangs in the kernel may still listen there.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
   spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };
@@ -229,6 +237,7 @@ void Membership::leave(int signal, std::chrono::milliseconds patience) noexcept 
     Event event{.kind = Event::Kind::kLeft, .signal = signal};
     event.node.id = id_;
     store_->append(kEventQueue, to_text(event));
+    has_left_ = true;
     if (coordinator_) coordinator_->wait_until_alone(patience);
   } catch (const std::exception&) {
     // The store is gone: no other agent needs this report.

@@ -41,7 +41,8 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
 }
 
 /// Reports the gradients of `step` to `watch`, which may be null, and to the sinks, if the settings ask for this step.
-void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch, std::int64_t step) {
+void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch,
+                      std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
   if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;
   sinks.gradients(gradients_of(config, learner, step));
@@ -96,7 +97,7 @@ void EpochLoop::run() {
   }
   if (profiler_ != nullptr) profiler_->finish();
   trouble_.guard([this] { saver_.finish(); });
-  tell_saved();
+  report_saved();
 }
 
 void EpochLoop::train_epoch() {
@@ -134,9 +135,9 @@ void EpochLoop::train_step() {
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.pass().loss_names());
   const StopReason wish = trouble_.any() || saver_.has_failed() ? StopReason::kDisk : wish_.reason();
-  late_.tell(learner_.loss().add(computed_step_, losses, wish));
-  tell_saved();
-  tell_gradients(config, learner_, sinks_, watch, computed_step_);
+  late_.report(learner_.loss().add(computed_step_, losses, wish));
+  report_saved();
+  report_gradients(config, learner_, sinks_, watch, computed_step_);
   const bool stepped = update(job_, learner_, late_, computed_step_, learning_rate(config, plan_.sums, state_));
   ++state_.step;
   saves_.make_room(state_);
@@ -162,8 +163,8 @@ void EpochLoop::note_left_out() {
   require_useful_scale(scale, state_.step);
   if (std::exchange(said_left_out_, true) || !job_.is_main()) return;
   log::note(
-      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; now by {:g}. Further ones "
-      "are counted",
+      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; the scale is now {:g}. Later such "
+      "steps are only counted",
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
@@ -229,7 +230,7 @@ void EpochLoop::save(const SaveReason& reason) {
   late_.restart_rate();
 }
 
-void EpochLoop::tell_saved() {
+void EpochLoop::report_saved() {
   for (const SaveResult& saved : saver_.take_saved()) sinks_.save(saved);
 }
 
@@ -249,7 +250,7 @@ TrainResult EpochLoop::result() const {
   return result;
 }
 
-std::string EpochLoop::where() const {
+std::string EpochLoop::position_text() const {
   return evaluations_.under_way() ? fmt::format("the evaluation after step {}", state_.step)
                                   : fmt::format("step {}", state_.step + 1);
 }

@@ -53,7 +53,7 @@ class EpochLoop {
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 
   /// Returns "step 12", for an error report.
-  [[nodiscard]] std::string where() const;
+  [[nodiscard]] std::string position_text() const;
   /// Returns the step whose gradients were computed last.
   [[nodiscard]] std::int64_t computed_step() const { return computed_step_; }
 
@@ -64,7 +64,7 @@ class EpochLoop {
   void begin_stage();
   void end_epoch();
   void save(const SaveReason& reason);
-  void tell_saved();
+  void report_saved();
   [[nodiscard]] bool finished() const {
     return complete() || is_cut_short(until_step_, state_) || stopped_by() != StopReason::kNone;
   }

@@ -22,9 +22,9 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
 }
 
 /// Returns the loss of the evaluation if the task measures it, else the epoch's training loss.
-std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> of_training) {
+std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> training_loss) {
   const auto measured = std::ranges::find(metrics, "loss", &Metric::name);
-  return measured == metrics.end() ? of_training : std::optional(measured->value);
+  return measured == metrics.end() ? training_loss : std::optional(measured->value);
 }
 
 }  // namespace

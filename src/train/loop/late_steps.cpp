@@ -28,7 +28,7 @@ void LateSteps::take_digest(double loss, StepResult& step) {
   run_.digest_fold = view::fold_digest(run_.digest_fold, digest_record(step));
 }
 
-void LateSteps::tell(const std::optional<LossReading>& reading) {
+void LateSteps::report(const std::optional<LossReading>& reading) {
   if (reading && reading->stop != StopReason::kNone) stop_ = reading->stop;
   if (!reading || !waiting_) return;
   StepResult step = std::move(*waiting_);
@@ -45,7 +45,7 @@ void LateSteps::tell(const std::optional<LossReading>& reading) {
 
 void LateSteps::flush() {
   const std::int64_t step = waiting_ ? waiting_->step : 0;
-  tell(learner_.loss().flush());
+  report(learner_.loss().flush());
   try {
     learner_.steps().weights().require_last_finite();
   } catch (const NonFiniteGradient& fault) {

@@ -23,7 +23,7 @@ class LateSteps {
   /// parts of them. Collective: yes.
   void expect(StepResult step);
   /// Reports a step with the meter's new reading, if there is a reading.
-  void tell(const std::optional<LossReading>& reading);
+  void report(const std::optional<LossReading>& reading);
   /// Waits for the pending loss and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError if the step's
   /// gradients were not finite.
   void flush();

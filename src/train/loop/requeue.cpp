@@ -42,7 +42,7 @@ bool asks_for_requeue(StopReason reason) {
 bool requeue(const std::string& job) {
   const std::string problem = run_scontrol(job);
   if (problem.empty()) {
-    log::note("Slurm was asked to start job {} again", job);
+    log::note("Slurm will start job {} again", job);
     return true;
   }
   log::warn("scontrol requeue {} failed ({}): start the job again by hand, with {}", job, problem,

@@ -37,8 +37,9 @@ void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_
   if (folder.empty()) return;
   do_on_main(job, [&] {
     if (lies_in(folder, run_dir)) {
-      throw UsageError(fmt::format("the rescue folder {} lies in the run folder {}", folder.string(), run_dir.string()),
-                       "choose one on another disk: " + option_words("rescue", "DIR"));
+      throw UsageError(
+          fmt::format("the rescue folder {} is inside the run folder {}", folder.string(), run_dir.string()),
+          "choose one on another disk: " + option_words("rescue", "DIR"));
     }
     std::error_code problem;
     fs::create_directories(folder / "checkpoints", problem);
@@ -50,11 +51,12 @@ void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_
 
 void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const fs::path& folder) {
   if (folder.empty()) return;
-  const std::string what = broadcast_object(job.group(), trouble.any() ? trouble.first().message() : std::string(), 0);
-  if (what.empty()) return;
-  if (job.is_main()) log::warn("{}; the run is saved in {}", what, folder.string());
+  const std::string problem =
+      broadcast_object(job.group(), trouble.any() ? trouble.first().message() : std::string(), 0);
+  if (problem.empty()) return;
+  if (job.is_main()) log::warn("{}; the run is saved in {}", problem, folder.string());
   const std::string path = broadcast_object(job.group(), save_elsewhere(job, run, folder).string(), 0);
-  throw IoError(fmt::format("{}\n  saved         {} (step {})", what, path, run.state.step),
+  throw IoError(fmt::format("{}\n  saved         {} (step {})", problem, path, run.state.step),
                 fmt::format("{} {} goes on from there", option_words("run-dir", "NEW"), option_words("resume", path)));
 }
 

@@ -68,48 +68,48 @@ void RunSaver::wait_for_all(const std::function<bool()>& done) const {
   }
 }
 
-void RunSaver::save(const StateParts& parts, const RunSave& what) {
+void RunSaver::save(const StateParts& parts, const RunSave& request) {
   const trace::Span span({.name = "save"});
-  if (options_.sharded) return save_here(parts, what);
-  if (!options_.async || what.last || !what.may_skip || options_.when_busy != "skip") {
-    return do_on_main(job_, [&] { save_here(parts, what); });
+  if (options_.sharded) return save_here(parts, request);
+  if (!options_.async || request.last || !request.may_skip || options_.when_busy != "skip") {
+    return do_on_main(job_, [&] { save_here(parts, request); });
   }
   // The other ranks do not wait, because rank 0 skips the save if it would have to wait.
-  if (job_.is_main()) save_here(parts, what);
+  if (job_.is_main()) save_here(parts, request);
 }
 
 /// Does this rank's part of save().
-void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
+void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   if (check_ && job_.is_main() && !options_.sharded) check_();
-  if (what.order.meta.step == last_step_) {
+  if (request.order.meta.step == last_step_) {
     finish_here();
-    return writer_.name_newest(what.order.names);
+    return writer_.name_newest(request.order.names);
   }
-  const bool skips = what.may_skip && options_.when_busy == "skip";
+  const bool skips = request.may_skip && options_.when_busy == "skip";
   if (skips && writer_.is_busy()) {
     ++skipped_;
-    log::note("the checkpoint of step {} is left out: the one before is still being written ({} so far)",
-              text::thousands(what.order.meta.step), skipped_);
+    log::note("the checkpoint of step {} is left out: the previous one is still being written ({} left out so far)",
+              text::thousands(request.order.meta.step), skipped_);
     return;
   }
   if (skips && writer_.has_failed()) return;  // here only rank 0 would throw; after the next step all ranks do
-  last_step_ = what.order.meta.step;
-  if (options_.async && !what.last) {
+  last_step_ = request.order.meta.step;
+  if (options_.async && !request.last) {
     if (options_.sharded) finish_here();
-    writer_.save_in_background(parts, what.order);
+    writer_.save_in_background(parts, request.order);
     check_group(job_.group());  // after the copy, the group knows of aborted collectives
     return;
   }
   finish_here();
-  if (!options_.sharded) return writer_.save(parts, what.order);
-  save_together(parts, what);
+  if (!options_.sharded) return writer_.save(parts, request.order);
+  save_together(parts, request);
 }
 
 /// A sharded save runs in a thread even if training waits, so that this thread can ask the group about dead ranks.
-void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
+void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();
-    writer_.save(parts, what.order);
+    writer_.save(parts, request.order);
   });
   try {
     wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });

@@ -54,7 +54,7 @@ class RunSaver {
   ///             data are on the disk; also until the previous save has ended. No timeout limits it.
   /// Throws: on every rank, the IoError of this or the previous save; the failure of the group, after which the state
   ///         may be damaged, so that the checkpoint gets no name.
-  void save(const StateParts& parts, const RunSave& what);
+  void save(const StateParts& parts, const RunSave& request);
 
   /// Returns true if a background save of this rank has failed. The next save() or finish() throws its error on every
   /// rank, because ranks notice it at different times. Never blocks.
@@ -69,9 +69,9 @@ class RunSaver {
   [[nodiscard]] std::filesystem::path last_path() const { return writer_.newest(); }
 
  private:
-  void save_here(const StateParts& parts, const RunSave& what);
+  void save_here(const StateParts& parts, const RunSave& request);
   void finish_here();
-  void save_together(const StateParts& parts, const RunSave& what);
+  void save_together(const StateParts& parts, const RunSave& request);
   void require_whole() const;
   void wait_for_all(const std::function<bool()>& done) const;
 

@@ -40,9 +40,9 @@ Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::i
 
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples) {
   if (plan.total_steps > 0) return;
-  throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", samples,
+  throw UsageError(fmt::format("{} samples do not fill a batch of {} on each of {} replicas", samples,
                                config.batch_size.value(), config.replicas),
-                   "a smaller batch_size, or drop_last=false");
+                   "use a smaller batch_size, or drop_last=false");
 }
 
 }  // namespace lockstep::train

@@ -29,7 +29,7 @@ T entry(const StateDict& state, const std::string& name) {
   if (found != state.end()) {
     if (const auto* value = std::get_if<T>(&found->second)) return *value;
   }
-  throw DataError(fmt::format("the checkpoint's state 'run' has no proper entry '{}'", name), only_own_runs());
+  throw DataError(fmt::format("the checkpoint's state 'run' has no valid entry '{}'", name), only_own_runs());
 }
 
 template std::int64_t entry(const StateDict&, const std::string&);
@@ -61,8 +61,8 @@ std::int64_t count_entry(const StateDict& state, const std::string& name) {
   // A checkpoint that verifies may still hold any value.
   if (count >= 0 && count <= kMostCount) return count;
   throw DataError(
-      fmt::format("the checkpoint's state 'run' says {} is {}; 0 to {} make sense", name, count, kMostCount),
-      or_only_weights("take another checkpoint"));
+      fmt::format("the checkpoint's state 'run' says {} is {}; valid values are 0 to {}", name, count, kMostCount),
+      or_only_weights("use another checkpoint"));
 }
 
 StateDict to_state(const RunState& run) {
@@ -128,7 +128,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch) {
   if (run.batch <= batches_per_epoch) return;
   throw DataError(fmt::format("the checkpoint's state 'run' says batch is {}, and an epoch has {} batches", run.batch,
                               batches_per_epoch),
-                  or_only_weights("take another checkpoint"));
+                  or_only_weights("use another checkpoint"));
 }
 
 bool is_better(const Metric& metric, const std::optional<Metric>& best) {

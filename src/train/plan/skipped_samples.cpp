@@ -18,7 +18,7 @@ constexpr const char* kKey = "data.skipped_samples";
 constexpr WholeRange kCounts{0, 1'000'000'000'000'000};
 
 [[noreturn]] void refuse() {
-  throw UsageError(fmt::format("{} is no list of {{epoch: E, batch: B, samples: [I, ...]}}", kKey),
+  throw UsageError(fmt::format("{} is not a list of {{epoch: E, batch: B, samples: [I, ...]}}", kKey),
                    "data.skip_samples takes a file with the names of samples");
 }
 
@@ -104,12 +104,12 @@ std::vector<ConfigMap> SkippedSamples::to_maps() const {
 void SkippedSamples::require_enough(std::int64_t set_size, std::int64_t least) const {
   if (from_.empty()) return;
   if (const std::int64_t last = from_.rbegin()->first; last >= set_size) {
-    throw DataError(fmt::format("{} has sample {}, and data.train has {} samples", kKey, last, set_size),
-                    "go on with the samples that the run began with");
+    throw DataError(fmt::format("{} names sample {}, but data.train has {} samples", kKey, last, set_size),
+                    "continue with the samples that the run began with");
   }
   if (set_size - size() >= least) return;
   throw DataError(fmt::format("{} of {} samples are left out, so that fewer than {} are left", size(), set_size, least),
-                  "leave out fewer");
+                  "leave out fewer samples samples");
 }
 
 void SkippedSamples::replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const {

@@ -72,8 +72,8 @@ StageState stages_of(const StateDict& state) {
   stages.stage = count_entry(state, "stages.stage");
   if (stages.stage != 1 && stages.stage != 2) {
     throw DataError(
-        fmt::format("the checkpoint's state 'run' says stages.stage is {}; 1 and 2 make sense", stages.stage),
-        or_only_weights("take another checkpoint"));
+        fmt::format("the checkpoint's state 'run' says stages.stage is {}; valid values are 1 and 2", stages.stage),
+        or_only_weights("use another checkpoint"));
   }
   stages.base_step = count_entry(state, "stages.base_step");
   stages.decay = entry<double>(state, "stages.decay");

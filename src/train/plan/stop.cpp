@@ -35,7 +35,7 @@ StopSignal unpacked(std::int64_t word) { return {.ms = word / 4, .from_terminal 
 
 /// Answers Ctrl-C at once, because the run prints nothing until its step is done.
 void answer_terminal() {
-  constexpr std::string_view kWords = "\nCtrl-C: the run saves and leaves; once more ends it at once\n";
+  constexpr std::string_view kWords = "\nCtrl-C: the run saves and ends; press it again to end at once\n";
   if (::isatty(STDERR_FILENO) != 0) (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
 }
 

@@ -15,16 +15,16 @@ namespace lockstep::train {
 namespace {
 
 constexpr auto kLongest = std::chrono::hours(24);
-constexpr const char* kWell = "well";
+constexpr const char* kSuccess = "well";
 
-void tell(Store& store, const std::string& key, const std::function<void()>& work) {
+void do_and_report(Store& store, const std::string& key, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
     store.set(key, to_json(record_of(error)));
     throw;
   }
-  store.set(key, kWell);
+  store.set(key, kSuccess);
 }
 
 }  // namespace
@@ -33,11 +33,11 @@ void do_on_main(const Job& job, const std::function<void()>& work) {
   if (job.world_size() == 1) return work();
   static std::int64_t calls = 0;  // the same on every rank
   const std::string key = fmt::format("lockstep/train/outcome/{}", ++calls);
-  if (job.is_main()) return tell(job.store(), key, work);
+  if (job.is_main()) return do_and_report(job.store(), key, work);
   const std::string outcome = job.store().get(key, kLongest);
-  if (outcome == kWell) return;
+  if (outcome == kSuccess) return;
   const auto failure = parse_failure(outcome);
-  if (!failure) throw InternalError("rank 0's word on its work is none: " + outcome);
+  if (!failure) throw InternalError("rank 0's report on its work cannot be read: " + outcome);
   rethrow(*failure);
 }
 

@@ -56,20 +56,21 @@ bool sees(const fs::path& path, const std::string& content) {
 void require_shared_folder(const Job& job, const fs::path& folder) {
   if (job.world_size() == 1) return;
   std::optional<Probe> probe;
-  nlohmann::json told;
+  nlohmann::json answer;
   if (job.is_main()) {
     try {
       probe.emplace(folder);
-      told = {{"path", probe->path()}, {"content", probe->content()}};
+      answer = {{"path", probe->path()}, {"content", probe->content()}};
     } catch (const IoError& error) {
-      told = {{"problem", error.message()}};
+      answer = {{"problem", error.message()}};
     }
   }
-  told = broadcast_object(job.group(), told, 0);
-  if (told.contains("problem")) {
-    throw IoError(told["problem"].get<std::string>(), "see that the run folder can be written");
+  answer = broadcast_object(job.group(), answer, 0);
+  if (answer.contains("problem")) {
+    throw IoError(answer["problem"].get<std::string>(), "make sure that the run folder is writable");
   }
-  const nlohmann::json own = {{"host", job.host()}, {"sees", sees(told["path"].get<std::string>(), told["content"])}};
+  const nlohmann::json own = {{"host", job.host()},
+                              {"sees", sees(answer["path"].get<std::string>(), answer["content"])}};
   std::vector<std::string> blind;
   int rank = 0;
   for (const nlohmann::json& other : all_gather_object(job.group(), own)) {
@@ -78,9 +79,9 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
     ++rank;
   }
   if (blind.empty()) return;
-  throw UsageError(fmt::format("checkpoint.sharded is set, and what rank 0 writes in {} is not there for {}",
-                               fs::path(told["path"].get<std::string>()).parent_path().string(), text::join(blind)),
-                   fmt::format("a {} on a disk that all hosts share, or {}", option_words("run-dir"),
+  throw UsageError(fmt::format("checkpoint.sharded is set, but files that rank 0 writes in {} cannot be seen by {}",
+                               fs::path(answer["path"].get<std::string>()).parent_path().string(), text::join(blind)),
+                   fmt::format("use a {} on a disk that all hosts share, or {}", option_words("run-dir"),
                                setting_words("checkpoint.sharded=false")));
 }
 

@@ -157,10 +157,10 @@ void ConsoleSink::on_stage(const StageChange& event) {
   run_.total_steps = event.total_steps;
   bar_.clear();
   // The line begins as in the original program, which its users know.
-  const std::string what = event.decay
-                               ? fmt::format("refresh EMA at epoch {} with decay {:g}", event.epoch, *event.decay)
-                               : fmt::format("refresh weights at epoch {}", event.epoch);
-  print(fmt::format("{}: {} the first stage's best (step {})\n", what,
+  const std::string heading = event.decay
+                                  ? fmt::format("refresh EMA at epoch {} with decay {:g}", event.epoch, *event.decay)
+                                  : fmt::format("refresh weights at epoch {}", event.epoch);
+  print(fmt::format("{}: {} the first stage's best (step {})\n", heading,
                     event.rolled_back ? "no better than before, back to" : "the second stage begins with",
                     text::thousands(event.from_step)));
 }

@@ -72,17 +72,19 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::pat
   return std::pair<std::uint64_t, std::uint64_t>(found.st_dev, found.st_ino);
 }
 
-void refuse_file(std::string_view what, const fs::path& path) {
+void refuse_file(std::string_view role, const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
-  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), other_folder());
+  throw UsageError(fmt::format("the {} {} is a file", role, path.string()), other_folder());
 }
 
 void make_folder(const fs::path& path) {
   refuse_file("run folder", path);
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (problem) fail("make folder", path, problem.value());
+  try {
+    make_folder_durably(FileSystem::system(), path);
+  } catch (const IoError& error) {
+    throw IoError(error.message(), remedy_for(error.hint()));
+  }
 }
 
 // Returns "pid 4711 on host", for the error of another process that opens the folder.
@@ -112,9 +114,10 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
     if (now >= begin + patience) return false;
     const auto waited = patience > kPatience ? notice.due(now) : std::nullopt;
     if (waited) {
-      log::note("waiting since {} for a process of the group before{}, which still holds {}; {} ends this after {}",
-                text::duration(waited->count()), holder_of(path), path.parent_path().string(), env::timeout_variable(),
-                text::duration(Seconds(patience).count()));
+      log::note(
+          "waiting for a process of the group before{}, which still holds {} ({} so far); {} ends the wait after {}",
+          holder_of(path), path.parent_path().string(), text::duration(waited->count()), env::timeout_variable(),
+          text::duration(Seconds(patience).count()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -180,12 +183,13 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   lock_ = take_lock(path_, options.wait_for_lock);
   identity_ = identity_of(path_).value_or(identity_);
   refuse_file("checkpoints folder", checkpoints());
+  sync_names();
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
-    throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
+    throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is not that of a run", path_.string()),
                      fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
   }
   if (!options.resume && holds_a_run(path_, experiment_)) {
-    throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
+    throw UsageError(fmt::format("{} already holds a run", path_.string()),
                      fmt::format("{} goes on with it; or {}", option_words("resume", "auto"), other_folder()));
   }
   remove_half_written(path_);
@@ -194,13 +198,21 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   open_log();
 }
 
+/// A process that was killed may have named a checkpoint and not synced the name: a run that goes on from it, or ends
+/// because it is the last, must not lose it.
+void RunFolder::sync_names() const {
+  FileSystem& files = FileSystem::system();
+  files.sync_folder(path_);
+  if (files.exists(checkpoints())) files.sync_folder(checkpoints());
+}
+
 /// Users of the original program look for the checkpoints in `snapshot`.
 void RunFolder::link_snapshots() const {
   std::error_code problem;
   const fs::path link = path_ / "snapshot";
   if (fs::symlink_status(link, problem).type() != fs::file_type::not_found) return;
   fs::create_directory_symlink("checkpoints", link, problem);
-  if (problem) log::note("{} is not made: {}; see {}", link.string(), problem.message(), checkpoints().string());
+  if (problem) log::note("{} was not created: {}; see {}", link.string(), problem.message(), checkpoints().string());
 }
 
 void RunFolder::open_log() { log_ = open_file(path_ / view::kRunLog, O_WRONLY | O_APPEND); }
@@ -208,8 +220,8 @@ void RunFolder::open_log() { log_ = open_file(path_ / view::kRunLog, O_WRONLY | 
 void RunFolder::require_there() const {
   const auto found = identity_of(path_);
   if (found == identity_) return;
-  throw IoError(fmt::format("the run folder {} {} while the run was training in it: what is written there is lost",
-                            path_.string(), found ? "was replaced" : "was removed"),
+  throw IoError(fmt::format("the run folder {} {} while the run was training in it: its files are lost", path_.string(),
+                            found ? "was replaced" : "was removed"),
                 fmt::format("start again; {} saves such a run in another folder", option_words("rescue", "DIR")));
 }
 
@@ -217,7 +229,7 @@ void RunFolder::write(const std::string& name, std::string_view content) {
   try {
     write_file_atomically(FileSystem::system(), path_ / name, content);
   } catch (const IoError& error) {
-    throw IoError(fmt::format("{} is not written: {}", (path_ / name).string(), error.message()),
+    throw IoError(fmt::format("{} was not written: {}", (path_ / name).string(), error.message()),
                   remedy_for(error.hint()));
   }
 }
@@ -232,8 +244,8 @@ void RunFolder::drop_log_after(std::int64_t step) {
   const view::KeptLog kept = view::keep_log_up_to(before, step);
   if (kept.text == before) return;
   if (kept.damaged > 0) {
-    log::note("{}: {} {} no JSON object, as a kill leaves it, and dropped", (path_ / view::kRunLog).string(),
-              kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
+    log::note("{}: {} {} not whole JSON, because a process was killed while it wrote, and dropped",
+              (path_ / view::kRunLog).string(), kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
   }
   write(view::kRunLog, kept.text);
   open_log();  // the old descriptor belongs to the file that was replaced

@@ -19,7 +19,7 @@ void SaveCounter::add(std::int64_t saves) {
   }
 }
 
-void tell_replicas(const Job& job, std::int64_t replicas) {
+void publish_replicas(const Job& job, std::int64_t replicas) {
   if (!job.is_main() || !has_launcher()) return;
   try {
     job.store().set(kReplicasKey, std::to_string(replicas));

@@ -23,7 +23,7 @@ class SaveCounter final : public RunSink {
 };
 
 /// Reports to the launcher how many ranks have work, so that an elastic group does not grow beyond it.
-void tell_replicas(const Job& job, std::int64_t replicas);
+void publish_replicas(const Job& job, std::int64_t replicas);
 
 /// Returns true if the ranks were started by `lockstep run` or a verb of `lockstep`.
 [[nodiscard]] bool has_launcher();

@@ -136,7 +136,7 @@ void TensorBoardSink::add_pictures(const RunEnd& event) {
   for (const fs::path& path : event.pictures) {
     const std::string bytes = FileSystem::system().read(path, kMostPictureBytes);
     if (!file_->image(event.result.steps, "Pictures/" + path.stem().string(), bytes)) {
-      log::debug("{} is neither a PNG nor a JPEG file: TensorBoard does not get it", path.string());
+      log::debug("{} is neither a PNG nor a JPEG file: it is not shown in TensorBoard", path.string());
     }
   }
 }

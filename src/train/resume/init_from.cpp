@@ -17,7 +17,7 @@ void require_one_start(const TrainerOptions& options) {
   if (options.init_from.empty() || options.resume == "none" || options.resume == "auto") return;
   throw UsageError(fmt::format("the run cannot both go on from {} and start from the weights of {}", options.resume,
                                options.init_from.string()),
-                   fmt::format("leave one of {} and {} out", option_words("resume"), option_words("init-from")));
+                   fmt::format("leave out use one of {} and {}", option_words("resume"), option_words("init-from")));
 }
 
 }  // namespace lockstep::train
@@ -54,7 +54,7 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
   if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own error if none match
   const std::string part = part_filled_by(match);
   if (!part.empty()) {
-    return log::note("{}: fills the model's {} and nothing else, {} of {} elements", weights.origin, part,
+    return log::note("{}: it fills only the model's {}, {} of {} elements", weights.origin, part,
                      text::thousands(fitting), text::thousands(all));
   }
   throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
@@ -71,7 +71,7 @@ void require_no_other_names(const NamedTensors& model, const Weights& weights, c
   });
   if (random == 0 || match.unused.empty() || match.loaded.empty()) return;
   throw DataError(fmt::format("the weights from {} leave {} parameters of the model at random, and have {} entries "
-                              "that the model has not\n{}",
+                              "that the model does not have\n{}",
                               weights.origin, random, match.unused.size(), to_text(match, 5)),
                   if_meant());
 }

@@ -47,10 +47,9 @@ Division divide_again(const Division& before, std::int64_t replicas) {
 
 std::string change_text(const Division& before, const Division& now) {
   return fmt::format(
-      "replicas is {} and was {}: each batch of {} samples is divided into {} parts of {} instead of {} of {}. Steps, "
+      "replicas is {}, but was {}: each batch of {} samples is divided into {} parts of {} instead of {} of {}. Steps, "
       "samples and learning rate stay; the order of additions, the random numbers of dropout and the statistics of "
-      "batch "
-      "norm are those of {} replicas, so the result has other bits",
+      "batch norm are those of {} replicas, so the result has other bits",
       now.replicas, before.replicas, now.samples(), now.replicas, now.batch_size, before.replicas, before.batch_size,
       now.replicas);
 }
@@ -68,35 +67,36 @@ std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
 void require_newest(const Checkpoint& checkpoint, bool require_finite) {
   const auto newest = newest_in(checkpoint.path().parent_path(), require_finite);
   if (!newest || newest->filename() <= checkpoint.path().filename()) return;
-  throw UsageError(fmt::format("{} is not the newest of its run, that is {}", checkpoint.path().string(),
-                               newest->filename().string()),
-                   fmt::format("{} begins a run of its own from there; {} goes on from the newest",
+  throw UsageError(fmt::format("{} is not the newest checkpoint of its run; the newest is {}",
+                               checkpoint.path().string(), newest->filename().string()),
+                   fmt::format("{} begins a new run from there; {} goes on from the newest",
                                option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
-/// Opens the checkpoint that `where` names. If a run's newest checkpoint is not finite, it opens the newest finite one;
-/// a step folder is opened as named.
-Checkpoint open_finite(const std::string& where, bool require_finite) {
+/// Opens the checkpoint that `source` names. If a run's newest checkpoint is not finite, it opens the newest finite
+/// one; a step folder is opened as named.
+Checkpoint open_finite(const std::string& source, bool require_finite) {
   FileSystem& files = FileSystem::system();
-  Checkpoint checkpoint = load_checkpoint(where, files);
-  const std::string what = require_finite ? not_finite_in(files, checkpoint.path()) : "";
-  if (what.empty()) return checkpoint;
+  Checkpoint checkpoint = load_checkpoint(source, files);
+  const std::string faults = require_finite ? not_finite_in(files, checkpoint.path()) : "";
+  if (faults.empty()) return checkpoint;
   const fs::path folder = checkpoint.path().parent_path();
   const auto good = find_newest_finite(files, folder, checkpoint.step());
   if (!good) {
-    throw DataError(fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), what),
-                    "begin anew in another folder; checkpoint.require_finite=false goes on from it all the same");
+    throw DataError(
+        fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), faults),
+        "start again in another folder; checkpoint.require_finite=false goes on from it anyway");
   }
-  const bool is_newest = fs::is_directory(where) && !fs::equivalent(where, checkpoint.path());
+  const bool is_newest = fs::is_directory(source) && !fs::equivalent(source, checkpoint.path());
   if (is_newest) {
-    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), what,
+    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), faults,
               good->filename().string());
     return load_checkpoint(good->string(), files);
   }
-  throw DataError(fmt::format("{}: {}", checkpoint.path().string(), what),
-                  fmt::format("checkpoint.require_finite=false goes on from it all the same; the newest good one "
-                              "before it: {}",
-                              option_words("resume", good->string())));
+  throw DataError(
+      fmt::format("{}: {}", checkpoint.path().string(), faults),
+      fmt::format("checkpoint.require_finite=false goes on from it anyway; the newest good one before it: {}",
+                  option_words("resume", good->string())));
 }
 
 std::int64_t whole_number_at(const ConfigTree& tree, const std::string& key) {
@@ -139,14 +139,16 @@ std::int64_t batch_size_of(const Checkpoint& checkpoint) {
       whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size");
   constexpr std::int64_t kMost = 10'000'000;  // the limit of the setting, so that sums do not overflow
   if (size >= 0 && size <= kMost) return size;
-  throw DataError(fmt::format("the checkpoint's config.yml says batch_size is {}; 1 to {} make sense", size, kMost),
-                  or_only_weights("take another checkpoint"));
+  throw DataError(
+      fmt::format("the checkpoint's config.yml says batch_size is {}; valid values are 1 to {}", size, kMost),
+      or_only_weights("use another checkpoint"));
 }
 
 void warn_of_another_platform(const Checkpoint& checkpoint) {
   const std::string difference = platform_difference(checkpoint.manifest());
   if (difference.empty()) return;
-  log::warn("{} was {}: the result will not have the bits of the run before", checkpoint.path().string(), difference);
+  log::warn("{} was {}: the result will not have the same bits as the earlier run", checkpoint.path().string(),
+            difference);
 }
 
 fs::path run_folder_of(const fs::path& step_folder) {
@@ -159,14 +161,15 @@ RunPlace choose_place(const TrainerOptions& options) {
   if (options.resume == "none") return {options.run_dir.empty() ? new_folder() : options.run_dir, false};
   if (options.resume == "auto") {
     if (options.run_dir.empty())
-      throw UsageError("resume: auto needs a run folder", "set " + option_words("run-dir", "DIR"));
+      throw UsageError("resume=auto needs a run folder", "set " + option_words("run-dir", "DIR"));
     return {options.run_dir, true};
   }
   if (fs::is_regular_file(options.resume)) {
-    throw DataError(fmt::format("{} is a file of weights, without the state of a training to go on with: optimizer, "
-                                "schedule and place in the data",
-                                options.resume),
-                    "start a new run from its weights: " + option_words("init-from", options.resume));
+    throw DataError(
+        fmt::format(
+            "{} is a file of weights: it lacks the rest of a run's state (optimizer, schedule and place in the data)",
+            options.resume),
+        "start a new run from its weights: " + option_words("init-from", options.resume));
   }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
   if (options.run_dir.empty()) return {own.empty() ? new_folder() : own, !own.empty()};
@@ -189,18 +192,18 @@ std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPla
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows) {
   const auto before = checkpoint.text("config.yml");
   if (!before) {
-    throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
+    throw DataError(fmt::format("{} does not hold the settings of its training", checkpoint.path().string()),
                     only_own_runs());
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings, rows)) {
     // A run may start to average its weights; the Trainer reports it.
     if (difference.resume == OnResume::kFreeToBegin && !checkpoint.has("ema")) continue;
-    words.push_back(fmt::format("{} is {} and was {}", difference.key, difference.now, difference.before));
+    words.push_back(fmt::format("{} is {}, but was {}", difference.key, difference.now, difference.before));
   }
   if (words.empty()) return;
   throw UsageError(fmt::format("{} was trained with other settings: {}", checkpoint.path().string(), text::join(words)),
-                   or_only_weights("go on with the old ones"));
+                   or_only_weights("continue with the old settings"));
 }
 
 }  // namespace lockstep::train

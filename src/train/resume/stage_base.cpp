@@ -28,7 +28,7 @@ void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& fo
 
 bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {
   if (step == 0) {
-    throw UsageError("the second stage begins, and no evaluation of the first one is known",
+    throw UsageError("the second stage begins, but the first one has no evaluation",
                      "set data.test, or stop_epoch=0 for one stage");
   }
   std::optional<Checkpoint> base;

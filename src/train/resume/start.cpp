@@ -30,7 +30,7 @@ namespace {
 void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& recipe) {
   const CheckpointMeta& meta = checkpoint.manifest().meta;
   if (config.threads != 0 && config.threads != meta.threads) {
-    log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
+    log::warn("threads is {}, but was {}: the result will not have the same bits as the earlier run", config.threads,
               meta.threads);
   }
   require_same_settings(checkpoint, settings_text(recipe, config), config.rows());
@@ -60,9 +60,9 @@ void take_total_batch(TrainConfig& config) {
   const std::int64_t parts = config.replicas * config.accumulate_steps;
   if (config.total_batch_size % parts != 0) {
     throw UsageError(
-        fmt::format("total_batch_size is {}, which {} x {} accumulated batches do not divide", config.total_batch_size,
-                    counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
-        fmt::format("a multiple of {}, or batch_size instead", parts));
+        fmt::format("total_batch_size is {}, which is not divisible by {} x {} accumulated batches",
+                    config.total_batch_size, counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
+        fmt::format("use a multiple of {}, or set batch_size instead", parts));
   }
   config.batch_size = config.total_batch_size / parts;
 }
@@ -94,8 +94,8 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   if (config.replicas == 0) config.replicas = saved.replicas;
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
-    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, saved.replicas),
-                     fmt::format("leave it out: the result depends on it; {} divides the run's batches anew",
+    throw UsageError(fmt::format("replicas is {}, but the checkpoint has {}", config.replicas, saved.replicas),
+                     fmt::format("leave it out, because the result depends on it; {} divides the run's batches again",
                                  option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
@@ -122,9 +122,9 @@ std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
 }
 
 void take_skipped(const StateDict& shared, TrainConfig& config) {
-  ConfigTree told;
-  told.set(fmt::format("{}={}", kSkipped, entry<std::string>(shared, kSkipped)), "rank 0");
-  config.data.skipped_samples = SkippedSamples::in_settings(told).to_maps();
+  ConfigTree settings;
+  settings.set(fmt::format("{}={}", kSkipped, entry<std::string>(shared, kSkipped)), "rank 0");
+  config.data.skipped_samples = SkippedSamples::in_settings(settings).to_maps();
 }
 
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
@@ -138,7 +138,7 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   if (config.replicas == 0) config.replicas = widest_world(job);
   if (config.threads == 0) config.threads = 1;
   take_total_batch(config);
-  tell_replicas(job, config.replicas);
+  publish_replicas(job, config.replicas);
   require_work_for_all(job, config.replicas, resumed);
   config.rows().check();
   job.set_replicas(static_cast<int>(config.replicas));
@@ -165,7 +165,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (step == 0 || is_past || !config.has_second_stage()) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
-    throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
+    throw UsageError(fmt::format("the second stage needs the first stage's best, {}, but it is not beside {}",
                                  base.filename().string(), checkpoint.path().string()),
                      "resume from the run's own folder, or take only the weights: " + option_words("init-from"));
   }
@@ -185,8 +185,8 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// Compares the settings with the checkpoint's, and adds the checkpoint's position and decided settings to `told`.
-void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& told) {
+/// Compares the settings with the checkpoint's, and adds the checkpoint's position and decided settings to `shared`.
+void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& shared) {
   const RunState run = run_state_of(checkpoint.state("run"));
   const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
   const Division saved = take_division(checkpoint, begun, options.allow_other_bits, config);
@@ -195,18 +195,18 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   const Division now = changes ? divide_again(saved, config.replicas) : saved;
   if (changes) log::warn("{}", change_text(saved, now));
   config.batch_size = now.batch_size;
-  told["replicas"] = now.replicas;
-  told["batch_size"] = now.batch_size;
-  told["threads"] = checkpoint.manifest().meta.threads;
-  told["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
-  told.merge(checkpoint.state("run"));
-  told["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
+  shared["replicas"] = now.replicas;
+  shared["batch_size"] = now.batch_size;
+  shared["threads"] = checkpoint.manifest().meta.threads;
+  shared["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
+  shared.merge(checkpoint.state("run"));
+  shared["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
 /// Does rank 0's part: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
-  StateDict told;
+  StateDict shared;
   fetch_start(options);
   const RunPlace place = place_of(job, options);
   const bool is_first = job.rank_info().restart_count == 0;
@@ -226,18 +226,18 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
     take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
   }
   config.rows().check();  // the settings file of a killed run may hold any values
-  told["replicas"] = config.replicas;
-  told["threads"] = config.threads;
-  told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
-  told["run_dir"] = folder->path().string();
-  told["skips_more"] = !config.data.skip_samples.empty();
+  shared["replicas"] = config.replicas;
+  shared["threads"] = config.threads;
+  shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
+  shared["run_dir"] = folder->path().string();
+  shared["skips_more"] = !config.data.skip_samples.empty();
   const SkippedSamples in_folder = place.resume ? skipped_in(place.path) : SkippedSamples();
-  told[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
-  if (!start.checkpoint) return told;
-  go_on_from(*start.checkpoint, config, options, told);
+  shared[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
+  if (!start.checkpoint) return shared;
+  go_on_from(*start.checkpoint, config, options, shared);
   bring_base(*start.checkpoint, config, folder->checkpoints());
-  told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
-  return told;
+  shared["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
+  return shared;
 }
 
 }  // namespace

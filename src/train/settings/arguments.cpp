@@ -92,8 +92,8 @@ class Parser {
     }
     const bool has_next = at_ + 1 < words_.size() && !words_[at_ + 1].starts_with("--");
     if (name == "set" && value.find('=') == value.npos && has_next) {
-      throw UsageError(fmt::format("{}: --set '{}' is no assignment", program_, value),
-                       fmt::format("key and value are one word: --set {}={}", value, words_[at_ + 1]));
+      throw UsageError(fmt::format("{}: --set '{}' is not an assignment", program_, value),
+                       fmt::format("write key and value as one word: --set {}={}", value, words_[at_ + 1]));
     }
     // The Trainer's own option wins over a setting with the same name, which --set can set.
     if (option != nullptr && option->group.empty()) {
@@ -119,7 +119,7 @@ class Parser {
     if (name != "--max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());
-    if (*seconds <= 0) throw UsageError(fmt::format("--max-time is {}: no time at all", value), "--max-time 45m");
+    if (*seconds <= 0) throw UsageError(fmt::format("--max-time is {}: it must be longer", value), "--max-time 45m");
     options_->max_time = std::chrono::duration<double>(*seconds);
   }
 

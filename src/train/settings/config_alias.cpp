@@ -78,12 +78,12 @@ class Renaming {
 
   void add_notes(std::vector<std::string>& notes) const {
     notes.insert(notes.end(), without_effect_.begin(), without_effect_.end());
-    if (!ignored_.empty()) notes.push_back("settings without a meaning here: " + text::join(ignored_));
+    if (!ignored_.empty()) notes.push_back("settings without an effect here: " + text::join(ignored_));
     std::vector<std::string> renamed(
         renamed_.begin(), renamed_.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRenamed, renamed_.size())));
     if (renamed.size() < renamed_.size()) {
       renamed.push_back(
-          fmt::format("and {} more, as config.yml of the run has them", renamed_.size() - renamed.size()));
+          fmt::format("and {} more; config.yml of the run has all of them", renamed_.size() - renamed.size()));
     }
     if (!renamed.empty()) notes.push_back("settings under other names: " + text::join(renamed));
   }

@@ -62,7 +62,7 @@ class Rules {
     return false;
   }
 
-  [[nodiscard]] bool is_of_a_host(const std::string& key) const {
+  [[nodiscard]] bool is_per_host(const std::string& key) const {
     const auto found = rows_.find(key);
     return found != rows_.end() && found->second->host;
   }
@@ -102,7 +102,7 @@ std::map<std::string, std::string> common_settings(const std::string& settings, 
   const Rules rules(rows);
   std::map<std::string, std::string> common;
   for (const auto& [key, value] : tree.values()) {
-    if (!rules.is_of_a_host(key)) common[key] = value.yaml;
+    if (!rules.is_per_host(key)) common[key] = value.yaml;
   }
   return common;
 }

@@ -27,7 +27,7 @@ void take(const char*, const std::string& text, std::optional<bool>& into) {
 
 std::array<double, 2> two_numbers(const std::string& key, const std::vector<std::string>& texts) {
   if (texts.size() == 2) return {number_of(key, texts[0]), number_of(key, texts[1])};
-  throw UsageError(fmt::format("{} has {} numbers; it must have two", key, texts.size()), "such as [0.9,0.999]");
+  throw UsageError(fmt::format("{} has {} numbers; it must have two", key, texts.size()), "write it as [0.9,0.999]");
 }
 
 /// Reads the settings' `optimizer.groups[index]`.
@@ -51,7 +51,7 @@ ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
     } else if (key == "may_be_empty") {
       throw UsageError(fmt::format("{} must be true or false", full));
     } else if (key == "betas" || key == "params" || number != numbers.end()) {
-      throw UsageError(fmt::format("{} is {}", full, text == nullptr ? "a list" : "no list of two numbers"));
+      throw UsageError(fmt::format("{} is {}", full, text == nullptr ? "a list" : "not a list of two numbers"));
     } else {
       const std::vector<std::string> keys = {"params", "lr",       "weight_decay", "betas",
                                              "eps",    "momentum", "may_be_empty"};
@@ -61,7 +61,7 @@ ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
   }
   if (group.pattern.empty()) {
     throw UsageError(fmt::format("{} has no params", name),
-                     "a regular expression over the parameters' names, such as params: bias$");
+                     "give give a regular expression over the parameters' names, such as params: bias$");
   }
   return group;
 }
@@ -102,8 +102,8 @@ void require_group(const std::string& type, const OptimizerOptions& options, con
                      error.hint());
   } catch (const std::regex_error& error) {
     throw UsageError(
-        fmt::format("the group '{}' of optimizer.groups is no regular expression: {}", group.pattern, error.what()),
-        "ECMAScript's syntax holds; a dot in a name is \\.");
+        fmt::format("the group '{}' of optimizer.groups is not a regular expression: {}", group.pattern, error.what()),
+        "use ECMAScript's syntax; a dot in a name is \\.");
   }
 }
 

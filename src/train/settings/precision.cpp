@@ -22,7 +22,7 @@ std::string tf32_text() {
 
 void require_amp(const TrainConfig& config, const c10::Device& device) {
   if (config.amp != "fp16" || !device.is_cpu()) return;
-  throw UsageError("amp is fp16 and the device is the CPU", setting_words("amp=bf16") + ", or amp=none");
+  throw UsageError("amp is fp16, but the device is the CPU", setting_words("amp=bf16") + ", or amp=none");
 }
 
 void use_tf32(const TrainConfig& config) {

@@ -63,7 +63,7 @@ void ScheduleConfig::validate() const {
     throw UsageError("schedule.type is noam, which needs a warm-up", setting_words("schedule.warmup_steps=4000"));
   }
   if (type == "one_cycle" && has_warmup) {
-    throw UsageError("schedule.type is one_cycle, which has a warm-up of its own (schedule.pct_start)",
+    throw UsageError("schedule.type is one_cycle, which has its own warm-up (schedule.pct_start)",
                      setting_words("schedule.warmup_epochs=0") + " " + setting_words("schedule.warmup_steps=0"));
   }
 }

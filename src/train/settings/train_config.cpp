@@ -16,18 +16,19 @@ namespace {
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
   if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {
-    throw UsageError("stages.patience, stages.epochs or stages.lr is set, and there is one stage only (stop_epoch=0)",
-                     "stop_epoch: the epochs that the first stage has at most");
+    throw UsageError("stages.patience, stages.epochs or stages.lr is set, but there is only one stage (stop_epoch=0)",
+                     "set stop_epoch to the most epochs of the first stage");
   }
   if (!config.has_second_stage()) return;
   if (!config.has_evaluations()) {
-    throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
-                     "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
+    throw UsageError(
+        fmt::format("stop_epoch is {}, but without evaluations the first stage has no best checkpoint", stop),
+        "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
   }
   const std::int64_t first = (config.eval_from_epoch / config.eval_every_epochs + 1) * config.eval_every_epochs;
   if (first > stop) {
     throw UsageError(
-        fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
+        fmt::format("stop_epoch is {}, but the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
                     first, config.eval_from_epoch > 0 ? ", eval_from_epoch" : ""),
         "an evaluation within the first stage: " + setting_words("eval_every_epochs=1") + " " +
             setting_words("eval_from_epoch=0"));
@@ -42,15 +43,15 @@ constexpr ConfigRange kEpochs{0, kMostEpochs};
 constexpr ConfigRange kAverage{.least = 0, .most = 1, .below = true};  // decay of a moving average
 
 void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
-  fields.add("data.train", &data.train, "folder of the training samples").at_resume(OnResume::kFree).of_a_host();
+  fields.add("data.train", &data.train, "folder of the training samples").at_resume(OnResume::kFree).per_host();
   fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("data.skip_samples", &data.skip_samples,
            "file with the names of samples, one a line, that are left out from where the run starts or resumes")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("data.skipped_samples", &data.skipped_samples,
            "what data.skip_samples has left out so far, {epoch, batch, samples} each; a run writes it itself")
@@ -127,7 +128,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
            "record forward and backward and replay them, if the step allows it (auto), or end the run (true)",
            {"auto", "true", "false"})
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields.add("threads", &config.threads, "threads of libtorch per replica; 0: the checkpoint's, else 1")
       .in({0, 4096}, "threads")
       .at_resume(OnResume::kCheckpoint)
@@ -135,24 +136,24 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields.add("workers", &config.workers, "loader threads per replica; 0: load in the training thread")
       .in({0, 4096}, "threads")
       .at_resume(OnResume::kFree)
-      .of_a_host()
+      .per_host()
       .tuned();
   fields.add("prefetch_factor", &config.prefetch_factor, "batches loaded ahead per worker")
       .in({1, 10'000}, "batches")
       .at_resume(OnResume::kFree)
-      .of_a_host()
+      .per_host()
       .tuned();
   fields
       .add("persistent_workers", &config.persistent_workers,
            "loader threads live for the whole run; false: for an epoch")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("loader_timeout_s", &config.loader_timeout_s,
            "seconds that a step waits for its batch before it is an error; 0: for ever")
       .in({0, 1e9}, "seconds")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields.add("bucket_cap_mb", &config.bucket_cap_mb, "gradients are reduced in buckets of so many MiB; changes no bits")
       .in({1, 1e6}, "MiB")
       .at_resume(OnResume::kFree)
@@ -160,7 +161,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("pin_memory", &config.pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
 }
 
 /// Adds the settings of curves and other displays of a run.
@@ -169,7 +170,7 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .add("tensorboard", &config.tensorboard,
            "where TensorBoard's files go: auto is the run folder's tensorboard/, none, or a folder")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
   fields
       .add("check_gradients", &config.check_gradients,
            "end at the first gradient that is not finite, and name its parameter; report an unusual norm")
@@ -193,12 +194,12 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .add("metrics_address", &config.metrics_address,
            "PORT on 127.0.0.1, or HOST:PORT, that serves the run's figures to Prometheus at /metrics; empty: none")
       .at_resume(OnResume::kFree)
-      .of_a_host();
+      .per_host();
 }
 
 void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout& limits) {
-  const auto add = [&fields](const char* key, double* limit, const char* what) {
-    fields.add(key, limit, what).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).of_a_host();
+  const auto add = [&fields](const char* key, double* limit, const char* help) {
+    fields.add(key, limit, help).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).per_host();
   };
   add("section_timeout.setup", &limits.setup, "seconds for setting up; -1: 1800; 0: any time");
   add("section_timeout.data", &limits.data,
@@ -310,8 +311,8 @@ ConfigFields TrainConfig::rows() const {
 void TrainConfig::validate() const {
   rows().check();
   if (checkpoint.sharded && checkpoint.when_busy == "skip") {
-    throw UsageError("checkpoint.when_busy is skip and checkpoint.sharded is set",
-                     "ranks cannot skip each for itself: " + setting_words("checkpoint.when_busy=wait"));
+    throw UsageError("checkpoint.when_busy is skip, but checkpoint.sharded is set",
+                     "ranks cannot skip saves independently: " + setting_words("checkpoint.when_busy=wait"));
   }
   optimizer.validate();
   schedule.validate();
@@ -322,7 +323,7 @@ void TrainConfig::validate() const {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
   require_base(*this);
-  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "auto, none or a folder");
+  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "use auto, none or a folder");
   if (!metrics_address.empty()) (void)train::parse_address(metrics_address);
   if (data.train.empty()) throw UsageError("data.train is not set", setting_words("data.train=FOLDER"));
 }

@@ -60,10 +60,10 @@ std::int64_t smallest_of_all(const Job& job, std::int64_t own) {
 }
 
 ResourceError nothing_fits(const Untried& run, const std::string& problem) {
-  const std::string where = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
+  const std::string place = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
   const std::string words = problem.empty() ? "" : ": " + text::first_line(problem);
-  return ResourceError(fmt::format("batch_size is auto, and not even a batch of 1 fits into memory {}{}", where, words),
-                       "amp=bf16, optimizer.zero=true on several processes, or a smaller model");
+  return ResourceError(fmt::format("batch_size is auto, but not even a batch of 1 fits into memory {}{}", place, words),
+                       "use amp=bf16, optimizer.zero=true on several processes, or a smaller model");
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ MeasureAnyDevice::~MeasureAnyDevice() { any_device = false; }
 
 void require_measurable(const TrainConfig& config, const c10::Device& device) {
   if (!config.batch_size.is_auto() || device.is_cuda() || any_device) return;
-  throw UsageError("batch_size is auto: that measures the memory of a GPU, and the device is the CPU",
+  throw UsageError("batch_size is auto, which measures the memory of a GPU, but the device is the CPU",
                    "give a number: " + setting_words("batch_size=64"));
 }
 

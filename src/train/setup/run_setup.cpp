@@ -60,9 +60,9 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
   for (const Metric& metric : evaluate(job, task, net, first, options).metrics) names.push_back(metric.name);
   for (const auto& [key, name] : wanted) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw UsageError(
-        fmt::format("{} is '{}', which the evaluation does not have{}", key, name, text::did_you_mean(name, names)),
-        fmt::format("one of {}", text::join(names)));
+    throw UsageError(fmt::format("{} is '{}', which is not a metric of the evaluation{}", key, name,
+                                 text::did_you_mean(name, names)),
+                     fmt::format("use one of {}", text::join(names)));
   }
 }
 
@@ -125,7 +125,7 @@ class RunSetup {
       if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
     });
     if (start_.resumed && run_.state.samples != train_set_->size()) {
-      throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
+      throw UsageError(fmt::format("data.train has {} samples, but had {} when the checkpoint was written",
                                    train_set_->size(), run_.state.samples),
                        or_only_weights("continue with the same samples"));
     }

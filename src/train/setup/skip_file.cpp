@@ -34,9 +34,10 @@ Lines wanted_in(const std::filesystem::path& file) {
 [[noreturn]] void refuse(const std::filesystem::path& file, const Lines::value_type& line, const Dataset& dataset) {
   std::vector<std::string> names;
   for (std::int64_t index = 0; index < dataset.size(); ++index) names.push_back(dataset.describe(index));
-  throw DataError(fmt::format("{}:{}: data.train has no sample '{}'{}", file.string(), line.second, line.first,
-                              text::did_you_mean(line.first, names)),
-                  fmt::format("a line is a sample's name, such as {}", names.empty() ? "data/a.png" : names.front()));
+  throw DataError(
+      fmt::format("{}:{}: data.train has no sample '{}'{}", file.string(), line.second, line.first,
+                  text::did_you_mean(line.first, names)),
+      fmt::format("each line must be a sample's name, such as {}", names.empty() ? "data/a.png" : names.front()));
 }
 
 }  // namespace

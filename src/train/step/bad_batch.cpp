@@ -10,13 +10,13 @@ namespace lockstep::train {
 
 namespace fs = std::filesystem;
 
-fs::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch, const BadBatch& which,
+fs::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch, const BadBatch& bad,
                          const fs::path& folder) {
   FileSystem& files = FileSystem::system();
   files.make_folder(folder);
   const fs::path path =
-      folder / fmt::format("step-{:08}-replica-{}-batch-{}.safetensors", which.step, which.replica, batch.step);
-  SafetensorsMetadata words = {{"fault", which.fault}, {"epoch", std::to_string(batch.epoch + 1)}};
+      folder / fmt::format("step-{:08}-replica-{}-batch-{}.safetensors", bad.step, bad.replica, batch.step);
+  SafetensorsMetadata words = {{"fault", bad.fault}, {"epoch", std::to_string(batch.epoch + 1)}};
   for (std::size_t i = 0; i < batch.indices.size(); ++i) {
     words[fmt::format("sample.{:04}", i)] = dataset.describe(batch.indices[i]);
   }

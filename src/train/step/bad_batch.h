@@ -20,7 +20,7 @@ struct BadBatch {
 
 /// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), with the fault, the epoch and each
 /// sample's description (dataset.describe()) in its metadata. Returns: the path of the file. Throws: IoError.
-std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch,
-                                      const BadBatch& which, const std::filesystem::path& folder);
+std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch, const BadBatch& bad,
+                                      const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

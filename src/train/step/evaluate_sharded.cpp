@@ -42,8 +42,8 @@ void check(const DataLoaderOptions& options) {
                       : options.shard.count != 1 ? "a shard"
                                                  : nullptr;
   if (wrong != nullptr) {
-    throw UsageError(fmt::format("evaluate_sharded reads each sample once, and its options have {}", wrong),
-                     "leave it out: the ranks share the set out in its own order");
+    throw UsageError(fmt::format("evaluate_sharded reads each sample once, but its options have {}", wrong),
+                     "leave it out: the ranks divide the set in its own order");
   }
   if (options.batch_size < 1) {
     throw UsageError(fmt::format("data loader: batch_size is {}, must be at least 1", options.batch_size));
@@ -54,7 +54,7 @@ void check(const DataLoaderOptions& options) {
 at::Tensor row_of(const CountBatch& count, const Batch& batch) {
   const at::Tensor counted = fault::in_section("metrics of the evaluation", [&] { return count(batch); });
   if (!counted.defined()) {
-    throw UsageError("evaluate_sharded: the function returned no tensor for a batch", "return what is to be summed");
+    throw UsageError("evaluate_sharded: the function did not return a tensor for a batch", "return the numbers to sum");
   }
   const at::Tensor numbers = counted.detach().to(at::kDouble).flatten();
   return at::cat({numbers, at::full({1}, static_cast<double>(batch.size), numbers.options())});

@@ -40,8 +40,8 @@ at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, R
     if (!each.defined()) each = at::zeros({length}, at::kDouble);
     if (each.numel() == length) continue;
     throw UsageError(
-        fmt::format("an evaluation counts {} numbers of one batch and {} of another", each.numel(), length),
-        "return as many for every batch");
+        fmt::format("an evaluation returned {} numbers for one batch and {} for another", each.numel(), length),
+        "return the same count for every batch");
   }
   const at::Tensor sums = partial_sums(counts, block, parts);
   group.all_reduce(sums, {.replicas = parts}).wait();

@@ -56,7 +56,7 @@ int carrier_of(int replica, int world, int replicas) {
 
 /// Returns the reason why a guard is not possible; empty: it is.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
-  if (job.world_size() < 2) return "it needs two processes at least";
+  if (job.world_size() < 2) return "it needs at least two processes";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
     if (platforms[rank] == platforms[0]) continue;
     return fmt::format("rank 0 has {}, and rank {} has {}", platforms[0], rank, platforms[rank]);
@@ -126,9 +126,9 @@ void Guard::finish(const Recompute& recompute) {
   if (probes_ > 0 && !repeats_itself(recompute, reductions)) return;
   std::uint64_t own = job_.rank() == roles_.carrier ? sum_ : 0;
   if (job_.rank() == roles_.checker) own = recompute(roles_.replica, reductions);
-  const std::vector<std::int64_t> of_replica = compare(own);
-  const auto found = [&](int rank) { return of_replica[static_cast<std::size_t>(rank)]; };
-  if (found(roles_.carrier) != found(roles_.checker)) break_tie(of_replica, recompute, reductions);
+  const std::vector<std::int64_t> sums = compare(own);
+  const auto found = [&](int rank) { return sums[static_cast<std::size_t>(rank)]; };
+  if (found(roles_.carrier) != found(roles_.checker)) break_tie(sums, recompute, reductions);
   proved_ = step_ - 1;
 }
 
@@ -165,7 +165,7 @@ std::vector<std::int64_t> Guard::compare(std::uint64_t own) {
 }
 
 /// The update is the same on every rank, so a rank with different values has computed something wrong.
-void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what) {
+void Guard::require_equal(const std::vector<std::int64_t>& all, const char* fault) {
   std::map<std::int64_t, int> counts;
   for (const std::int64_t each : all) ++counts[each];
   if (counts.size() == 1) return;
@@ -176,7 +176,7 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* what
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     if (majority && all[static_cast<std::size_t>(rank)] != most->first) odd.push_back(rank);
   }
-  blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", what));
+  blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
 /// A third rank also recomputes the replica. If there are only two, both do: after a transient error they now agree.
@@ -193,31 +193,33 @@ void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& r
   const std::int64_t checker = at(first, roles_.checker);
   const bool for_checker = two ? at(again, roles_.carrier) == checker : at(again, roles_.third) == checker;
   const bool for_carrier = two ? at(again, roles_.checker) == carrier : at(again, roles_.third) == carrier;
-  const std::string what =
+  const std::string fault =
       fmt::format("computed another loss or gradient of replica {} than other ranks", roles_.replica);
-  if (for_checker == for_carrier) blame({}, what);
-  blame({for_checker ? roles_.carrier : roles_.checker}, what);
+  if (for_checker == for_carrier) blame({}, fault);
+  blame({for_checker ? roles_.carrier : roles_.checker}, fault);
 }
 
 std::string Guard::place(int rank) const {
   return fmt::format("rank {} on {}", rank, hosts_[static_cast<std::size_t>(rank)]);
 }
 
-void Guard::blame(const std::vector<int>& ranks, const std::string& what) const {
-  const std::string where = fmt::format("step {}: ", text::thousands(step_));
+void Guard::blame(const std::vector<int>& ranks, const std::string& fault) const {
+  const std::string prefix = fmt::format("step {}: ", text::thousands(step_));
   const std::string go_on = fmt::format("checkpoints after step {} are put aside, and a resumed run goes on from there",
                                         text::thousands(proved_));
   if (!ranks.empty()) {
     std::vector<std::string> places;
     for (const int rank : ranks) places.push_back(place(rank));
-    throw Miscomputed(proved_, fmt::format("{}{} {}", where, text::join(places), what),
-                      fmt::format("take {} out and test memory and processor; {}",
+    throw Miscomputed(proved_, fmt::format("{}{} {}", prefix, text::join(places), fault),
+                      fmt::format("remove {} from the job and test memory and processor; {}",
                                   ranks.size() == 1 ? "that host" : "these hosts", go_on),
                       ranks.front());
   }
   std::string carrier = place(roles_.carrier);
-  throw Miscomputed(proved_, where + "ranks differ, and none can be named: " + place(roles_.checker) + " or " + carrier,
-                    "three processes can name one; " + go_on);
+  throw Miscomputed(
+      proved_,
+      prefix + "ranks differ, but the faulty one is not known: it is " + place(roles_.checker) + " or " + carrier,
+      "three processes can find the faulty one; " + go_on);
 }
 
 }  // namespace lockstep::train

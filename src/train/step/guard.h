@@ -83,10 +83,10 @@ class Guard {
   /// Returns `own` of every rank. Throws: Miscomputed if weights or state differ.
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
   [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
-  void require_equal(const std::vector<std::int64_t>& all, const char* what);
+  void require_equal(const std::vector<std::int64_t>& all, const char* fault);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
   /// `ranks` have wrong numbers; empty: unknown.
-  [[noreturn]] void blame(const std::vector<int>& ranks, const std::string& what) const;
+  [[noreturn]] void blame(const std::vector<int>& ranks, const std::string& fault) const;
   [[nodiscard]] std::string place(int rank) const;
 
   Job job_;

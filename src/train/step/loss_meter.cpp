@@ -83,7 +83,7 @@ std::optional<LossReading> LossMeter::flush() {
   if (!std::isfinite(value)) {
     throw NonFiniteLoss(pending_step_,
                         fmt::format("the loss of step {} is {}{}", pending_step_, value, words(reading.terms)),
-                        "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");
+                        "use a smaller optimizer.lr or a clip_norm, or look at the samples of that step");
   }
   sum_ += value;
   ++count_;

@@ -15,7 +15,8 @@ constexpr double kSmallestHalf = 1.0 / (1 << 24);
 /// Returns the elements of `grad` that belong to `part`, a part of the memory of `parameter`.
 at::Tensor part_of(const at::Tensor& grad, const at::Tensor& parameter, const at::Tensor& part) {
   if (part.numel() == parameter.numel()) return grad;
-  if (grad.strides() != parameter.strides()) throw InternalError("a sharded gradient has not its parameter's strides");
+  if (grad.strides() != parameter.strides())
+    throw InternalError("a sharded gradient does not have its parameter's strides");
   const std::int64_t begin = part.storage_offset() - parameter.storage_offset();
   return grad.detach().as_strided({part.numel()}, {1}, grad.storage_offset() + begin);
 }
@@ -51,11 +52,8 @@ std::vector<at::Tensor> own_gradients(const Optimizer& optimizer) {
 
 void require_useful_scale(double scale, std::int64_t step) {
   if (scale >= kSmallestHalf) return;
-  throw DataError(
-      fmt::format("gradients are not finite, however small the loss is made: the loss scale fell to {:.2g} at "
-                  "step {}",
-                  scale, step),
-      "a smaller optimizer.lr, a clip_norm, or a look at the samples and the loss");
+  throw DataError(fmt::format("gradients are not finite at any loss scale: it fell to {:.2g} at step {}", scale, step),
+                  "use a smaller optimizer.lr or a clip_norm, or look at the samples and the loss");
 }
 
 }  // namespace lockstep::train

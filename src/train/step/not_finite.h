@@ -19,9 +19,10 @@ namespace lockstep::train {
 /// A gradient is not finite, and loss scaling is not the cause.
 class NonFiniteGradient : public DataError {
  public:
-  /// `where` names the gradient; `steps_ago` is 1 for the previous step, if its norms came late from a GPU.
-  explicit NonFiniteGradient(const std::string& where, std::int64_t steps_ago = 0)
-      : DataError(where, "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr"),
+  /// `message` names the gradient; `steps_ago` is 1 for the previous step, if its norms came late from a GPU.
+  explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
+      : DataError(message,
+                  "look at the loss for a division by zero or a logarithm or root of 0; or use a smaller optimizer.lr"),
         steps_ago_(steps_ago) {}
   [[nodiscard]] std::int64_t steps_ago() const noexcept { return steps_ago_; }
 

@@ -47,8 +47,8 @@ FaultOrder parse_fault(const std::string& words_of) {
   FaultOrder order;
   const std::vector<std::string> words = text::split(words_of, ':');
   if (words.size() < 4 || words[0] != "flip") refuse(words_of);
-  order.what = words[1];
-  if (std::find(kKinds.begin(), kKinds.end(), order.what) == kKinds.end()) refuse(words_of);
+  order.target = words[1];
+  if (std::find(kKinds.begin(), kKinds.end(), order.target) == kKinds.end()) refuse(words_of);
   for (std::size_t i = 2; i < words.size(); ++i) {
     const std::string& word = words[i];
     const std::string value = word.substr(std::min(word.size(), word.find('=') + 1));
@@ -74,8 +74,8 @@ OrderedFault::OrderedFault(const Job& job) {
   if (order.rank == job.rank() && (order.always || job.rank_info().restart_count == 0)) order_ = order;
 }
 
-void OrderedFault::strike(const char* what, const std::vector<at::Tensor>& tensors) {
-  if (!awaits(what)) return;
+void OrderedFault::strike(const char* target, const std::vector<at::Tensor>& tensors) {
+  if (!awaits(target)) return;
   const std::int64_t step = fault::noted_step();
   if (step < order_->step) return;
   std::vector<at::Tensor> large;
@@ -90,15 +90,15 @@ void OrderedFault::strike(const char* what, const std::vector<at::Tensor>& tenso
   const std::uint64_t bit = order_->bit >= 0 ? static_cast<std::uint64_t>(order_->bit) % bits : (draw >> 8U) % bits;
   flip(hit, static_cast<std::int64_t>(element), bit);
   log::note("LOCKSTEP_FAULT: bit {} of element {} of a tensor of {} ({}, step {}) is flipped", bit, element,
-            hit.numel(), what, step);
+            hit.numel(), target, step);
   if (!order_->always) order_.reset();
 }
 
-void OrderedFault::strike(const char* what, const NamedTensors& tensors) {
-  if (!awaits(what)) return;
+void OrderedFault::strike(const char* target, const NamedTensors& tensors) {
+  if (!awaits(target)) return;
   std::vector<at::Tensor> values;
   for (const auto& item : tensors) values.push_back(item.second);
-  strike(what, values);
+  strike(target, values);
 }
 
 }  // namespace lockstep::train

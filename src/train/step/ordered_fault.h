@@ -18,7 +18,7 @@ namespace lockstep::train {
 
 /// A fault as in "flip:WHAT:rank=R:step=K", optionally with ":always" and ":bit=B".
 struct FaultOrder {
-  std::string what = {};  ///< batch, weight, activation, gradient or optimizer
+  std::string target = {};  ///< batch, weight, activation, gradient or optimizer
   int rank = 0;
   std::int64_t step = 1;
   bool always = false;  ///< true: at every step from `step` on; false: once, and not after a restart
@@ -33,11 +33,11 @@ class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true if a bit of `what` is to be flipped, at this step or later.
-  [[nodiscard]] bool awaits(const char* what) const { return order_ && order_->what == what; }
+  /// Returns true if a bit of `target` is to be flipped, at this step or later.
+  [[nodiscard]] bool awaits(const char* target) const { return order_ && order_->target == target; }
   /// Flips a bit of one of `tensors` if the order is for this step.
-  void strike(const char* what, const std::vector<at::Tensor>& tensors);
-  void strike(const char* what, const NamedTensors& tensors);
+  void strike(const char* target, const std::vector<at::Tensor>& tensors);
+  void strike(const char* target, const NamedTensors& tensors);
 
  private:
   std::optional<FaultOrder> order_;  ///< none: there is no order for this rank

@@ -38,18 +38,17 @@ void largest_first(std::vector<Holder>& found) {
 }
 
 /// Returns the advice for the message.
-std::string advice(const OutOfMemory& what) {
-  if (what.setting_up) {
-    return "no batch is there yet, so a smaller one does not help: see with `lockstep inspect gpu` and `free -h` who "
-           "else "
-           "holds memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
+std::string advice(const OutOfMemory& facts) {
+  if (facts.setting_up) {
+    return "no batch was computed yet, so a smaller one does not help: `lockstep inspect gpu` and `free -h` show which "
+           "programs hold memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
   }
-  if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
+  if (facts.batch_size <= 1) return "use amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
-  const std::int64_t half = (what.batch_size + 1) / 2;
-  return fmt::format("{} {}: as many samples a step, in smaller parts",
+  const std::int64_t half = (facts.batch_size + 1) / 2;
+  return fmt::format("{} {}: as many samples per step, in smaller parts",
                      setting_words(fmt::format("batch_size={}", half)),
-                     setting_words(fmt::format("accumulate_steps={}", what.accumulate_steps * 2)));
+                     setting_words(fmt::format("accumulate_steps={}", facts.accumulate_steps * 2)));
 }
 
 }  // namespace
@@ -60,10 +59,10 @@ bool is_out_of_memory(const std::exception& error) {
   // The CPU's allocator has no error type of its own, nor have CUDA, cuBLAS and cuDNN for their own allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
-  const std::string_view what = error.what();
+  const std::string_view message = error.what();
   return dynamic_cast<const c10::Error*>(&error) != nullptr &&
          std::any_of(kWords.begin(), kWords.end(),
-                     [&](std::string_view words) { return what.find(words) != what.npos; });
+                     [&](std::string_view words) { return message.find(words) != message.npos; });
 }
 
 std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer) {
@@ -87,20 +86,20 @@ MemoryUse most_memory_used(const Job& job) {
   return use;
 }
 
-ResourceError out_of_memory_error(OutOfMemory what) {
-  largest_first(what.largest);
+ResourceError out_of_memory_error(OutOfMemory facts) {
+  largest_first(facts.largest);
   std::vector<std::string> named;
   std::int64_t sum = 0;
-  for (const Holder& holder : what.largest) {
+  for (const Holder& holder : facts.largest) {
     if (named.size() < kNamed) named.push_back(fmt::format("{} {}", holder.name, bytes_text(holder.bytes)));
     sum += holder.bytes;
   }
-  const std::string batch = what.batch_size > 0 ? fmt::format(" (batch_size {})", what.batch_size) : "";
-  std::string message = fmt::format("out of memory in {}{}: {}\n  peak      {}", what.when, batch,
-                                    text::first_line(what.cause), bytes_text(what.use.peak));
-  if (what.use.reserved) message += fmt::format(" in tensors, {} reserved", bytes_text(*what.use.reserved));
+  const std::string batch = facts.batch_size > 0 ? fmt::format(" (batch_size {})", facts.batch_size) : "";
+  std::string message = fmt::format("out of memory in {}{}: {}\n  peak      {}", facts.when, batch,
+                                    text::first_line(facts.cause), bytes_text(facts.use.peak));
+  if (facts.use.reserved) message += fmt::format(" in tensors, {} reserved", bytes_text(*facts.use.reserved));
   if (!named.empty()) message += fmt::format("\n  largest   {}\n  together  {}", text::join(named), bytes_text(sum));
-  return ResourceError(message, advice(what));
+  return ResourceError(message, advice(facts));
 }
 
 }  // namespace lockstep::train

@@ -45,6 +45,6 @@ struct OutOfMemory {
 
 /// Makes an error with all these facts that proposes the next smaller batch, with more accumulated batches, so that a
 /// step keeps its samples.
-[[nodiscard]] ResourceError out_of_memory_error(OutOfMemory what);
+[[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

@@ -69,7 +69,7 @@ StepClock::StepClock(int replicas)
   stretches_.reserve(kStretches);
   begin_ = mark_ = wall_ns();
   (void)own_lane();
-  if (!trace::add_sink(*this)) log::debug("no place for another sink of spans: the step report will be empty");
+  if (!trace::add_sink(*this)) log::debug("there is no free place for a trace sink: the step report will be empty");
 }
 
 StepClock::~StepClock() { trace::remove_sink(*this); }

@@ -71,13 +71,14 @@ std::string layout_of(const at::Tensor& tensor) {
 at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
 
 std::string no_graph_words() {
-  const std::string& why = cuda::library().obstacle.what;
+  const std::string& why = cuda::library().obstacle.problem;
   return why.empty() ? "no CUDA graph is made" : why;
 }
 
 UsageError unrecordable(const std::string& why) {
-  return UsageError("the step cannot be recorded as a CUDA graph: " + why,
-                    "set cuda_graph=false, or leave out what reads a number back from the GPU in forward and loss");
+  return UsageError(
+      "the step cannot be recorded as a CUDA graph: " + why,
+      "set cuda_graph=false, or remove the code that reads a number back from the GPU in forward and loss");
 }
 
 void copy_into(const at::Tensor& target, const at::Tensor& source) {
@@ -95,7 +96,7 @@ StepGraph::StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions 
   if (options_.job && options_.job->world_size() == 1) options_.job.reset();
   if (!next_) fallback_ = no_graph_words();
   if (next_ && options_.job && !next_->lets_other_threads()) {
-    fallback_ = "with this libtorch no other thread may look after collectives while a step is recorded";
+    fallback_ = "this libtorch allows no other thread to watch collectives while a step is recorded";
   }
 }
 

@@ -34,7 +34,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
   std::string obstacle = graph_obstacle(config, place);
   if (obstacle.empty()) {
     if (auto graph = tensor::make_device_graph()) return graph;
-    obstacle = cuda::library().obstacle.what;
+    obstacle = cuda::library().obstacle.problem;
   }
   // `auto` is silent about obstacles that the user could not remove.
   const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);
@@ -79,7 +79,7 @@ std::shared_ptr<TaskNet> StepRunner::make_net() {
 
 void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   if (config_.sync_batchnorm && sync_batch_norm(net->net(), job_) == 0 && job_.is_main()) {
-    log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
+    log::note("sync_batchnorm is true, but the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
   // The model is made on the recorded stream, since it keeps gradient accumulators.
   std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps(config_, job_, task_);

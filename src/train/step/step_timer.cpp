@@ -54,7 +54,7 @@ class StepTimer::Impl {
     steps_.data().open(dataset);
     if (!options.load) steps_.data().repeat_first_batch();
     if (steps_.data().batches_per_epoch() == 0) {
-      throw UsageError("the samples make no full batch", "a smaller batch_size, or drop_last=false");
+      throw UsageError("the samples do not fill a batch", "use a smaller batch_size, or drop_last=false");
     }
     steps_.build(steps_.make_net());
   }
@@ -72,7 +72,7 @@ class StepTimer::Impl {
 
   std::vector<std::string> waits() {
     const auto watch = job_.device().is_cuda() ? tensor::make_device_graph() : nullptr;
-    if (!watch) throw UsageError("waits are counted on a GPU, and the steps compute on the CPU", "--device cuda");
+    if (!watch) throw UsageError("waits are counted on a GPU, but the steps compute on the CPU", "--device cuda");
     const ThreadCount threads(config_.threads);
     at::Tensor loss;
     std::vector<std::string> found = watch->waits([&] { loss = compute(); });

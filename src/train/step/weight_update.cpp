@@ -38,17 +38,17 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
     optimizer_ = std::make_unique<ZeroRedundancyOptimizer>(named_parameters_of(model), job.group(), make,
                                                            model.shared_reducer());
   }
-  const bool by_itself = config_.digests == "auto" && job.device().is_cpu();
-  if (by_itself || config_.digests == "true") optimizer_->digest_updates();
+  const bool is_automatic = config_.digests == "auto" && job.device().is_cpu();
+  if (is_automatic || config_.digests == "true") optimizer_->digest_updates();
   digest_ = optimizer_->update_digest();
 }
 
 /// Throws if the norm is not finite; with loss scaling the scaler leaves out such a step.
 void WeightUpdate::require_finite(double norm) {
   if (!std::isfinite(norm) && !scaler_.is_enabled()) {
-    const std::string where = non_finite_gradients(optimizer_->parameters());
-    throw NonFiniteGradient(where.empty() ? "a gradient of another rank's shard is not finite"
-                                          : fmt::format("the gradient is not finite: {}", where));
+    const std::string gradients = non_finite_gradients(optimizer_->parameters());
+    throw NonFiniteGradient(gradients.empty() ? "a gradient of another rank's shard is not finite"
+                                              : fmt::format("the gradient is not finite: {}", gradients));
   }
   if (!config_.check_gradients || !std::isfinite(norm)) return;
   if (const auto ratio = norms_.add(norm)) {
@@ -58,8 +58,9 @@ void WeightUpdate::require_finite(double norm) {
 }
 
 void WeightUpdate::require_last_finite() {
-  const std::string where = std::exchange(late_norms_, {}).non_finite();
-  if (!where.empty()) throw NonFiniteGradient(fmt::format("the gradient is not finite: {}", where), /*steps_ago=*/1);
+  const std::string gradients = std::exchange(late_norms_, {}).non_finite();
+  if (!gradients.empty())
+    throw NonFiniteGradient(fmt::format("the gradient is not finite: {}", gradients), /*steps_ago=*/1);
 }
 
 bool WeightUpdate::clips_on_device() const {

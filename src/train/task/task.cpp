@@ -22,9 +22,9 @@ namespace {
 const at::Tensor& only(const Outputs& outputs) {
   const auto found = outputs.find("");
   if (found != outputs.end() && outputs.size() == 1) return found->second;
-  throw UsageError(
-      fmt::format("the task's run() gives {} outputs, and its loss wants the one of forward()", outputs.size()),
-      "override loss_terms() and make_tally() together with run()");
+  throw UsageError(fmt::format("the task's run() returns {} outputs, but its loss takes the one output of forward()",
+                               outputs.size()),
+                   "override loss_terms() and make_tally() together with run()");
 }
 
 }  // namespace

@@ -176,9 +176,9 @@ RunCurves read_run_curves(const std::filesystem::path& folder) {
   const auto path = folder / kRunLog;
   FileSystem& files = FileSystem::system();
   if (!files.exists(path)) {
-    throw DataError(files.exists(folder) ? fmt::format("{} holds no run: it has no log.jsonl", folder.string())
+    throw DataError(files.exists(folder) ? fmt::format("{} is not a run folder: it has no log.jsonl", folder.string())
                                          : fmt::format("there is no folder {}", folder.string()),
-                    "give the folder of a run, as in lockstep plot runs/first");
+                    "name the folder of a run, as in lockstep plot runs/first");
   }
   const auto file = files.open(path);
   std::size_t lines = 0;

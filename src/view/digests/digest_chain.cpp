@@ -85,11 +85,11 @@ std::uint64_t fold_of(std::string_view text) {
 
 DigestChain DigestChain::parse(std::string_view bytes, const std::string& name) {
   if (bytes.size() < kDigestBytes || bytes.substr(0, kDigestMagic.size()) != kDigestMagic) {
-    throw DataError(name + " is no chain of digests");
+    throw DataError(name + " is not a file of digests");
   }
   const auto version = take<std::uint32_t>(bytes, 8);
   if (version != kDigestVersion) {
-    throw DataError(fmt::format("{} has version {}, and this program reads version {}", name, version, kDigestVersion));
+    throw DataError(fmt::format("{} has version {}, but this program reads version {}", name, version, kDigestVersion));
   }
   const std::string head(bytes.substr(0, kDigestBytes));
   if (take<std::uint32_t>(head, kCrcAtBegin) != checksum(head, kCrcAtBegin)) {

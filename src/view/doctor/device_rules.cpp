@@ -19,15 +19,15 @@ std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint6
 std::string gpus_text(const GpuFacts& facts) {
   std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
   if (!facts.driver.empty()) value += ", driver " + facts.driver;
-  if (!facts.obstacle.what.empty()) return value + ", not for Lockstep";
+  if (!facts.obstacle.problem.empty()) return value + ", not for Lockstep";
   if (!facts.nccl.problem.empty()) return value + ", no NCCL";
   return value + fmt::format(", NCCL {} ({})", facts.nccl.version, facts.nccl.path);
 }
 
 void find_obstacle(Check& check, const GpuFacts& facts) {
-  if (!facts.obstacle.what.empty()) {
+  if (!facts.obstacle.problem.empty()) {
     add_finding(check, Health::kWarn,
-                fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.what, facts.obstacle.remedy));
+                fmt::format("{}: ranks compute on the CPU; {}", facts.obstacle.problem, facts.obstacle.remedy));
   } else if (facts.gpus.size() > 1 && !facts.nccl.problem.empty()) {
     add_finding(
         check, Health::kWarn,
@@ -60,16 +60,14 @@ void find_obstacles(Check& check, const GpuLinkFacts& facts) {
   if (!facts.redirecting.empty()) {
     add_finding(
         check, Health::kWarn,
-        fmt::format(
-            "access control (ACS) of the PCI bridge{} {} sends what GPUs and cards exchange through the host, or "
-            "stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
-            facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
+        fmt::format("access control (ACS) of the PCI bridge{} {} sends the traffic between GPUs and cards through the "
+                    "host, or stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
+                    facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
   }
   if (facts.iommu_translates) {
-    add_finding(
-        check, Health::kWarn,
-        "the IOMMU translates addresses of devices, with which GPUs may not reach each other: boot with iommu=pt, or "
-        "NCCL_P2P_DISABLE=1 if collectives hang");
+    add_finding(check, Health::kWarn,
+                "the IOMMU translates addresses of devices, so GPUs may not reach each other: boot with iommu=pt, or "
+                "NCCL_P2P_DISABLE=1 if collectives hang");
   }
 }
 
@@ -91,7 +89,7 @@ Check check_gpus(const GpuFacts& facts) {
     check.value = facts.devices == 0 ? "none" : fmt::format("{} in /dev: {}", facts.devices, facts.problem);
     if (facts.devices > 0) {
       add_finding(check, Health::kBad,
-                  "the driver's library and its kernel module have to be there and of one version: run "
+                  "the driver's library and its kernel module must both be installed, in the same version: run "
                   "nvidia-smi; in a container --gpus all");
       if (facts.obstacle.lack != cuda::Lack::kDriver) find_obstacle(check, facts);
     }
@@ -106,7 +104,7 @@ Check check_gpus(const GpuFacts& facts) {
   for (const GpuMemory& gpu : facts.gpus) {
     if (gpu.used <= gpu.total / 10) continue;
     add_finding(check, Health::kWarn,
-                fmt::format("GPU {} has {} of {} in use: lockstep inspect gpu says by whom", gpu.index,
+                fmt::format("GPU {} has {} of {} in use: lockstep inspect gpu lists the processes", gpu.index,
                             text::bytes(gpu.used), text::bytes(gpu.total)));
   }
   return check;
@@ -119,16 +117,17 @@ Check check_disk(const DiskFacts& facts) {
   if (facts.sync_ms >= 0) check.value += fmt::format(", fsync {:.3g} ms", facts.sync_ms);
   if (!facts.problem.empty()) {
     check.value += ": " + facts.problem;
-    add_finding(check, Health::kWarn, "a run cannot write here: give --run-dir another folder");
+    add_finding(check, Health::kWarn, "a run cannot write here: choose another folder with --run-dir");
   }
   if (facts.free < 5 * kGiga) {
-    add_finding(check, facts.free < 100 * kMega ? Health::kBad : Health::kWarn,
-                "checkpoints need room: remove old runs, lower checkpoint.keep_last, or give --run-dir another disk");
+    add_finding(
+        check, facts.free < 100 * kMega ? Health::kBad : Health::kWarn,
+        "checkpoints need room: remove old runs, lower checkpoint.keep_last, or choose another disk with --run-dir");
   }
   if (facts.sync_ms > kSlowSync || (facts.bytes_per_s >= 0 && facts.bytes_per_s < kSlowDisk)) {
     add_finding(check, Health::kWarn,
-                "saving takes long; steps do not wait for it, but the end of a run does: another disk for "
-                "--run-dir, or fewer checkpoints");
+                "saving takes long; steps do not wait for it, but the end of a run does: choose another disk with "
+                "--run-dir, or save fewer checkpoints");
   }
   return check;
 }
@@ -149,8 +148,8 @@ Check check_all_reduce(const AllReduceFacts& facts) {
                             facts.small_us, rate(facts.large_bytes_per_s));
   if (facts.small_us > kSlowAllReduce) {
     add_finding(check, Health::kWarn,
-                "ranks wait for a core in each collective: other programs use this host's cores, or there "
-                "are fewer than ranks");
+                "ranks wait for a core in each collective: other programs use this host's cores, or there are more "
+                "ranks than cores");
   }
   return check;
 }

@@ -49,15 +49,15 @@ std::vector<std::string> hints_of(const LinkFacts& facts) {
   for (const Link& link : facts.links) {
     if (!link.problem.empty()) {
       hints.push_back(
-          fmt::format("{}: {}. Every rank must reach every other: look at firewalls, or choose the interface "
-                      "by LOCKSTEP_SOCKET_IFNAME",
+          fmt::format("{}: {}. Every rank must reach every other: check the firewalls, or choose the interface with "
+                      "LOCKSTEP_SOCKET_IFNAME",
                       between(facts, link), text::printable_line(link.problem)));
       continue;
     }
     if (link.round_trip_us > kLongTrip) {
       hints.push_back(
-          fmt::format("{}: {} a round trip, and each large sum takes one and a half: are they in one place and not "
-                      "behind a VPN? accumulate_steps makes collectives rarer",
+          fmt::format("{}: {} per round trip, and each large sum takes one and a half: check that they are in one "
+                      "place and not behind a VPN; accumulate_steps makes collectives rarer",
                       between(facts, link), trip_text(link.round_trip_us)));
     }
     if (link.bytes_per_s >= 0 && link.bytes_per_s < kGigabitBytes) {

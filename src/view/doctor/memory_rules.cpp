@@ -35,9 +35,10 @@ Check check_cores(const CoreFacts& facts) {
   if (*facts.quota > facts.usable - 0.05) return check;
   add_finding(
       check, Health::kWarn,
-      fmt::format("the control group allows {:.2g} of {} that programs see, and stops their threads in between: start "
-                  "at most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
-                  *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
+      fmt::format(
+          "the control group allows {:.2g} of the {} that programs see, and stops their threads now and then: start at "
+          "most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
+          *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
   return check;
 }
 
@@ -49,9 +50,9 @@ Check check_memory(const MemoryFacts& facts) {
   if (limit < facts.total) check.value += fmt::format(", control group limit {}", text::bytes(limit));
   if (free < 200 * kMega) {
     add_finding(check, Health::kBad,
-                "a rank alone needs some 200 MB: end other programs, or raise the container's memory");
+                "one rank alone needs about 200 MB: end other programs, or raise the container's memory");
   } else if (free < kGiga) {
-    add_finding(check, Health::kWarn, "few batches fit: end other programs, or raise the container's memory");
+    add_finding(check, Health::kWarn, "only a only a few batches fit: end other programs, or raise the container's memory");
   }
   if (facts.address_space && *facts.address_space < 8 * kGiga) {
     add_finding(check, Health::kWarn,
@@ -73,9 +74,9 @@ Check check_swap(const MemoryFacts& facts) {
   if (facts.swap_total == 0) return check;
   check.value = fmt::format("{} used of {}", text::bytes(facts.swap_used), text::bytes(facts.swap_total));
   if (facts.swap_used > facts.swap_total / 4 && facts.swap_used > kGiga) {
-    add_finding(check, Health::kWarn,
-                "programs of this host are swapped out, and a rank among them is late in every step: "
-                "use less memory");
+    add_finding(
+        check, Health::kWarn,
+        "programs of this host are swapped out, and a rank that is swapped out is late in every step: use less memory");
   }
   return check;
 }
@@ -85,14 +86,14 @@ Check check_shared_memory(const SharedMemoryFacts& facts) {
   if (!facts.is_there) {
     check.value = "missing";
     add_finding(check, Health::kWarn,
-                "Lockstep's own ranks do without; NCCL and Python's loaders do not: mount a tmpfs there");
+                "Lockstep's own ranks do not need it, but NCCL and Python's loaders do: mount a tmpfs there");
     return check;
   }
   check.value = fmt::format("{} free of {}", text::bytes(facts.free), text::bytes(facts.size));
   if (facts.free < 500 * kMega) {
     add_finding(check, Health::kWarn,
-                "NCCL and Python's loaders need more (Lockstep's own ranks do not use it): --shm-size=1g "
-                "or --ipc=host of docker");
+                "NCCL and Python's loaders need more (Lockstep's own ranks do not use it): run docker with "
+                "--shm-size=1g or --ipc=host");
   }
   return check;
 }
@@ -112,11 +113,10 @@ Check check_limits(const LimitFacts& facts) {
   // A rank with loader workers, BLAS and a device has about 50 threads.
   const std::uint64_t tasks = std::min(facts.processes.value_or(kUnlimited), tasks_left(facts));
   if (tasks < 1000) {
-    add_finding(
-        check, tasks < 100 ? Health::kBad : Health::kWarn,
-        fmt::format("{} processes and threads are left, and a rank has some 50: ulimit -u, TasksMax= of a service, "
-                    "--pids-limit of a container",
-                    tasks));
+    add_finding(check, tasks < 100 ? Health::kBad : Health::kWarn,
+                fmt::format("{} processes and threads are left, and a rank has about 50: ulimit -u, TasksMax= of a "
+                            "service, --pids-limit of a container",
+                            tasks));
   }
   if (facts.has_infiniband && facts.locked && *facts.locked < 64 * kGiga) {
     add_finding(check, Health::kWarn,

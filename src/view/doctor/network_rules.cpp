@@ -53,10 +53,9 @@ Check check_ports(const PortFacts& facts) {
               .value = fmt::format("{} is {}, ephemeral {} to {}", facts.default_port, facts.is_free ? "free" : "taken",
                                    facts.ephemeral_low, facts.ephemeral_high)};
   if (!facts.is_free) {
-    add_finding(
-        check, Health::kWarn,
-        "for a job of several nodes with rank 0 here give --master-port another one; on one node Lockstep finds a free "
-        "one");
+    add_finding(check, Health::kWarn,
+                "for a job of several nodes with rank 0 here, choose another port with --master-port; on one node "
+                "Lockstep finds a free one");
   }
   if (facts.ephemeral_low <= facts.default_port && facts.default_port <= facts.ephemeral_high) {
     add_finding(check, Health::kWarn,
@@ -77,11 +76,11 @@ Check check_host_name(const NetworkFacts& facts) {
       "address (--master-addr); Lockstep's ranks do not need the name";
   if (!facts.has_answer) {
     check.value = fmt::format("{}, no answer from the resolver", facts.host_name);
-    add_finding(check, Health::kWarn, "every program that looks a name up waits: check /etc/resolv.conf");
+    add_finding(check, Health::kWarn, "every program that looks up a name waits: check /etc/resolv.conf");
     return check;
   }
   if (facts.host_addresses.empty()) {
-    check.value = fmt::format("{}, which resolves to nothing", facts.host_name);
+    check.value = fmt::format("{}, which has no address", facts.host_name);
     add_finding(check, Health::kWarn, kRemedy);
     return check;
   }
@@ -98,11 +97,11 @@ Check check_host_name(const NetworkFacts& facts) {
 Check check_interfaces(const NetworkFacts& facts) {
   Check check{.name = "interfaces", .value = interfaces_text(facts)};
   if (check.value.empty()) {
-    check.value = "the loopback alone: this host takes part in no job of several";
+    check.value = "only the loopback: this host cannot join a job of several hosts";
   } else if (facts.outward.empty()) {
-    check.value += "; none leads out";
+    check.value += "; none leads to other hosts";
   } else {
-    check.value += fmt::format("; {} leads out", facts.outward);
+    check.value += fmt::format("; {} leads to other hosts", facts.outward);
   }
   if (is_bridge(facts.outward)) {
     add_finding(
@@ -112,7 +111,7 @@ Check check_interfaces(const NetworkFacts& facts) {
   }
   if (!facts.named_interface.empty() && interface_of(facts, facts.named_interface) == nullptr) {
     add_finding(check, Health::kBad,
-                fmt::format("{} is '{}', which fits no interface of this host", facts.interface_variable,
+                fmt::format("{} is '{}', which matches no interface of this host", facts.interface_variable,
                             facts.named_interface));
   }
   if (!facts.fabric_ports.empty() && facts.wire != "ucx") {
@@ -146,8 +145,8 @@ Check check_clock(const ClockFacts& facts) {
   }
   if (facts.is_synchronised && !*facts.is_synchronised) {
     add_finding(check, Health::kWarn,
-                "times in the logs of several hosts do not fit together: start chrony or "
-                "systemd-timesyncd; a virtual machine may have its host's clock");
+                "the times in the logs of several hosts do not match: start chrony or systemd-timesyncd; a virtual "
+                "machine may have its host's clock");
   }
   return check;
 }

@@ -34,7 +34,7 @@ std::string with_code(const AttemptFacts& attempt) {
 }
 
 /// Returns true if the ranks stopped on request, without a failure.
-bool was_told(const AttemptFacts* attempt) {
+bool stopped_on_request(const AttemptFacts* attempt) {
   return attempt != nullptr && attempt->verdict && attempt->verdict->kind == FailureKind::kNone;
 }
 
@@ -142,11 +142,11 @@ void add_place(const flight::RankFacts& rank, std::int64_t now_ns, std::string& 
   if (rank.ring->step >= 0) line += fmt::format(", step {}", rank.ring->step);
   if (!rank.ring->sections.empty()) {
     const flight::Section& section = rank.ring->sections.back();
-    line += fmt::format(", in {} since {:.1f} s", section.name, seconds(now_ns - section.since_ns));
+    line += fmt::format(", in {} for {:.1f} s", section.name, seconds(now_ns - section.since_ns));
   }
   for (const flight::Lane& lane : rank.ring->lanes) {
     if (!lane.is_running()) continue;
-    line += fmt::format(", waits in {} {} since {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
+    line += fmt::format(", waiting in {} {} for {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
   }
   if (flight::is_stopped(rank)) line += ", stopped";
 }
@@ -164,8 +164,8 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
 std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
   const std::int64_t timeout = flight::timeout_of(facts.ranks);
   const std::int64_t left = stall.since_ns + timeout - facts.monotonic_ns;
-  const bool ends = timeout > 0 && left > 0 && stall.text.find("(limit ") == std::string::npos;
-  return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends this in {}", stall.text, text::duration(seconds(left)))
+  const bool ends = timeout > 0 && left > 0 && stall.text.find("; limit ") == std::string::npos;
+  return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends the wait in {}", stall.text, text::duration(seconds(left)))
               : stall.text;
 }
 
@@ -290,7 +290,7 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
 bool is_complete(const RunFacts& facts) {
   if (!facts.summary) return false;
   const AttemptFacts* attempt = newest(facts);
-  const bool is_older = attempt != nullptr && attempt->verdict && !was_told(attempt) &&
+  const bool is_older = attempt != nullptr && attempt->verdict && !stopped_on_request(attempt) &&
                         attempt->verdict->time_ns > facts.summary->time_ns;
   return !is_older && (!facts.log || facts.log->step <= facts.summary->steps);
 }
@@ -305,7 +305,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (was_told(attempt)) {  // not a Trainer's run, or one that ended before its save
+  if (stopped_on_request(attempt)) {  // not a Trainer's run, or one that ended before its save
     diagnosis.state = RunState::kStopped;
     diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
@@ -314,21 +314,20 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
   if (!has_begun) {
-    diagnosis.text = "it has not begun: there are no steps and no logs of ranks";
+    diagnosis.text = "it has not begun: it has no steps and no logs of ranks";
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
   if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) {
     diagnosis.state = RunState::kEnded;
     diagnosis.text =
-        fmt::format("{} of this host ended, and none failed; whoever stopped them, if anybody did, is not known",
-                    counted(attempt->ranks, "rank"));
+        fmt::format("{} of this host ended, and none failed; the cause is not known", counted(attempt->ranks, "rank"));
     return diagnosis;
   }
   diagnosis.state = RunState::kLost;
   diagnosis.text = facts.launcher_is_gone
-                       ? "it does not run here, and its launcher has written nothing about its end: it was killed, the "
-                         "host went down, or it runs on another host"
+                       ? "it does not run here, and its launcher wrote nothing about its end: it was killed, the host "
+                         "went down, or it runs on another host"
                        : "it does not run here, and nothing was written about its end: the process was killed, or the "
                          "host went down";
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
@@ -339,7 +338,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
 RunDiagnosis diagnose_now(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
   const bool has_failed =
-      attempt != nullptr && !was_told(attempt) && (attempt->verdict || first_error(*attempt) != nullptr);
+      attempt != nullptr && !stopped_on_request(attempt) && (attempt->verdict || first_error(*attempt) != nullptr);
   if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
   if (!facts.trainer.empty() && !facts.is_launched) {
     RunDiagnosis diagnosis{.state = RunState::kRuns,

@@ -49,7 +49,7 @@ Advice slow_bfloat16(const KernelReport& report) {
   if (report.settings.amp != "bf16") return std::nullopt;
   if (machine.bfloat16_is_slow) {
     return advice("amp",
-                  "amp is bf16, and libtorch has no good products of bfloat16 on this processor: Lockstep's layers "
+                  "amp is bf16, but libtorch has no fast products of bfloat16 on this processor: Lockstep's layers "
                   "multiply in float32 and round, and other layers are computed in software",
                   "--set amp=none");
   }
@@ -129,8 +129,8 @@ Advice channels_for_winograd(const KernelReport& report) {
   if (part < kNoticed) return std::nullopt;
   const auto first = std::find_if(report.rows.begin(), report.rows.end(), is_meant);
   return advice("channels",
-                fmt::format("3x3 convolutions with channels that are no multiple of 16 take {} of the step, such as {} "
-                            "to {}: Winograd's transform is for multiples",
+                fmt::format("3x3 convolutions with channels that are not a multiple of 16 take {} of the step, such as "
+                            "{} to {}: Winograd's transform is for multiples",
                             percent_text(part), first->in, first->out),
                 fmt::format("give the network {} and {} channels there", (first->in + kVector - 1) / kVector * kVector,
                             (first->out + kVector - 1) / kVector * kVector));
@@ -145,12 +145,11 @@ Advice channels_for_norm(const KernelReport& report) {
   const double part = share(report, is_meant);
   if (part < kNoticed || !report.settings.fused_layers) return std::nullopt;
   const auto first = std::find_if(report.rows.begin(), report.rows.end(), is_meant);
-  return advice(
-      "channels",
-      fmt::format("batch norms of channels that are no multiple of 8 take {} of the step, such as {}: the fused "
-                  "kernel is for multiples",
-                  percent_text(part), first->in),
-      fmt::format("give the network {} channels there", (first->in + kVector - 1) / kVector * kVector));
+  return advice("channels",
+                fmt::format("batch norms of channels that are not a multiple of 8 take {} of the step, such as {}: the "
+                            "fused kernel is for multiples",
+                            percent_text(part), first->in),
+                fmt::format("give the network {} channels there", (first->in + kVector - 1) / kVector * kVector));
 }
 
 Advice odd_features(const KernelReport& report) {

@@ -92,7 +92,7 @@ double count_of(const CallInput& input) {
 
 double bytes_of(const std::string& type) { return type == "bfloat16" || type == "float16" ? 2 : 4; }
 
-std::string by(const std::vector<std::int64_t>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
+std::string shape_text(const std::vector<std::int64_t>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
 
 /// The geometry of a convolution, with [rows, columns] for each value.
 struct Geometry {
@@ -142,8 +142,8 @@ void describe_convolution(KernelRow& row, const LayerCalls& calls, const std::ve
                      geometry.dilation[0] == 1 && geometry.padding[0] == 1 && !is_grouped;
   row.layer = fmt::format("{} {}x{}{}{}, {} to {}", is_grouped ? "grouped conv" : "conv", weight[2], weight[3],
                           stride_text(geometry.stride),
-                          geometry.dilation[0] == 1 ? "" : fmt::format(" dilation {}", geometry.dilation[0]), by(input),
-                          row.out);
+                          geometry.dilation[0] == 1 ? "" : fmt::format(" dilation {}", geometry.dilation[0]),
+                          shape_text(input), row.out);
   const double outputs = static_cast<double>(input[0] * row.out) *
                          static_cast<double>(results(input[2], weight[2], geometry, 0)) *
                          static_cast<double>(results(input[3], weight[3], geometry, 1));
@@ -174,7 +174,7 @@ void describe_product(KernelRow& row, const ProfiledCall& outer) {
   row.out = is_layer ? right->sizes.front() : right->sizes.back();
   // torch::nn::Linear of some versions calls the product directly, with weights that belong to a module.
   const std::string name = is_layer ? plain_name(outer.name) : outer.layer.empty() ? "product" : "linear";
-  row.layer = fmt::format("{}, {} to {}", name, by(left->sizes), row.out);
+  row.layer = fmt::format("{}, {} to {}", name, shape_text(left->sizes), row.out);
   row.forward.bytes = bytes_of(row.type) * count_of(*left) / static_cast<double>(std::max<std::int64_t>(row.in, 1)) *
                       static_cast<double>(row.out);
 }
@@ -187,7 +187,7 @@ void describe_other(KernelRow& row, const ProfiledCall& outer) {
   if (outer.name.find("norm") != std::string::npos) row.kind = LayerKind::kNorm;
   const CallInput* input = tensor_of(outer, 0);
   if (input == nullptr) return;
-  if (!input->sizes.empty()) row.layer += ", " + by(input->sizes);
+  if (!input->sizes.empty()) row.layer += ", " + shape_text(input->sizes);
   if (input->sizes.size() > 1) row.in = row.kind == LayerKind::kNorm ? input->sizes[1] : input->sizes.back();
   if (!moves_its_input(outer.name) && !only_reads(outer.name)) return;
   const double written = only_reads(outer.name) ? 0 : is_pooled ? 0.25 : 1;

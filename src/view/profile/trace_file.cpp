@@ -75,9 +75,9 @@ class TraceWriter {
     }
   }
 
-  void name(const char* what, std::int64_t track, const std::string& value) {
+  void name(const char* property, std::int64_t track, const std::string& value) {
     out_ += fmt::format("{}{{\"ph\": \"M\", \"name\": \"{}\", \"pid\": {}, \"tid\": {}, \"args\": {{\"name\": {}}}}}",
-                        is_first_ ? "\n" : ",\n", what, profile_.rank, track, text::json_quote(value));
+                        is_first_ ? "\n" : ",\n", property, profile_.rank, track, text::json_quote(value));
     is_first_ = false;
   }
 

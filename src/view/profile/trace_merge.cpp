@@ -31,7 +31,7 @@ struct RankTrace {
 };
 
 DataError torn(const fs::path& file, const std::string& why) {
-  return DataError(fmt::format("{} is no whole trace of a rank: {}", file.string(), why),
+  return DataError(fmt::format("{} is not a whole trace of a rank: {}", file.string(), why),
                    "profile the run again: --profile N writes the trace of every rank");
 }
 
@@ -45,7 +45,7 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
                     .offset_ns = about.at("clock_offset_ns"),
                     .error_ns = about.at("clock_error_ns"),
                     .events = json.at("traceEvents")};
-    if (!found.events.is_array()) throw torn(file, "its traceEvents are no list");
+    if (!found.events.is_array()) throw torn(file, "its traceEvents is not a list");
     return found;
   } catch (const JsonError& error) {
     throw torn(file, error.why() == JsonError::kNoJson ? "its JSON ends too early or is broken" : error.message());
@@ -72,8 +72,8 @@ std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
     }
     ranks.push_back(read_rank(files, file));
     if (ranks.back().rank != rank || ranks.back().world_size != world_size) {
-      throw torn(file, fmt::format("it is of rank {} of {}, and the others are of a run of {} ranks", ranks.back().rank,
-                                   ranks.back().world_size, world_size));
+      throw torn(file, fmt::format("it is from rank {} of {}, but the others are from a run of {} ranks",
+                                   ranks.back().rank, ranks.back().world_size, world_size));
     }
   }
   if (ranks.empty()) {

@@ -94,7 +94,7 @@ std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSetti
   if (has_spare(spare_cores(ranks, rank), rank.cores)) return std::nullopt;
   return Finding{.cause = Cause::kCostlyLoading,
                  .sentence = fmt::format("waiting for data takes {:.0f} % of the step, and the run uses all of the "
-                                         "{:.0f} cores: its samples cost more than these have left",
+                                         "{:.0f} cores: its samples cost more than these cores can give",
                                          percent(data_share(rank)), rank.cores),
                  .advice = "pack the set once (lockstep pack), or a host with more cores for each rank"};
 }
@@ -113,13 +113,15 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
                                          : fmt::format("{} blocked {:.0f} % of the time, mostly in reads",
                                                        workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"),
                                                        percent(blocked_share(rank)));
-  return Finding{.cause = Cause::kUnbalancedLoader,
-                 .rank = rank.rank,
-                 .sentence = fmt::format("rank {} waits for data {:.0f} % of the step, the others {:.0f} %: {}",
-                                         rank.rank, percent(data_share(rank)), percent(others), why),
-                 .advice = computes(rank) ? "deal expensive samples out evenly (shuffle, or a sampler by size), or "
-                                            "pack the set once: lockstep pack"
-                                          : "look at the disk of that host, or copy the set to a local one"};
+  return Finding{
+      .cause = Cause::kUnbalancedLoader,
+      .rank = rank.rank,
+      .sentence = fmt::format("rank {} waits for data {:.0f} % of the step, the others {:.0f} %: {}", rank.rank,
+                              percent(data_share(rank)), percent(others), why),
+      .advice =
+          computes(rank)
+              ? "spread expensive samples evenly (shuffle, or a sampler by size), or pack the set once: lockstep pack"
+              : "look at the disk of that host, or copy the set to a local one"};
 }
 
 }  // namespace lockstep::view

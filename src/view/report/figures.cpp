@@ -19,7 +19,7 @@ const char* name_of(Cause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
-double RankFigures::share(StepPart part) const { return training() > 0 ? of(part) / training() : 0; }
+double RankFigures::share(StepPart part) const { return training() > 0 ? time_in(part) / training() : 0; }
 
 void add(RankFigures& sum, const RankFigures& later) {
   RankFigures total = later;

@@ -31,8 +31,9 @@ const char* slower_part(const Ranks& ranks, std::int64_t index) {
   const char* name = "";
   double most = 0;
   for (const StepPart part : {StepPart::kForward, StepPart::kBackward, StepPart::kOptimizer}) {
-    const double lost = rank.of(part) - median_of(
-                                            ranks, [&](const RankFigures& other) { return other.of(part); }, index);
+    const double lost =
+        rank.time_in(part) - median_of(
+                                 ranks, [&](const RankFigures& other) { return other.time_in(part); }, index);
     if (lost <= most) continue;
     most = lost;
     name = name_of(part);
@@ -64,7 +65,7 @@ std::optional<Finding> find_busy_core(const Ranks& ranks, const ReportSettings& 
                               "for a core, the others {:.0f} %",
                               rank.rank, percent(slower - 1), slower_part(ranks, worst), since_words(ranks, worst),
                               percent(delayed(rank)), percent(others)),
-      .advice = fmt::format("look at what else runs on {} (top), or give the ranks cores of their own", rank.host)};
+      .advice = fmt::format("look at what else runs on {} (top), or give each rank its own cores", rank.host)};
 }
 
 std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& /*settings*/) {
@@ -88,7 +89,8 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
                               "they wait for it {:.0f} % of the step: it has more work, or a slower core",
                               rank.rank, percent(more - 1), slower_part(ranks, worst), since_words(ranks, worst),
                               percent(waiting)),
-      .advice = "give every rank as much: pictures of like size in a step, padding to one size, equal batches"};
+      .advice =
+          "give every rank the same work: pictures of similar size in a step, padding to one size, equal batches"};
 }
 
 std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings) {

@@ -30,7 +30,7 @@ std::string step_time(double seconds, std::int64_t steps) {
 bool is_shown(StepPart part, const Ranks& ranks) {
   if (part != StepPart::kSave && part != StepPart::kEvaluate) return true;
   return std::any_of(ranks.begin(), ranks.end(),
-                     [part](const RankFigures& rank) { return rank.of(part) >= 0.005 * rank.seconds; });
+                     [part](const RankFigures& rank) { return rank.time_in(part) >= 0.005 * rank.seconds; });
 }
 
 // A part with a smaller share does not explain a slow step.
@@ -40,7 +40,7 @@ constexpr double kMuch = 0.1;
 int left_out_as(StepPart part, const Ranks& ranks) {
   if (part == StepPart::kOther) {
     const bool is_much = std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {
-      return rank.of(StepPart::kOther) >= kMuch * rank.seconds;
+      return rank.time_in(StepPart::kOther) >= kMuch * rank.seconds;
     });
     return is_much ? 1 : 5;
   }

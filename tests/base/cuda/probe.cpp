@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   const cuda::Library& library = cuda::library();
   print_to(stdout, "path '{}' parts '{}'\n", library.path,
            library.parts == nullptr ? "" : static_cast<const char*>(library.parts));
-  print_to(stdout, "foreseen '{}' found '{}' next '{}'\n", foreseen.what, library.obstacle.what,
+  print_to(stdout, "foreseen '{}' found '{}' next '{}'\n", foreseen.problem, library.obstacle.problem,
            library.obstacle.remedy);
   return 0;
 }

@@ -194,7 +194,7 @@ TEST_F(BadCaptions, JsonThatIsNoneIsNamedByItsLine) {
 
 TEST_F(BadCaptions, ANumberThatNoDoubleHoldsNamesTheFile) {
   EXPECT_THAT(fault_of_json(R"({"images": [{"id": 1e999}]})"),
-              AllOf(HasSubstr(at("captions.json") + ": "), HasSubstr("a number that no double holds")));
+              AllOf(HasSubstr(at("captions.json") + ": "), HasSubstr("a number too large for a double")));
   const std::string huge = fault_of_json("{\"images\": [{\"id\": 1" + std::string(100'000, '0') + ".5}]}");
   EXPECT_THAT(huge, HasSubstr(at("captions.json") + ": "));
   EXPECT_LT(huge.size(), 400U);

@@ -77,7 +77,7 @@ TEST(CaptioningConfig, NamesTheKeyThatCannotBe) {
   EXPECT_THAT(fault_of([](auto& c) { c.sets.max_words = 0; }), HasSubstr("data.max_words is 0"));
   EXPECT_THAT(fault_of([](auto& c) { c.scheduled_sampling.max_prob = 2; }),
               HasSubstr("scheduled_sampling.max_prob is 2"));
-  EXPECT_THAT(fault_of([](auto& c) { c.stages.patience = 3; }), HasSubstr("one stage only (stop_epoch=0)"));
+  EXPECT_THAT(fault_of([](auto& c) { c.stages.patience = 3; }), HasSubstr("only one stage (stop_epoch=0)"));
   EXPECT_EQ(fault_of([&](auto& c) {
               one_sample(c);
               c.self_critical.baseline = "greedy";

@@ -112,7 +112,7 @@ TEST(SegmentationAliases, TheOriginsArgumentsMeanTheSameHere) {
   EXPECT_EQ(config.optimizer.lr_scaling, "replicas") << "the rate grows with the number of replicas";
   EXPECT_NO_THROW(config.validate());
   EXPECT_THAT(notes, Contains(AllOf(HasSubstr("l_pesudo is loss.pseudo here"), Not(HasSubstr("local_rank")))));
-  EXPECT_THAT(notes, Contains("settings without a meaning here: dist_url, distributed, local_rank"));
+  EXPECT_THAT(notes, Contains("settings without an effect here: dist_url, distributed, local_rank"));
 }
 
 TEST(SegmentationAliases, WhereARunIsKeptAndHowOftenItIsLookedAtMeanTheSameHere) {
@@ -126,7 +126,7 @@ TEST(SegmentationAliases, WhereARunIsKeptAndHowOftenItIsLookedAtMeanTheSameHere)
   EXPECT_EQ(renamed.values().at("eval_from_epoch").yaml, "7");
   EXPECT_EQ(renamed.values().at("--logdir").yaml, "./log");
   EXPECT_EQ(renamed.values().at("--init-from").yaml, "a.pth");
-  EXPECT_THAT(notes.front(), HasSubstr("without a meaning here: shrink_factor"));
+  EXPECT_THAT(notes.front(), HasSubstr("without an effect here: shrink_factor"));
 }
 
 TEST(SegmentationConfig, NamesTheKeyThatCannotBe) {

@@ -35,17 +35,17 @@ bool is_hierarchy(const HostRanks& hosts) {
 
 namespace {
 
-/// The elements that each host's first rank combines. In an all_reduce the host combines its share, and the first ranks
-/// exchange the results; else it combines the elements that the host's ranks end with, which are neighbours.
+/// Returns the elements that each host's first rank combines. In an all_reduce a host combines its share, and the first
+/// ranks exchange the results; else it combines the consecutive elements of its own ranks' results.
 std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const HostRanks& hosts, int world) {
-  const Descriptor& what = collective.what;
-  if (what.kind == Kind::kAllReduce)
-    return ranges_for_all(what.numel, collective.bytes, static_cast<int>(hosts.size()));
+  const Descriptor& call = collective.call;
+  if (call.kind == Kind::kAllReduce)
+    return ranges_for_all(call.numel, collective.bytes, static_cast<int>(hosts.size()));
   std::vector<ElementRange> ranges;
   for (const auto& ranks : hosts) {
     ElementRange range;
     for (const int rank : ranks) {
-      const ElementRange own = result_range(what, world, rank);
+      const ElementRange own = result_range(call, world, rank);
       if (own.size() > 0) range = {range.size() == 0 ? own.begin : range.begin, own.end};
     }
     ranges.push_back(range);
@@ -85,8 +85,8 @@ void HierarchicalBackend::watched(Step&& step) {
     step();
   } catch (const Error&) {
     const FailureRecord failure = shm_.segment().failure();
-    const bool agent_tells = shm_.world().patience.count() > 0;
-    if (is_leader() && failure.kind == FailureKind::kDied && !agent_tells) {
+    const bool agent_reports = shm_.world().patience.count() > 0;
+    if (is_leader() && failure.kind == FailureKind::kDied && !agent_reports) {
       network_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.rank)]);
     }
     throw;
@@ -95,19 +95,19 @@ void HierarchicalBackend::watched(Step&& step) {
 
 template <class Step>
 void HierarchicalBackend::between_hosts(Step&& step) {
-  const auto tell = [&](FailureKind kind, const Error& error) {
+  const auto record_failure = [&](FailureKind kind, const Error& error) {
     shm_.segment().fail(kind, shm_.world().rank, error.message());
   };
   try {
     step();
   } catch (const TimeoutError& error) {
-    tell(FailureKind::kTimeout, error);
+    record_failure(FailureKind::kTimeout, error);
     throw;
   } catch (const UsageError& error) {
-    tell(FailureKind::kMismatch, error);
+    record_failure(FailureKind::kMismatch, error);
     throw;
   } catch (const Error& error) {
-    tell(FailureKind::kPeer, error);
+    record_failure(FailureKind::kPeer, error);
     throw;
   }
 }
@@ -129,19 +129,19 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
   const auto& ranks = hosts_[static_cast<std::size_t>(host)];
   const int all = network_->world().size;
   HostPart part;
-  for (Piece piece : pieces_of(collective.what, all)) {
+  for (Piece piece : pieces_of(collective.call, all)) {
     if (piece.rank < ranks.front() || piece.rank > ranks.back()) continue;
     piece.rank -= ranks.front();
     part.pieces.push_back(piece);
   }
-  const bool by_replica = collective.what.replicas != 0 && collective.what.exact != 0;
+  const bool keeps_replicas = collective.call.replicas != 0 && collective.call.exact != 0;
   const ReplicaSpan block{part.pieces.front().span.begin, part.pieces.back().span.end};
-  part.rows = whole_subtrees(block, by_replica ? collective.what.replicas : all);
+  part.rows = whole_subtrees(block, keeps_replicas ? collective.call.replicas : all);
   return part;
 }
 
-/// Offers memory of the leader; all ranks of the host read its place after the next meeting. Returns the memory that it
-/// replaces, which some ranks may still read until then.
+/// Offers memory of the leader; all ranks of the host read its offset after the next meeting. Returns the memory that
+/// it replaces, which ranks may read until then.
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
@@ -152,11 +152,11 @@ HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes
 
 /// Each rank combines its slice of the host's rows into the leader's scratch.
 void HierarchicalBackend::reduce_in_host(const Collective& collective, const HostPart& part) {
-  const auto dtype = dtype_of(collective.what);
+  const auto dtype = dtype_of(collective.call);
   const auto wide = c10::elementSize(accumulator_of(dtype));
-  const ReduceOp op = op_of(collective.what);
+  const ReduceOp op = op_of(collective.call);
   const Reduction partial{dtype, op == ReduceOp::kMean ? ReduceOp::kSum : op, 1, accumulator_of(dtype)};
-  const std::int64_t numel = collective.what.numel;
+  const std::int64_t numel = collective.call.numel;
   const auto whole = static_cast<std::int64_t>(kStagingBytes / collective.item_bytes /
                                                static_cast<std::size_t>(most_rows(part.pieces)));
   const std::int64_t step = shm_.all_in_place(collective) ? numel : whole;
@@ -180,26 +180,26 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
 
 /// The leaders combine their hosts' rows, and put the result behind the rows.
 void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
-  const auto dtype = dtype_of(collective.what);
+  const auto dtype = dtype_of(collective.call);
   const World& all = network_->world();
   ExchangeReduce job;
-  job.reduction = {accumulator_of(dtype), op_of(collective.what), divisor_of(collective.what, all.size), dtype};
+  job.reduction = {accumulator_of(dtype), op_of(collective.call), divisor_of(collective.call, all.size), dtype};
   job.leaf_bytes = c10::elementSize(accumulator_of(dtype));
   job.result_bytes = collective.item_bytes;
   job.rows = scratch_;
-  job.row_bytes = static_cast<std::size_t>(collective.what.numel) * job.leaf_bytes;
+  job.row_bytes = static_cast<std::size_t>(collective.call.numel) * job.leaf_bytes;
   const auto ranges = ranges_of_hosts(collective, hosts_, all.size);
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
-  // The result is at most as wide as the rows, so writing it never overtakes the reading of its own row. But with
-  // several ranges it would overwrite rows that are still to be sent, so it gets a place behind them.
+  // The result is at most as wide as the rows, so writing it in place never overtakes the reading of its own row. But
+  // with several ranges it would overwrite rows that are still to be sent, so it is written behind them.
   const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
   between_hosts([&] {
     exchange_and_reduce(*between_, job, collective, received_);
-    const bool for_all = collective.what.kind == Kind::kAllReduce;
+    const bool for_all = collective.call.kind == Kind::kAllReduce;
     if (for_all && !is_one_pass(collective.bytes)) share_ranges(*between_, job, collective, result);
   });
 }
@@ -208,8 +208,8 @@ void HierarchicalBackend::reduce(const Collective& collective) {
   watched([&] { reduce_through_hosts(collective); });
 }
 
-/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank reads the old contents any
-/// more.
+/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank still reads the old
+/// contents.
 void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;
   between_hosts([&] { replaced = offer_scratch(bytes); });
@@ -221,8 +221,8 @@ void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::s
 
 void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
   const HostPart part = host_part(collective, host_);
-  const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.what)));
-  const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.what.numel) * wide;
+  const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.call)));
+  const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.call.numel) * wide;
   meet_with_scratch(collective, rows_bytes + collective.bytes + 1,
                     collective.bytes * static_cast<std::size_t>(collective.rows));
   if (collective.bytes > 0) {
@@ -232,7 +232,7 @@ void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
   }
   shm_.barrier().meet(collective);
   // No rank writes there until the next meeting.
-  const ElementRange own_range = result_range(collective.what, network_->world().size, network_->world().rank);
+  const ElementRange own_range = result_range(collective.call, network_->world().size, network_->world().rank);
   if (collective.bytes == 0 || own_range.size() == 0) return;
   const auto item = collective.item_bytes;
   std::memcpy(collective.output, scratch_ + rows_bytes + static_cast<std::size_t>(own_range.begin) * item,
@@ -241,7 +241,7 @@ void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
 
 void HierarchicalBackend::move(const Collective& collective) {
   watched([&] {
-    switch (collective.what.kind) {
+    switch (collective.call.kind) {
       case Kind::kBroadcast:
         return broadcast(collective);
       case Kind::kAllGather:
@@ -259,7 +259,7 @@ void HierarchicalBackend::move(const Collective& collective) {
 void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
   const World& all = network_->world();
   const MovePlan plan = plan_of(collective, all.size);
-  std::vector<std::size_t> places = {0};  // of each rank's part, and the end
+  std::vector<std::size_t> places = {0};  // offset of each rank's part, and the end
   for (int rank = 0; rank < all.size; ++rank) places.push_back(places.back() + outbox_bytes(plan, rank));
   meet_with_scratch(collective, places.back() + 1, 0);
   const std::size_t own = places[static_cast<std::size_t>(all.rank)];
@@ -277,8 +277,8 @@ void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
 
 void HierarchicalBackend::exchange_parts(const Collective& collective, const std::vector<std::size_t>& places) {
   const auto needs = [&](const std::vector<int>& ranks) {
-    const int root = collective.what.root;
-    return collective.what.kind != Kind::kGather || (root >= ranks.front() && root <= ranks.back());
+    const int root = collective.call.root;
+    return collective.call.kind != Kind::kGather || (root >= ranks.front() && root <= ranks.back());
   };
   const auto part_of = [&](const std::vector<int>& ranks) {
     const std::size_t begin = places[static_cast<std::size_t>(ranks.front())];
@@ -297,8 +297,8 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
-/// scatter and all_to_all: each message has one receiver, so hosts have nothing to combine. The hosts compare their
-/// calls first, so that a rank with another call gets its error before any rank waits for it.
+/// Runs scatter and all_to_all, whose messages each have one receiver, so that hosts have nothing to combine. The hosts
+/// compare their calls first, so that a rank with a different call gets its error before any rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   shm_.announce(collective, 0);
   compare_hosts(collective);
@@ -307,31 +307,31 @@ void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   flat_->move_compared(collective);
 }
 
-/// The data go to the root's host first; then its leader sends them to the other hosts' leaders, and each leader
-/// broadcasts in its host.
+/// The data go to the leader of the root's host, then to the other hosts' leaders, and each leader broadcasts them in
+/// its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
-  const int root = collective.what.root;
+  const int root = collective.call.root;
   const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];
   const bool at_home = root >= own_ranks.front() && root <= own_ranks.back();
   shm_.announce(collective, network_->world().rank == root ? collective.bytes : 0);
   compare_hosts(collective);
-  // No rank announces again before all have compared.
+  // No rank announces its next call before all have compared this one.
   shm_.barrier().meet(collective);
   Collective inside = collective;
-  inside.what.root = at_home ? root - own_ranks.front() : 0;
+  inside.call.root = at_home ? root - own_ranks.front() : 0;
   if (at_home) shm_.move(inside);
   if (is_leader()) send_to_hosts(collective, at_home);
   if (!at_home) shm_.move(inside);
 }
 
-/// The leader of the root's host sends to the others.
+/// The leader of the root's host sends to the other leaders.
 void HierarchicalBackend::send_to_hosts(const Collective& collective, bool at_home) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     const auto& ranks = hosts_[host];
     const Message message{ranks.front(), collective.output, collective.bytes};
-    const bool has_root = collective.what.root >= ranks.front() && collective.what.root <= ranks.back();
+    const bool has_root = collective.call.root >= ranks.front() && collective.call.root <= ranks.back();
     if (at_home && !has_root) sends.push_back(message);
     if (!at_home && has_root) receives.push_back(message);
   }

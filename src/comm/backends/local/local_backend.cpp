@@ -26,11 +26,11 @@ class LocalBackend final : public Backend {
   void meet(const Collective& /*collective*/) override {}
 
   void reduce(const Collective& collective) override {
-    const int divisor = divisor_of(collective.what, 1);
-    const bool divides = op_of(collective.what) == ReduceOp::kMean && divisor > 1;
+    const int divisor = divisor_of(collective.call, 1);
+    const bool divides = op_of(collective.call) == ReduceOp::kMean && divisor > 1;
     if (!divides && collective.output == collective.data) return;
-    tree_reduce({dtype_of(collective.what), op_of(collective.what), divisor}, {{collective.data, {0, divisor}}},
-                {collective.output}, collective.what.numel);
+    tree_reduce({dtype_of(collective.call), op_of(collective.call), divisor}, {{collective.data, {0, divisor}}},
+                {collective.output}, collective.call.numel);
   }
 
   void move(const Collective& collective) override {

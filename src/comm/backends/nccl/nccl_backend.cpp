@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls go to a stream of their own, which starts behind the caller's stream. Only a wait for the Work waits for that
+// Calls go to a separate stream, which first waits for the caller's stream. Only Work::wait() waits for the separate
 // stream.
 #include "comm/backends/nccl/nccl_backend.h"
 
@@ -26,7 +26,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// c10's interface to streams and events of any device.
+/// Returns c10's interface to the streams and events of any device.
 c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
 
 class StreamEvent final : public DeviceEvent {
@@ -70,7 +70,7 @@ std::optional<nccl::DataType> nccl_type(c10::ScalarType dtype) {
   }
 }
 
-/// A mean is a sum that is divided afterwards.
+/// A mean uses NCCL's sum, which is divided afterwards.
 std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -87,7 +87,7 @@ std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   }
 }
 
-/// Adds the rows of this rank's partial sums into the first one.
+/// Combines the rows of this rank's partial sums into the first row.
 void combine_rows(const at::Tensor& rows, ReduceOp op) {
   const at::Tensor first = rows[0];
   if (op == ReduceOp::kMin) {
@@ -116,9 +116,9 @@ class NcclBackend final : public DeviceBackend {
   c10::Device device() const override { return device_; }
 
   bool takes(const Collective& collective) const override {
-    if (is_move(collective.what.kind)) return true;
-    if (!is_reduction(collective.what.kind)) return false;
-    return nccl_type(dtype_of(collective.what)) && nccl_op(op_of(collective.what));
+    if (is_move(collective.call.kind)) return true;
+    if (!is_reduction(collective.call.kind)) return false;
+    return nccl_type(dtype_of(collective.call)) && nccl_op(op_of(collective.call));
   }
 
   std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
@@ -127,7 +127,7 @@ class NcclBackend final : public DeviceBackend {
     communicator_.require_alive();
     StreamEvent(guard_of(device_).getStream(device_)).hold(stream_);
     const c10::StreamGuard guard(stream_);
-    if (is_move(collective.what.kind)) {
+    if (is_move(collective.call.kind)) {
       move(collective);
     } else {
       reduce(collective, input, output);
@@ -145,25 +145,25 @@ class NcclBackend final : public DeviceBackend {
   [[nodiscard]] nccl::Stream cuda_stream() const { return static_cast<nccl::Stream>(tensor::native_stream(stream_)); }
 
   void reduce(const Collective& collective, const at::Tensor& input, const at::Tensor& output) {
-    const Descriptor& what = collective.what;
-    if (collective.rows > 1) combine_rows(input.view({collective.rows, what.numel}), op_of(what));
-    const nccl::DataType type = *nccl_type(dtype_of(what));
-    const nccl::RedOp op = *nccl_op(op_of(what));
-    const auto count = static_cast<std::size_t>(what.numel);
-    if (what.kind == Kind::kAllReduce) {
+    const Descriptor& call = collective.call;
+    if (collective.rows > 1) combine_rows(input.view({collective.rows, call.numel}), op_of(call));
+    const nccl::DataType type = *nccl_type(dtype_of(call));
+    const nccl::RedOp op = *nccl_op(op_of(call));
+    const auto count = static_cast<std::size_t>(call.numel);
+    if (call.kind == Kind::kAllReduce) {
       communicator_.run("ncclAllReduce", [&](nccl::Comm comm) {
         return nccl_calls().all_reduce(collective.data, collective.output, count, type, op, comm, cuda_stream());
       });
-    } else if (what.kind == Kind::kReduce) {
+    } else if (call.kind == Kind::kReduce) {
       communicator_.run("ncclReduce", [&](nccl::Comm comm) {
-        return nccl_calls().reduce(collective.data, collective.output, count, type, op, what.root, comm, cuda_stream());
+        return nccl_calls().reduce(collective.data, collective.output, count, type, op, call.root, comm, cuda_stream());
       });
     } else {
       reduce_parts(collective, type, op);
     }
-    const ElementRange own_range = result_range(what, world_, rank_);
-    const int divisor = divisor_of(what, world_);
-    if (op_of(what) != ReduceOp::kMean || divisor == 1 || own_range.size() == 0) return;
+    const ElementRange own_range = result_range(call, world_, rank_);
+    const int divisor = divisor_of(call, world_);
+    if (op_of(call) != ReduceOp::kMean || divisor == 1 || own_range.size() == 0) return;
     output.view({-1}).narrow(0, 0, own_range.size()).div_(divisor_tensor(output, divisor));
   }
 
@@ -177,7 +177,7 @@ class NcclBackend final : public DeviceBackend {
     }
     std::vector<NcclCommunicator::Call> calls;
     for (int root = 0; root < world_; ++root) {
-      const ElementRange part = result_range(collective.what, world_, root);
+      const ElementRange part = result_range(collective.call, world_, root);
       if (part.size() == 0) continue;
       const std::byte* from = collective.data + static_cast<std::size_t>(part.begin) * collective.item_bytes;
       calls.emplace_back([=, this, to = collective.output](nccl::Comm comm) {
@@ -189,10 +189,10 @@ class NcclBackend final : public DeviceBackend {
   }
 
   void move(const Collective& collective) {
-    if (collective.what.kind == Kind::kBroadcast) {
+    if (collective.call.kind == Kind::kBroadcast) {
       return communicator_.run("ncclBroadcast", [&](nccl::Comm comm) {
         return nccl_calls().broadcast(collective.data, collective.output, collective.bytes, nccl::kUint8,
-                                      collective.what.root, comm, cuda_stream());
+                                      collective.call.root, comm, cuda_stream());
       });
     }
     if (const auto part = equal_part(collective, world_)) {
@@ -222,16 +222,16 @@ class NcclBackend final : public DeviceBackend {
         return nccl_calls().recv(to, part.bytes, nccl::kUint8, part.from, comm, cuda_stream());
       });
     }
-    communicator_.run_as_one(name_of(collective.what.kind), calls);
+    communicator_.run_as_one(name_of(collective.call.kind), calls);
   }
 
-  /// Copies on stream_, which is the current one.
+  /// Copies on stream_, which is the current stream.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
     if (to == from || bytes == 0) return;
     memory(to, bytes).copy_(memory(const_cast<std::byte*>(from), bytes), true);
   }
 
-  /// Device memory as a tensor.
+  /// Returns device memory as a tensor.
   [[nodiscard]] at::Tensor memory(std::byte* begin, std::size_t bytes) const {
     return at::for_blob(begin, {static_cast<std::int64_t>(bytes)})
         .options(at::TensorOptions(at::kByte).device(device_))
@@ -249,13 +249,13 @@ class NcclBackend final : public DeviceBackend {
 }  // namespace
 
 const nccl::Library& usable_nccl() {
-  static const nccl::Library none{.problem = cuda::library().obstacle.what};
+  static const nccl::Library none{.problem = cuda::library().obstacle.problem};
   return tensor::has_cuda_parts() ? nccl::library() : none;
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {
-  // NCCL compares hosts and PCI addresses. With a host id of its own a rank seems to be alone with its GPU; messages
-  // then go through sockets.
+  // NCCL compares hosts and PCI addresses. A rank with its own host id seems to be alone on its host; messages then go
+  // through sockets.
   ::setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_IB_DISABLE", "1", 0);                                        // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);                                    // NOLINT(concurrency-mt-unsafe)

@@ -11,13 +11,13 @@
 namespace lockstep::comm {
 namespace {
 
-// As in barrier.cpp, this bounds the delay if the waking process died.
+// As in barrier.cpp, this interval bounds the delay if the rank that should wake this one died.
 constexpr auto kChannelSlice = std::chrono::milliseconds(50);
 constexpr int kSpins = 200;
 
 /// The values on which sender and receiver must agree.
 Descriptor header_of(const Collective& message) {
-  Descriptor header = message.what;
+  Descriptor header = message.call;
   header.kind = Kind::kSend;
   header.root = 0;
   return header;
@@ -44,9 +44,9 @@ void ShmChannel::run(const Collective& message) {
     write(reinterpret_cast<const std::byte*>(&own_header), sizeof(own_header), message);
     return write(message.data, message.bytes, message);
   }
-  Descriptor theirs;
-  read(reinterpret_cast<std::byte*>(&theirs), sizeof(theirs), message);
-  if (theirs != own_header) health_.fail_mismatch(message, peer_, theirs);
+  Descriptor other_call;
+  read(reinterpret_cast<std::byte*>(&other_call), sizeof(other_call), message);
+  if (other_call != own_header) health_.fail_mismatch(message, peer_, other_call);
   read(message.output, message.bytes, message);
 }
 

@@ -29,8 +29,8 @@ ResourceError system_error(const char* verb) {
   return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(error)));
 }
 
-// Makes a socket's calls return at each look at the clock. They also return, with EINTR, after this process was
-// stopped.
+// Limits a socket's calls to the interval at which the clock is checked. They also return, with EINTR, after this
+// process was stopped.
 void look_at_clock(int socket) {
   const timeval time{0, std::chrono::microseconds(kAwakeLook).count()};
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));
@@ -61,7 +61,7 @@ void send_descriptor(int socket, int fd) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw system_error("sendmsg");
 }
 
-/// Returns none if rank 0 closed the socket.
+/// Returns the descriptor from rank 0; none if rank 0 closed the socket.
 UniqueFd receive_descriptor(int socket, TimePoint end) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -75,7 +75,7 @@ UniqueFd receive_descriptor(int socket, TimePoint end) {
   if (got == 0 || (got < 0 && errno == ECONNRESET)) return UniqueFd();
   if (got != 1) throw system_error("recvmsg");
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) throw ResourceError("rank 0 passed no shared memory");
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) throw ResourceError("rank 0 did not pass shared memory");
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
   return UniqueFd(fd);
@@ -83,7 +83,7 @@ UniqueFd receive_descriptor(int socket, TimePoint end) {
 
 std::string vote_key(const World& world, int rank) { return fmt::format("{}shm/vote/{}", world.prefix, rank); }
 
-/// Rank 0's part.
+/// Rank 0's side of the handshake.
 class Host {
  public:
   Host(const World& world, std::chrono::milliseconds timeout)
@@ -109,7 +109,7 @@ class Host {
  private:
   void enter(ShmConnection& connection, int rank, UniqueFd socket) const {
     if (rank < 1 || rank >= world_.size || has(connection, rank)) {
-      throw ResourceError(fmt::format("it says that it is rank {}", rank));
+      throw ResourceError(fmt::format("it claims to be rank {}", rank));
     }
     send_descriptor(socket.get(), connection.segment->fd());
     connection.peers.push_back({rank, std::move(socket)});
@@ -128,7 +128,7 @@ class Host {
       if (vote) throw ResourceError(*vote);
     }
     if (AwakeClock::instance().now() < end_) return;
-    throw TimeoutError("the ranks of this host did not all come to the shared memory\n  waiting for   " + names(late),
+    throw TimeoutError("not all ranks of this host connected to the shared memory\n  waiting for   " + names(late),
                        timeout_hint());
   }
 
@@ -150,10 +150,10 @@ struct DoorAddress {
 };
 
 DoorAddress find_door(const World& world, std::chrono::milliseconds timeout) {
-  const std::string told = world.store->get(world.prefix + "shm/address", timeout);
-  const auto space = told.find(' ');
-  if (space == std::string::npos) throw ResourceError(told);
-  DoorAddress door{told.substr(0, space), told.substr(space + 1)};
+  const std::string answer = world.store->get(world.prefix + "shm/address", timeout);
+  const auto space = answer.find(' ');
+  if (space == std::string::npos) throw ResourceError(answer);
+  DoorAddress door{answer.substr(0, space), answer.substr(space + 1)};
   if (door.nonce.size() != kNonceLetters) throw ResourceError("rank 0's address of the shared memory is torn");
   return door;
 }
@@ -180,7 +180,7 @@ UniqueFd knock(const World& world, const DoorAddress& door, TimePoint end) {
 ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
   const TimePoint end = AwakeClock::instance().now() + timeout;
   const DoorAddress door = find_door(world, timeout);
-  // Strangers may have displaced this rank before it was heard; then it connects again.
+  // Strangers may have displaced this rank before rank 0 read its message; then it connects again.
   for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
     UniqueFd socket = knock(world, door, end);
     UniqueFd segment = receive_descriptor(socket.get(), end);
@@ -215,7 +215,7 @@ ShmConnection connect_shm(const World& world, std::chrono::milliseconds timeout)
   }
   world.store->set(vote_key(world, world.rank), vote);
   if (world.rank == 0 && vote != kAgreed) {
-    world.store->compare_set(world.prefix + "shm/address", "", "rank 0 serves no shared memory");
+    world.store->compare_set(world.prefix + "shm/address", "", "rank 0 does not serve shared memory");
   }
   agree(world, timeout);
   return connection;

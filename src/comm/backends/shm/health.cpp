@@ -14,20 +14,20 @@ void GroupHealth::check(const Collective& collective) const {
 }
 
 void GroupHealth::fail_left(int rank, const Collective& collective) const {
-  segment_->fail(FailureKind::kFailed, rank, "it left the job while others still called collectives");
+  segment_->fail(FailureKind::kFailed, rank, "it left the job while other ranks still called collectives");
   throw_failure(segment_->failure(), collective);
 }
 
 void GroupHealth::fail_timeout(const Collective& collective, std::vector<LateRank> late) const {
-  if (late.empty()) late.push_back({world_.rank, "which came too late itself"});
+  if (late.empty()) late.push_back({world_.rank, "which itself arrived too late"});
   const TimeoutError error = timeout_error(world_, collective, late);
   segment_->fail(FailureKind::kTimeout, late.front().rank, error.message());
   check(collective);
   throw error;
 }
 
-void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const {
-  const MismatchError error = mismatch_error(world_, collective.what, other, theirs);
+void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& other_call) const {
+  const MismatchError error = mismatch_error(world_, collective.call, other, other_call);
   segment_->fail(FailureKind::kMismatch, other, error.message());
   throw error;
 }

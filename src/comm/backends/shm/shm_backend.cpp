@@ -15,9 +15,9 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to this size every rank reduces everything: one barrier less is worth more than shared work.
+// Up to this size every rank reduces everything: this saves a barrier, which costs more than the additional work.
 constexpr std::size_t kOnePassShmBytes = std::size_t{32} << 10;
-constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
+constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write the same line
 
 std::size_t bytes_of(std::int64_t elements, std::size_t item_bytes) {
   return static_cast<std::size_t>(elements) * item_bytes;
@@ -28,9 +28,9 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// How the ranks' pieces are combined.
+/// Returns the reduction that combines the ranks' pieces.
 Reduction reduction_of(const Collective& collective, int world) {
-  return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world)};
+  return {dtype_of(collective.call), op_of(collective.call), divisor_of(collective.call, world)};
 }
 
 }  // namespace
@@ -54,22 +54,22 @@ std::unique_ptr<Runner> ShmBackend::open_channel(int peer, bool sending) {
 }
 
 Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
-  return segment_->slot(rank).announcements[collective.what.sequence & 1];
+  return segment_->slot(rank).announcements[collective.call.sequence & 1];
 }
 
-/// `bytes`: the size of all of this rank's data.
+/// Announces the call. `bytes` is the size of all of this rank's data.
 void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
   Announcement& own = announcement(world_.rank, collective);
-  own.what = collective.what;
+  own.call = collective.call;
   own.offset = bytes == 0 ? kNothing : segment_->offset_of(collective.data, bytes);
 }
 
 void ShmBackend::meet(const Collective& collective) {
-  if (collective.what.kind == Kind::kBarrier || collective.on_device) announce(collective, 0);
+  if (collective.call.kind == Kind::kBarrier || collective.on_device) announce(collective, 0);
   barrier_.meet(collective);
   for (int rank = 0; rank < world_.size; ++rank) {
-    const Descriptor& theirs = announcement(rank, collective).what;
-    if (theirs != collective.what) barrier_.health().fail_mismatch(collective, rank, theirs);
+    const Descriptor& other_call = announcement(rank, collective).call;
+    if (other_call != collective.call) barrier_.health().fail_mismatch(collective, rank, other_call);
   }
 }
 
@@ -86,8 +86,8 @@ bool ShmBackend::all_in_place(const Collective& collective) {
 
 void ShmBackend::reduce(const Collective& collective) {
   announce(collective, collective.bytes * static_cast<std::size_t>(collective.rows));
-  const bool plain = collective.what.replicas == 0;
-  const std::vector<Piece> computed = plain ? std::vector<Piece>() : pieces_of(collective.what, world_.size);
+  const bool plain = collective.call.replicas == 0;
+  const std::vector<Piece> computed = plain ? std::vector<Piece>() : pieces_of(collective.call, world_.size);
   const std::vector<Piece>& pieces = plain ? plain_pieces_ : computed;
   const std::size_t most = collective.bytes * static_cast<std::size_t>(most_rows(pieces));
   if (collective.bytes <= kOnePassShmBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
@@ -118,9 +118,9 @@ std::vector<TreeLeaf> ShmBackend::staged_leaves(const std::vector<Piece>& pieces
 
 void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces) {
   const std::uint64_t parity = staging_uses_++;
-  copy_rows(collective, {0, collective.what.numel}, segment_->staging(world_.rank, parity));
+  copy_rows(collective, {0, collective.call.numel}, segment_->staging(world_.rank, parity));
   meet(collective);
-  const ElementRange own_range = result_range(collective.what, world_.size, world_.rank);
+  const ElementRange own_range = result_range(collective.call, world_.size, world_.rank);
   if (own_range.size() == 0) return;
   const std::size_t at = bytes_of(own_range.begin, collective.item_bytes);
   tree_reduce(reduction_of(collective, world_.size), staged_leaves(pieces, parity, collective.bytes, at),
@@ -145,10 +145,10 @@ std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, 
 }
 
 void ShmBackend::reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces) {
-  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const bool for_all = collective.call.kind == Kind::kAllReduce;
   const ElementRange own_range =
-      for_all ? slice_of({collective.what.numel, collective.item_bytes, world_.size}, world_.rank)
-              : result_range(collective.what, world_.size, world_.rank);
+      for_all ? slice_of({collective.call.numel, collective.item_bytes, world_.size}, world_.rank)
+              : result_range(collective.call, world_.size, world_.rank);
   const std::size_t at = bytes_of(own_range.begin, collective.item_bytes);
   std::vector<TreeLeaf> leaves;
   std::vector<std::byte*> destinations;
@@ -164,11 +164,11 @@ void ShmBackend::reduce_in_place(const Collective& collective, const std::vector
 
 void ShmBackend::reduce_through_staging(const Collective& collective, const std::vector<Piece>& pieces) {
   const auto item = collective.item_bytes;
-  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const bool for_all = collective.call.kind == Kind::kAllReduce;
   const auto chunk_size = static_cast<std::int64_t>(kStagingBytes / item / static_cast<std::size_t>(most_rows(pieces)));
-  const ElementRange result = result_range(collective.what, world_.size, world_.rank);
-  for (std::int64_t begin = 0; begin < collective.what.numel; begin += chunk_size) {
-    const ElementRange chunk{begin, std::min(begin + chunk_size, collective.what.numel)};
+  const ElementRange result = result_range(collective.call, world_.size, world_.rank);
+  for (std::int64_t begin = 0; begin < collective.call.numel; begin += chunk_size) {
+    const ElementRange chunk{begin, std::min(begin + chunk_size, collective.call.numel)};
     const std::uint64_t parity = staging_uses_++;
     std::byte* staging = segment_->staging(world_.rank, parity);
     copy_rows(collective, chunk, staging);
@@ -195,9 +195,9 @@ void ShmBackend::share_slices(const Collective& collective, ElementRange chunk, 
   std::byte* output = collective.output + bytes_of(chunk.begin, collective.item_bytes);
   for (int rank = 0; rank < world_.size; ++rank) {
     if (rank == world_.rank) continue;
-    const ElementRange theirs = slice_of({chunk.size(), collective.item_bytes, world_.size}, rank);
-    const std::size_t from = bytes_of(theirs.begin, collective.item_bytes);
-    std::memcpy(output + from, segment_->staging(rank, parity) + from, bytes_of(theirs.size(), collective.item_bytes));
+    const ElementRange slice = slice_of({chunk.size(), collective.item_bytes, world_.size}, rank);
+    const std::size_t from = bytes_of(slice.begin, collective.item_bytes);
+    std::memcpy(output + from, segment_->staging(rank, parity) + from, bytes_of(slice.size(), collective.item_bytes));
   }
 }
 
@@ -247,7 +247,7 @@ at::Tensor ShmBackend::allocate_bucket(std::int64_t numel, c10::ScalarType dtype
   if (numel == 0) return at::zeros({0}, dtype);
   const std::size_t item = c10::elementSize(dtype);
   if (static_cast<std::uint64_t>(numel) > (std::uint64_t{1} << 50)) {
-    throw ResourceError(fmt::format("a bucket of {} elements is more than any machine has", numel));
+    throw ResourceError(fmt::format("a bucket of {} elements does not fit into the memory of any machine", numel));
   }
   const std::size_t bytes = static_cast<std::size_t>(numel) * item;
   std::byte* start = segment_->allocate(bytes);

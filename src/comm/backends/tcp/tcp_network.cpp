@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Circles of the wire as a network. It adds the rank to blame if an exchange of a group fails.
+// Implements Network with circles of the wire, and finds the rank to blame if an exchange of a group fails.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -16,7 +16,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Chooses the address of this host that the others use. Rank 0 logs the reason.
+/// Chooses the address of this host to which other ranks connect. Rank 0 logs the reason.
 std::string choose_address(const std::string& store_host, int rank) {
   const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());
   if (!choice) {
@@ -25,9 +25,10 @@ std::string choose_address(const std::string& store_host, int rank) {
     return store::address_towards(name).value_or("127.0.0.1");
   }
   const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
-  const std::string of = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
+  const std::string interface_words = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
   if (log::is_enabled(level)) {
-    log::write(level, fmt::format("tcp: rank {} is reached at {}{}: {}", rank, choice->address, of, choice->reason));
+    log::write(level, fmt::format("tcp: rank {} is reached at {}{}: {}", rank, choice->address, interface_words,
+                                  choice->reason));
   }
   return choice->address;
 }
@@ -38,7 +39,7 @@ class TcpTransport final : public Transport {
       : state_(std::move(state)), circle_(std::move(hub), XXH3_64bits(label.data(), label.size())) {}
 
   const World& world() const override { return state_->world; }
-  bool tells_wrong_lengths() const noexcept override { return true; }
+  bool reports_wrong_lengths() const noexcept override { return true; }
 
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                 const Collective& collective) override {
@@ -60,7 +61,7 @@ class TcpTransport final : public Transport {
       log::debug("tcp: rank {}: {}", circle_.suspect(), lost.what());
       throw_failure(*state_, {collective, circle_.suspect(), is_over, lost.what()});
     } catch (const wire::Interrupted& interrupted) {
-      // An alarm may be about another rank than the awaited one.
+      // An alarm may be about a rank other than the awaited one.
       const std::string why = is_over ? interrupted.what() : "";
       throw_failure(*state_,
                     {collective, circle_.suspect(), is_over, why.empty() ? "" : fmt::format("not connected: {}", why)});
@@ -88,7 +89,7 @@ class TcpNetwork final : public Network {
   void abort() noexcept override { state_->abort(); }
 
  private:
-  /// Listens at the first call. Channels connect in their own threads.
+  /// Returns the hub, which listens from the first call on. Channels call this in their own threads.
   std::shared_ptr<wire::Hub> hub() {
     const std::lock_guard lock(mutex_);
     if (hub_) return hub_;
@@ -106,7 +107,7 @@ class TcpNetwork final : public Network {
 
   const std::shared_ptr<NetworkState> state_;
   const TcpOptions options_;
-  std::mutex mutex_;  ///< of hub()
+  std::mutex mutex_;  ///< held in hub()
   std::shared_ptr<wire::Hub> hub_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For builds without the headers of UCX.
+// Replaces UCX in builds without its headers.
 #include "comm/backends/ucx/ucx.h"
 #include "lockstep/base/error.h"
 
@@ -8,7 +8,7 @@ namespace lockstep::comm {
 std::string ucx_version() { return ""; }
 
 std::shared_ptr<Network> make_ucx_network(World /*world*/, const std::string& /*store_host*/) {
-  throw UsageError("this build has no UCX", "configure where libucx-dev is installed, or leave --wire ucx out");
+  throw UsageError("this build has no UCX", "build Lockstep where libucx-dev is installed, or leave out --wire ucx");
 }
 
 }  // namespace lockstep::comm
