@@ -58,7 +58,7 @@ bool is_picture(const fs::path& path) {
   return std::find(kEnds.begin(), kEnds.end(), end) != kEnds.end();
 }
 
-/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, not JSON, or behind a link.
+/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, not JSON, or found by a link.
 Json read_json(const fs::path& folder, const fs::path& file) {
   const auto text = read_below(folder, file, kMostBytes);
   return text ? json_or_null(*text) : Json();

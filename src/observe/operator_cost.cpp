@@ -84,7 +84,7 @@ double gradients_wanted(const c10::IValue& mask) {
 }
 
 /// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
-/// mask): the gradient of the input and that of the weight each need as many products as the forward.
+/// mask): the gradients of input and weight each need as many products as the forward.
 double convolution_backward(Inputs inputs) {
   if (inputs.size() < 11 || !has_tensor(inputs, 1, 3) || !has_tensor(inputs, 2, 3) || !are_numbers(inputs, 4, 3)) {
     return 0;

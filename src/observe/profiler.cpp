@@ -50,7 +50,7 @@ const torch::profiler::impl::ProfilerConfig& config() {
   return kConfig;
 }
 
-/// Events of newer libtorch versions have nanoseconds, those of older versions microseconds.
+/// Newer libtorch versions give nanoseconds, older versions microseconds.
 template <class Event>
 view::DeviceCall call_of(const Event& event) {
   if constexpr (requires { event.startNs(); }) {

@@ -53,8 +53,8 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
 
   /// Ends a step. Call it after every step, in the thread of the loop. At the end of the warm-up the ranks compare
-  /// their clocks and measure the machine, which takes about a second. After the last step it does the same as
-  /// finish(). Collective: yes. Blocks: at the end of the warm-up. Throws: IoError; the errors of Work::wait.
+  /// clocks and measure the machine, in about a second. After the last step it calls finish().
+  /// Collective: yes. Blocks: at the end of the warm-up. Throws: IoError; the errors of Work::wait.
   void step();
 
   /// Prints the tables on rank 0 and writes this rank's trace. If the loop ended early, they cover the steps that were

@@ -87,7 +87,7 @@ class EMA : public Stateful {
 
   NamedTensors model_;
   NamedTensors averages_;
-  NamedTensors all_names_;  ///< the averages under all names, including those of tied weights
+  NamedTensors all_names_;  ///< the averages under all names, including names of tied weights
   EMAOptions options_;
   std::int64_t updates_ = 0;
   bool swapped_ = false;

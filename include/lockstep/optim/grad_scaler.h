@@ -57,8 +57,8 @@ class GradScaler final : public Stateful {
   /// Throws:     UsageError if unscale_() or step() was called since the last update(), if gradients are float16, and
   ///             if scale() was never called.
   void unscale_(Optimizer& optimizer);
-  /// Does the same with `gradients`, those of this rank's part. With ZeRO's shard_gradients the rest of grad() is
-  /// undefined and must not be read.
+  /// Does the same with `gradients`, the gradients of this rank's part. With ZeRO's shard_gradients the rest of grad()
+  /// is undefined and must not be read.
   void unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& gradients);
 
   /// Calls optimizer.step(grad_scale), unless a rank has a gradient that is not finite. It first calls unscale_() if

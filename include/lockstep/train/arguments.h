@@ -26,13 +26,16 @@ struct ParsedArguments {
 
 /// Reads the arguments into `config` and `options`, replacing values that the program has set:
 ///
-///   FILE.yml              settings, as `key: value` or nested; repeatable --set KEY=VALUE       one setting;
-///   repeatable. --KEY VALUE is the same --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR,
-///   --max-time 90s|45m|1h30m|... --init-from-partial   the weights may fit less than half of the model
-///   --allow-other-bits    a run that resumes may have a different number of replicas --profile N           profiles N
-///   steps (TrainerOptions::profile) --skip-samples FILE   leaves out the samples that FILE names from now on --guard
-///   N             recomputes a replica on another rank every N steps --metrics [HOST:]PORT, --tensorboard DIR,
-///   --no-tensorboard --help                prints these, and every setting with its value and meaning (on rank 0)
+///   FILE.yml              settings, as `key: value` or nested; repeatable
+///   --set KEY=VALUE       one setting; repeatable. --KEY VALUE is the same
+///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR, --max-time 90s|45m|1h30m|...
+///   --init-from-partial   the weights may fit less than half of the model
+///   --allow-other-bits    a run that resumes may have a different number of replicas
+///   --profile N           profiles N steps (TrainerOptions::profile)
+///   --skip-samples FILE   leaves out the samples that FILE names from now on
+///   --guard N             recomputes a replica on another rank every N steps
+///   --metrics [HOST:]PORT, --tensorboard DIR, --no-tensorboard
+///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
 /// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. It skips the options
 /// of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options above.

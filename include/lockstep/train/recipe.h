@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe: a ready training problem behind `lockstep train|eval|predict NAME`.
+// Recipe: a training problem that is ready to run by `lockstep train|eval|predict NAME`.
 #pragma once
 
 #include <filesystem>

@@ -107,7 +107,7 @@ struct StageChange {
   std::string reason;            ///< "stop_epoch", "patience" or "no_better"
   std::int64_t epoch = 0;        ///< epochs done
   std::int64_t step = 0;         ///< steps done since the start of the run
-  std::optional<double> decay;   ///< decay of the moving average from here on; none: there is no average
+  std::optional<double> decay;   ///< decay of the moving average from now on; none: there is no average
   std::int64_t from_step = 0;    ///< the step of the checkpoint with these weights
   std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known now
   std::int64_t total_steps = 0;  ///< steps of the whole run, as far as known now

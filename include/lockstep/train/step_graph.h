@@ -36,8 +36,8 @@ struct StepGraphOptions {
   /// trial before the recording finds operators that make the host wait; a step with such operators is not recorded.
   bool automatic = false;
   /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
-  /// hosts compare, by one small collective, what their ranks would record or replay, and all ranks do the same: if the
-  /// batches differ, all compute normally. Their steps may only call collectives of GPU tensors by NCCL.
+  /// ranks compare, by a small collective of CPU tensors, what they would record or replay. All ranks do the same: if
+  /// the batches differ, all compute normally. Their steps may only call collectives of GPU tensors by NCCL.
   std::optional<Job> job = {};
 };
 

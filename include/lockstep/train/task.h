@@ -87,8 +87,8 @@ class Task {
   virtual void check_model_state(const StateDict& /*state*/) {}
 
   /// Called before the weights of a file are copied into a fresh model, whose entries are in `model`. A task renames,
-  /// drops or converts weights that were trained for something else. Returns its changes, one sentence each, for a
-  /// note. Throws: DataError if the weights would have a different meaning in this model.
+  /// drops or converts weights that were trained for something else. Returns a sentence on each change.
+  /// Throws: DataError if the weights would have a different meaning in this model.
   virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
 
   /// Returns a trained model in the file format and with the names of the program that the recipe re-creates; none:

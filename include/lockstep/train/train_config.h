@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that every recipe has. A recipe's own struct derives from this one and describes its further keys.
+// The settings that every recipe has. A recipe's own struct derives from TrainConfig and describes its further keys.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ struct TrainConfig {
   /// task may train differently in the second stage (Task::begin_epoch).
   struct Stages {
     std::int64_t stop_epoch = 0;  ///< epochs of the first stage; 0: there is no second stage
-    std::int64_t patience = 0;    ///< evaluations without a new best that end the first stage early; 0: none do
+    std::int64_t patience = 0;    ///< evaluations without a new best that end the first stage early; 0: no limit
     std::int64_t epochs = 0;      ///< epochs of the second stage; 0, or more than remain: up to TrainConfig::epochs
     double lr = 0;                ///< constant rate of the second stage, before lr_scaling; 0: the schedule continues
     bool roll_back = true;        ///< false: the second stage continues from epoch to epoch

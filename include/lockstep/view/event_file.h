@@ -35,8 +35,8 @@ struct Histogram {
   std::vector<double> counts = {};  ///< number of values in each bucket
 };
 
-/// Counts `size` values in the buckets that TensorBoard's own writers use, with limits of 1e-12 * 1.1^k on both sides
-/// of 0. Cost: about 10 ns per value.
+/// Counts `size` values in the buckets of TensorBoard's own writers: limits of 1e-12 * 1.1^k on both sides of 0.
+/// Cost: about 10 ns per value.
 [[nodiscard]] Histogram histogram_of(const float* values, std::size_t size);
 
 /// One setting of a run, as TensorBoard's page HPARAMS lists it.

@@ -43,14 +43,13 @@ struct ProfiledCall {
   int bucket = -1;                     ///< gradient bucket of a collective, from 0; -1: none
   int buckets = 0;                     ///< number of buckets
   std::vector<CallInput> inputs = {};  ///< inputs of an operator, one for each argument, if they are recorded
-  std::int64_t made_ns =
-      0;  ///< with recorded inputs: start of the outermost operator that made this backward node; 0: unknown
+  std::int64_t made_ns = 0;  ///< start of the outermost operator that made the node (with recorded inputs); 0: unknown
 };
 
 /// A thread that made calls.
 struct ProfiledThread {
   std::string name;         ///< its name
-  std::int64_t id = 0;      ///< the kernel's id of it
+  std::int64_t id = 0;      ///< the kernel's id of the thread
   bool runs_steps = false;  ///< true for the thread of the training loop and for a replica's thread
 };
 
@@ -74,8 +73,8 @@ struct Profile {
   int rank = 0;               ///< the rank that was recorded
   int world_size = 1;         ///< number of ranks
   std::string host;           ///< the rank's host
-  std::int64_t begin_ns = 0;  ///< when the first step began
-  std::int64_t end_ns = 0;    ///< when the last step ended
+  std::int64_t begin_ns = 0;  ///< the start of the first step
+  std::int64_t end_ns = 0;    ///< the end of the last step
   std::int64_t steps = 0;     ///< number of steps
   /// This rank's clock minus rank 0's.
   std::int64_t clock_offset_ns = 0;

@@ -34,7 +34,7 @@ struct Stretch {
   std::int64_t first_step = 0;  ///< its first step
   std::int64_t steps = 0;       ///< number of its steps
   double compute = 0;           ///< time of forward, backward and optimizer
-  double compute_cpu = 0;       ///< the training thread's CPU time in them
+  double compute_cpu = 0;       ///< the training thread's CPU time in forward, backward and optimizer
 };
 
 /// A rank's loader threads. Units: seconds, summed over the threads.
@@ -131,13 +131,13 @@ struct StepReport {
 /// Adds later figures of the same rank: adds times and counts, and replaces the state of memory.
 void add(RankFigures& sum, const RankFigures& later);
 
-/// The traffic of the hosts' interfaces, each host counted once. Units: bytes a second; segments.
+/// The traffic of the hosts' interfaces, each host counted once. Units: bytes per second; segments.
 struct NetworkSum {
-  double sent = 0;          ///< bytes a second
-  double received = 0;      ///< bytes a second
+  double sent = 0;          ///< bytes per second
+  double received = 0;      ///< bytes per second
   std::int64_t resent = 0;  ///< segments that were retransmitted
 };
-/// Returns the traffic between networks; none if all ranks share one network.
+/// Returns the sum over the networks of all ranks; none if all ranks share one network.
 [[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
 
 /// Returns the findings from the figures; empty if the run is healthy or too short to judge.

@@ -10,7 +10,7 @@
 
 namespace lockstep::simulate {
 
-/// Plans the buckets anew by plan_buckets(). If `limits` is about as large as the measured buckets or larger, whole
+/// Plans new buckets with plan_buckets(). If `limits` is about as large as the measured buckets or larger, whole
 /// buckets are joined. If it is smaller, a bucket's gradients are assumed to have arrived evenly since the previous
 /// bucket was complete. But a bucket of more than twice its own limit must have a parameter larger than that limit, and
 /// stays whole. That limit is estimated from the measured buckets, and for the first bucket it is 1 MiB, the default of

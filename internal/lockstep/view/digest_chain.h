@@ -78,7 +78,7 @@ struct DigestDifference {
   DigestRecord a;
   DigestRecord b;
 };
-/// Returns "loss, gradients, weights", or those of the three that differ.
+/// Returns "loss, gradients, weights", or only the parts that differ.
 [[nodiscard]] std::string differing_parts(const DigestDifference& found);
 /// Compares the steps that both chains have; none: they are equal.
 [[nodiscard]] std::optional<DigestDifference> first_difference(const DigestChain& a, const DigestChain& b);

@@ -35,7 +35,7 @@ struct MemoryFacts {
 
 /// /dev/shm, through which the ranks of a host exchange gradients. Units: bytes.
 struct SharedMemoryFacts {
-  bool is_there = false;   ///< it is mounted
+  bool is_there = false;   ///< true if it is mounted
   std::uint64_t size = 0;  ///< its size
   std::uint64_t free = 0;  ///< the unused part
 };
@@ -43,10 +43,10 @@ struct SharedMemoryFacts {
 /// Limits of this process. None: no limit.
 struct LimitFacts {
   std::optional<std::uint64_t> files = {};      ///< hard limit of open files: lockstep run raises the soft limit to it
-  std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
+  std::optional<std::uint64_t> locked = {};     ///< limit of locked memory, in bytes
   std::optional<std::uint64_t> processes = {};  ///< limit of this user's processes
   std::optional<std::uint64_t> tasks = {};      ///< limit of the control group's tasks: pids.max
-  std::uint64_t tasks_used = 0;                 ///< number of its processes and threads
+  std::uint64_t tasks_used = 0;                 ///< number of the group's processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
 
@@ -60,8 +60,8 @@ struct PortFacts {
 
 /// An address of this host.
 struct InterfaceFacts {
-  std::string name;          ///< "eth0"
-  std::string address;       ///< numeric, IPv4 or IPv6
+  std::string name;          ///< the interface: "eth0"
+  std::string address;       ///< numeric address, IPv4 or IPv6
   bool is_loopback = false;  ///< it reaches this host only
   int megabits = 0;          ///< the speed that the link reports; 0: unknown
 };
@@ -71,7 +71,7 @@ struct NetworkFacts {
   std::string host_name;                         ///< the system's host name
   std::vector<std::string> host_addresses = {};  ///< the addresses to which the name resolves
   bool has_answer = true;                        ///< the resolver answered in time
-  std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
+  std::vector<InterfaceFacts> interfaces = {};   ///< addresses of this host
   std::string outward = {};                      ///< the interface of the default route; empty: there is none
   std::string interface_variable = {};  ///< the variable that is set: LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME
   std::string named_interface = {};     ///< the first interface in that variable
@@ -98,7 +98,7 @@ struct GpuMemory {
 /// The NCCL that ranks load.
 struct NcclFacts {
   std::string version = {};  ///< its version: "2.28.9"; empty: NCCL is not found
-  std::string path = {};     ///< its file
+  std::string path = {};     ///< the library's file
   std::string problem = {};  ///< the reason why ranks cannot use it; empty: they can
 };
 
@@ -149,7 +149,7 @@ struct AllReduceFacts {
   double small_us = -1;           ///< time for 4 KiB
   double large_bytes_per_s = -1;  ///< rate for 4 MiB
   std::string skipped = {};       ///< the reason why nothing was measured, if that is not a failure
-  std::string problem = {};       ///< the failure
+  std::string problem = {};       ///< the error; empty: none
 };
 
 /// The facts about a machine. Facts that are none were not requested.

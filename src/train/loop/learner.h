@@ -35,7 +35,7 @@ struct SaveShare {
 /// scaler and average are the same on every rank between any two calls.
 class Learner {
  public:
-  /// `config` has decided replicas and threads.
+  /// `config` has the final replicas and threads.
   Learner(const Job& job, Task& task, const TrainConfig& config);
 
   /// Makes network, optimizer, scaler and average, fresh or with the states of `start`'s checkpoint. `init_from` names

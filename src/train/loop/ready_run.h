@@ -15,8 +15,7 @@
 
 namespace lockstep::train {
 
-/// A run that is ready for its next step. After an error in the set-up it has the parts that were ready, for the
-/// report.
+/// A run that is ready for its next step. After an error in the set-up it has the parts that were ready.
 struct ReadyRun {
   std::optional<RunFolder> folder;  ///< set on rank 0 only
   std::filesystem::path run_dir;    ///< path of the run folder, on every rank

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's checkpoints: the rank that writes them, the waits of the other ranks, and the effect of a failed process
-// group.
+// RunSaver: saves a run's checkpoints, and handles the waits of the other ranks and a failed process group.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +41,14 @@ class RunSaver {
 
   /// Returns the step that was saved last, or is being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it with rank 0's
-  /// `path`.
+  /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it; `path` is
+  /// rank 0's.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
   /// Allocates memory for copies of states such as `parts`. It does not block for long.
   void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
-  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. A step that is already saved only gets the
-  /// names.
+  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. A step that is already saved is only named.
   ///
   /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
   ///             data are on the disk; also until the previous save has ended. No timeout limits it.

@@ -14,7 +14,7 @@ namespace lockstep::train {
 
 /// The decisions about a run. Fields are the same on every rank unless their comments say otherwise.
 struct RunPlan {
-  const TrainConfig& config;  ///< settings with decided replicas, threads and batch_size
+  const TrainConfig& config;  ///< settings with the final replicas, threads and batch_size
   std::string recipe;
   std::string settings;  ///< config and recipe as YAML, for config.yml of the run folder and of each checkpoint
   std::filesystem::path run_dir;

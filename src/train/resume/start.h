@@ -16,7 +16,7 @@ namespace lockstep::train {
 struct Start {
   bool resumed = false;
   RunState run;                          ///< the position; all zero for a fresh run
-  std::string settings;                  ///< all settings as YAML, with the decided values
+  std::string settings;                  ///< all settings as YAML, with their final values
   std::optional<Checkpoint> checkpoint;  ///< the checkpoint that the run resumes from; rank 0 only
   std::string run_dir;                   ///< the run folder, on every rank
   bool saved_here = false;               ///< the checkpoint is in the run's folder

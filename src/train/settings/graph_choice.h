@@ -24,8 +24,7 @@ struct GraphPlace {
 /// Returns the facts about the ranks of `job` for a recording of `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
-/// Returns the reason why steps are not recorded; empty if they are. In `config`, replicas are decided. A pure
-/// function.
+/// Returns the reason why steps are not recorded; empty: they are. `config` has the final replicas.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

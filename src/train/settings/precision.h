@@ -15,7 +15,7 @@ namespace lockstep::train {
 /// Throws: UsageError for fp16 if `device` is the CPU.
 void require_amp(const TrainConfig& config, const c10::Device& device);
 
-/// Sets libtorch's two switches for TF32 by `config.tf32`; "default" keeps them. They have no effect on a CPU.
+/// Sets libtorch's two switches for TF32 by `config.tf32`; "default" keeps them. No effect on a CPU.
 void use_tf32(const TrainConfig& config);
 
 /// Returns "bf16 autocast, channels last"; on CUDA also the precision of float32.

@@ -18,8 +18,8 @@ void require_measurable(const TrainConfig& config, const c10::Device& device);
 /// and a replica's share of the data set. Random state and memory are restored.
 ///
 /// Collective: yes.
-/// Blocks: until the last rank has its result. Throws: ResourceError, on every rank, if not even one sample fits; the
-///         errors of a step or of the data set.
+/// Blocks: until the last rank has its result.
+/// Throws: ResourceError, on every rank, if not even one sample fits; the errors of a step or of the data set.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
 /// For tests: while it lives, the memory of any device counts as a limit.

@@ -27,7 +27,7 @@ namespace lockstep::train {
 struct Untried {
   Job job;
   Task& task;
-  const TrainConfig& config;  ///< settings with decided replicas and threads
+  const TrainConfig& config;  ///< settings with the final replicas and threads
   std::shared_ptr<Dataset> dataset;
   std::function<std::shared_ptr<TaskNet>()> make_net;  ///< makes a fresh network on the device
 };

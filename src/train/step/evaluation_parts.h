@@ -36,8 +36,8 @@ class EvalMode {
 [[nodiscard]] std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own);
 
 /// Sums one row of numbers for each of `parts` parts over all ranks, in tree order. `counts` has the rows of `block`,
-/// float64 on the CPU; the row of a part without samples is undefined. Collective: yes. Throws: DataError if no part
-/// has samples; UsageError if rows have different lengths.
+/// float64 on the CPU; the row of a part without samples is undefined.
+/// Collective: yes. Throws: DataError if no part has samples; UsageError if rows have different lengths.
 [[nodiscard]] at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, ReplicaSpan block,
                                         int parts);
 

@@ -70,8 +70,8 @@ class LossMeter {
   /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// Notes that every rank left out the pending step. A loss of it that is not finite is no error and is left out of
-  /// the mean.
+  /// Notes that every rank left out the pending step. If its loss is not finite, that is not an error, and the mean
+  /// leaves it out.
   void left_out() noexcept { pending_left_out_ = true; }
 
   /// Finishes the pending step. Collective: yes. Throws: NonFiniteLoss.

@@ -19,7 +19,7 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: task and config outlive it.
 class ReplicaLoaders {
  public:
-  /// `config` has the decided number of replicas. `block` has this rank's replicas.
+  /// `config` has the final number of replicas. `block` has this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
   /// Opens the loaders. Throws: DataError if too few samples remain after data.skip_samples.
