@@ -55,10 +55,9 @@ void set_log_level(const std::string& level);
 
 /// The options that take_settings() looks for.
 struct SettingOptions {
-  std::string set_option = "--set";                         ///< option that replaces a setting's own name
-  std::function<bool(const std::string& name)> is_setting;  ///< true for a setting's name, with '_' for each '-'
-  std::function<bool(const std::string& name)> is_switch =
-      {};  ///< true for a setting without a value, or with a word such as "true"
+  std::string set_option = "--set";                             ///< option that replaces a setting's own name
+  std::function<bool(const std::string& name)> is_setting;      ///< true for a setting's name, with '_' for each '-'
+  std::function<bool(const std::string& name)> is_switch = {};  ///< true: needs no value
 };
 
 /// Returns the arguments, with options that `app` lacks and that are settings in the form "--set NAME=VALUE": "--layers

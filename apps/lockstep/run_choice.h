@@ -16,7 +16,7 @@ struct RunRequest {
   std::string name;                    ///< the recipe's name, such as "captcha"
   std::string time;                    ///< start of the run, from time_stamp()
   std::optional<std::string> run_dir;  ///< --run-dir
-  bool experiment = false;             ///< true: run_dir is an experiment's folder, whose config.yml is not a run's
+  bool experiment = false;             ///< true: run_dir is an experiment's, whose config.yml is not a run's
   std::string resume = "none";         ///< --resume: none, auto, a run folder, a step folder or RUN:NAME
   std::filesystem::path runs = "runs";
 };

@@ -144,8 +144,7 @@ class Sheet {
   }
 
  private:
-  static constexpr std::size_t kFew =
-      12;  // largest number of points of which each is marked: a single point does not make a line
+  static constexpr std::size_t kFew = 12;  // up to this number, points are marked: one point makes no line
 
   void use(Ink ink) { cairo_set_source_rgb(cairo_, ink.red, ink.green, ink.blue); }
 

@@ -32,8 +32,8 @@ namespace {
 
 struct TrainArguments {
   std::string what;
-  std::string file;               ///< -c
-  std::vector<std::string> sets;  ///< settings in the given order, including settings given as options or after -u
+  std::string file;                          ///< -c
+  std::vector<std::string> sets;             ///< settings in the given order, including options and those of -u
   std::map<std::string, std::string> given;  ///< other options of `lockstep train` by name; "true" for a switch
   double max_time = 0;                       // seconds
   std::int64_t profile = 0;                  // steps

@@ -49,7 +49,7 @@ class DetectionTally final : public Tally {
   std::shared_ptr<const ImageSource> source_;
   std::vector<std::int64_t> category_ids_;
   bool keeps_all_ = false;
-  std::vector<ImageDetections> detections_;  ///< with keep_all(): this rank's detections; after metrics(), all ranks'
+  std::vector<ImageDetections> detections_;  ///< of this rank if keep_all(); after metrics(), of all ranks
   std::vector<ImageResult> results_;         ///< results of this rank
   Gallery gallery_;                          ///< images of this rank; after metrics(), of all ranks
   CocoNumbers numbers_;                      ///< metrics of all ranks, after metrics()

@@ -23,7 +23,7 @@ struct SegmentationConfig final : TrainConfig {
 
   struct Sets {
     std::string labels = "scribbles";   ///< training labels: scribbles, or masks (every pixel)
-    std::string train_split = "train";  ///< for VOC: name of a list in ImageSets
+    std::string train_split = "train";  ///< VOC: name of a list in ImageSets
     std::string test_split = "val";
     std::vector<ConfigMap> mask_values = {};  ///< maps from mask value to class id; other values are ids themselves
     std::string masks;                        ///< folder in the set's, or a path; empty: the layout's; the same below

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files with an EXIF orientation, like those of cameras.
+// JPEG files with an EXIF orientation, as cameras write it.
 #pragma once
 
 #include <string>

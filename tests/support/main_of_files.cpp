@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program may hold the tests of several files: --file=zero_test.cpp runs those of one file, and may be repeated.
-// gtest's own filter takes precedence, so a test that starts its program again, as a rank, can name itself. A filter
-// that only excludes tests ("-A.b:C.*" in GTEST_FILTER) excludes them from the files.
+// One program may hold the tests of several files: --file=zero_test.cpp runs the tests of one file, and may be
+// repeated. gtest's own filter takes precedence, so a test that starts its program again, as a rank, can name itself. A
+// filter that only excludes tests ("-A.b:C.*" in GTEST_FILTER) excludes them from the files.
 #include <gtest/gtest.h>
 
 #include <filesystem>

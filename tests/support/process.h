@@ -33,10 +33,9 @@ namespace lockstep::test {
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct ProcessOptions {
-  std::vector<std::string> command;  // [0] is looked up in PATH
-  std::vector<std::pair<std::string, std::string>> environment =
-      {};                   // variables added to this process's own; "" removes a variable
-  std::string folder = {};  // working directory; empty: this process's
+  std::vector<std::string> command;                                   // [0] is looked up in PATH
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to this process's; "" removes a variable
+  std::string folder = {};                                            // working directory; empty: this process's
 };
 
 struct ProcessResult {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that has loaded libtorch (0.9 s of CPU time) and forks before any of its threads starts: the ranks of tests
-// start from it in milliseconds. A test program starts itself as such a process; its main() calls serve_as_template().
+// start from it in milliseconds. A test program starts itself as this process; its main() calls serve_as_template().
 #pragma once
 
 #include <sys/types.h>

@@ -174,7 +174,7 @@ class RankProcesses::Impl {
     return all;
   }
 
-  /// Executes this program anew, for ranks that cannot start from a template.
+  /// Executes this program again, for ranks that cannot start from a template.
   pid_t spawn(const std::string& name, int rank, const std::map<std::string, std::string>& env) {
     std::vector<std::string> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -226,7 +226,7 @@ std::vector<RankEnd> RankProcesses::wait() { return impl_->wait(); }
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options) {
   RankProcesses ranks(name, body, options);
   const auto ends = ranks.wait();
-  // Prefers the rank whose own expectation failed, and least a rank that only reports another rank's end (75).
+  // Prefers a rank whose own expectation failed; a rank that only reports another rank's end (75) is last.
   const auto weight = [](const RankEnd& end) {
     if (end.code == 0) return 0;
     if (end.log.find(": Failure\n") != std::string::npos) return 3;

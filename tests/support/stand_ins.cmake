@@ -1,5 +1,5 @@
-# stand_in(LIBRARY SOURCE definitions...): a make-believe library of a test, in `folder`. The target all_stand_ins builds
-# them.
+# stand_in(LIBRARY SOURCE definitions...): a make-believe library for a test, in `folder`. The target all_stand_ins builds
+# all of them.
 function(stand_in file source)
   string(MAKE_C_IDENTIFIER ${all_stand_ins}_${file} target)
   add_library(${target} SHARED ${source})

@@ -279,7 +279,7 @@ RANKS_TEST(SeparateTraining, NorWhereGradientsAreAveragedByHand, 2) {
 
 // accumulate_steps: several batches give the gradients of one batch with all samples, up to float32's rounding.
 
-/// A network without batch norm, whose statistics depend on the batch, and dropout, whose numbers do.
+/// A network without batch norm, whose statistics depend on the batch, and without dropout.
 class PlainNet final : public torch::nn::Module {
  public:
   PlainNet() {

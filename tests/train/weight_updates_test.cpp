@@ -99,7 +99,7 @@ TEST(ScheduleRun, AMetricThatDoesNotExistIsAUsageErrorNamingThoseThatDo) {
     EXPECT_THAT(error.what(), HasSubstr("one of error"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
-  run.config.schedule.type = "constant";  // which needs no metric
+  run.config.schedule.type = "constant";  // needs no metric
   EXPECT_NO_THROW(train(alone(), folder / "constant", run));
 }
 

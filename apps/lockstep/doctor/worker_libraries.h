@@ -8,11 +8,8 @@
 
 namespace lockstep::apps {
 
-/// /opt/torch/lib/libc10.so (0x7f...)". Returns the search of that program, without the environment's part. Pure
-/// function. => Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so
-/// (0x7f...)". Returns that program's search path for NCCL, without the environment's part. Pure function. =>
-/// /opt/torch/lib/libc10.so (0x7f...)".
-/// Returns the search of that program, without the environment's part. Pure function.
+/// Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so (0x7f...)".
+/// Returns that program's search path for NCCL, without the environment's part. Pure function.
 [[nodiscard]] nccl::Search search_in(const std::string& loaded);
 
 /// Returns lockstep-worker's search path for NCCL: the system's if the loader lists nothing.

@@ -35,8 +35,7 @@ using Rows = std::vector<std::vector<std::string>>;
 struct BisectArguments {
   std::string a;
   std::string b;
-  std::vector<std::string>
-      records;  ///< records of A and B, made by `explain --record`; empty: the step is replayed here
+  std::vector<std::string> records;  ///< records of A and B by `explain --record`; empty: it replays
   bool only_step = false;
   bool yes = false;
   bool json = false;

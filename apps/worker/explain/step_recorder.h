@@ -62,8 +62,7 @@ class StepRecorder final : public StepWatch {
   StepRecord record_;
   std::vector<LayerNorms> norms_;
   std::vector<at::Tensor> pictures_;
-  std::map<int, std::size_t>
-      places_;  ///< index of each replica's batch in record_: replicas may take turns within a batch
+  std::map<int, std::size_t> places_;  ///< index of each replica's batch in record_; replicas may take turns
   std::map<int, std::unique_ptr<observe::OperatorValues>> values_;
   torch::nn::Module* model_ = nullptr;  ///< network of the step
   Dataset* dataset_ = nullptr;

@@ -14,7 +14,7 @@ namespace lockstep::captioning {
 
 /// The content of a file. CaptionedImage::file is as in the file, relative to a folder of pictures.
 struct CaptionTable {
-  std::vector<CaptionedImage> images;  ///< in the order of the file; each has a caption and a unique id
+  std::vector<CaptionedImage> images;  ///< images in the order of the file; each has a caption and a unique id
   std::vector<std::string> notes;      ///< notes on everything left out
 };
 

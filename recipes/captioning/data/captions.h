@@ -17,7 +17,7 @@ struct CaptionedImage {
 
 /// The path of a set, and the part of it to use.
 struct SetOptions {
-  /// A folder with captions.txt or captions.json; such a file itself; a folder of NLVR (dev.json or another NAME.json,
+  /// A folder with captions.txt or captions.json; either file itself; a folder of NLVR (dev.json or another NAME.json,
   /// and images/); or "scenes:COUNT" or "scenes:COUNT:SEED": pictures drawn in memory (scene.h). Text: one
   /// FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION per line (Flickr8k's). JSON: COCO's captions, or Karpathy's, whose
   /// images contain their sentences.

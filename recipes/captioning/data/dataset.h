@@ -29,9 +29,9 @@ struct ImageCaptions {
 
 /// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32 [L,
 /// D]. Sample::target, in training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0] holds
-/// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without repetition;
-/// if there are fewer than S, all are used and some are repeated. Pictures are scaled but not mirrored, because
-/// captions say left and right.
+/// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn again in each epoch, without
+/// repetition; if there are fewer than S, all are used and some are repeated. Pictures are scaled but not mirrored,
+/// because captions say left and right.
 /// Thread-safe: all methods except open(). Cost: drawn scenes stay in memory if the set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:

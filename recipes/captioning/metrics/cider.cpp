@@ -129,7 +129,7 @@ struct Scratch {
   std::vector<double> cosines;  // cosines by order and reference
 };
 
-/// Assigns local numbers: its index to a word in `words`, and the numbers after these to other words.
+/// Assigns local numbers: a word in `words` gets its index, other words get the numbers after these.
 void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& scratch) {
   scratch.numbers.clear();
   scratch.strangers.clear();

@@ -109,7 +109,7 @@ std::vector<std::size_t> tried_places(const Word& word, const Ids& reference, st
 
 using Words = std::map<std::int64_t, Word>;
 
-/// The number of chunks of the best alignment among those that were kept.
+/// The number of chunks of the best alignment among the states that were kept.
 std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& words, std::size_t repeated) {
   Chunks states{{{std::vector<bool>(repeated), kNowhere}, 0}};
   for (std::size_t at = 0; at < hypothesis.size(); ++at) {

@@ -82,8 +82,7 @@ FusionBlock::FusionBlock(const Widths& widths)
       cv4_(register_module("cv4", conv_norm_act(widths.split + 2 * widths.inner, widths.out, {}, Activation::kSilu))) {}
 
 at::Tensor FusionBlock::forward(const at::Tensor& x) {
-  // Takes both halves at once: the gradient of a single half would be a full tensor of zeros in the other memory
-  // format.
+  // Takes both halves at once: the gradient of one half would be a full tensor, mostly zeros, in another memory format.
   const std::vector<at::Tensor> halves = cv1_->forward(x).chunk(2, 1);
   const at::Tensor first = cv2_->forward(halves[1]);
   const at::Tensor second = cv3_->forward(first);

@@ -57,7 +57,7 @@ struct Options {
   std::int64_t eval_idx = -1;                    ///< index of the layer for evaluation; negative: counted from the end
   std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, the finest first
   std::int64_t queries = 300;
-  std::string activation = "relu";      ///< of the decoder's feed-forward layers and quality estimators: relu, silu
+  std::string activation = "relu";      ///< feed-forward layers and quality estimators: relu, silu
   std::string mlp_activation = "relu";  ///< activation of the decoder's heads
   std::int64_t reg_max = 32;
   double reg_scale = 4;

@@ -74,8 +74,8 @@ struct ModelOptions {
 /// In training also
 /// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: predictions before any refinement
 /// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: predictions of the encoder's positions chosen as queries
-/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: predictions of all T encoder positions, if
-/// ModelOptions::dense - "dense_sizes" int64 [3, 2], on the CPU: heights and widths of the scales of these positions
+/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: of all T encoder positions, if ModelOptions::dense
+/// - "dense_sizes" int64 [3, 2], on the CPU: heights and widths of the scales of these positions
 /// and, if there are targets and denoising slots, the denoising outputs with Q = D
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
 /// - "dn_index" int64 [B, D], on the CPU: the object that a slot must restore, -1 for negative boxes and padding

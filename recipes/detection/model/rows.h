@@ -22,8 +22,7 @@ struct FamilyPairs {
   std::int64_t queries = 0;
   std::int64_t classes = 0;
   std::function<const Matches&(std::int64_t set)> of_boxes;
-  std::function<const Matches&(std::int64_t set)> of_classes =
-      nullptr;        ///< pairs for the class loss; null: the same pairs
+  std::function<const Matches&(std::int64_t set)> of_classes = nullptr;  ///< for the class loss; null: the same
   at::Tensor weight;  ///< float32 [B, Q] on the CPU: the weight of each prediction; undefined: all 1
 };
 
@@ -40,7 +39,7 @@ struct Place {
 [[nodiscard]] std::vector<Place> places_of(const std::vector<FamilyPairs>& families);
 
 /// M pairs of a prediction and its object: first K pairs of layers that learn from the last layer, then the last
-/// layers' pairs (J so far), then pairs of sets without distributions, and at the end, with weight 0, those for
+/// layers' pairs (J so far), then pairs of sets without distributions, and at the end, with weight 0, pairs for
 /// classes.
 struct Rows {
   at::Tensor box;           ///< int64 [M]: index of the box among the boxes of all families

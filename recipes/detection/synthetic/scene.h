@@ -42,7 +42,7 @@ enum class SceneObjects {
 /// Parses "many" or "few". Throws: UsageError that suggests the nearest name.
 [[nodiscard]] SceneObjects parse_scene_objects(const std::string& name);
 
-/// The names of the kinds in such scenes, by ShapeKind.
+/// The names of the kinds in scenes of this difficulty, by ShapeKind.
 [[nodiscard]] std::span<const std::string_view> kinds_in(SceneObjects objects) noexcept;
 
 /// Draws a scene. Kinds, colours, sizes, angles and places are independent; all randomness comes from `random`.

@@ -46,7 +46,7 @@ struct SetOptions {
   std::int64_t classes = 2;       ///< number of classes, including the background: ids are below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
   bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
-  double test_fraction = 0;       ///< share of the pictures in the test set (hold_out()); 0: all; files only
+  double test_fraction = 0;       ///< share of the files' pictures in the test set (hold_out()); 0: all of them
   std::uint64_t split_seed = 0;   ///< seed for choosing the test set
   std::int64_t scene_side = 128;  ///< width and height in pixels of pictures drawn in memory
 };
@@ -57,9 +57,9 @@ struct SetClasses {
   std::int64_t count = 0;  ///< number of names; else `SetOptions::classes`; else the largest id plus one, at least two
 };
 
-/// Returns the classes of a training set. The names are those of `classes.txt` (one name per line) or `labelmap.txt`
+/// Returns the classes of a training set. The names come from `classes.txt` (one name per line) or `labelmap.txt`
 /// (CVAT's name:colour:parts:actions) in the set's folder or the one above; background and foreground for a folder
-/// `instances`; or those of scenes. Cost: without names or a number, every label map is read.
+/// `instances`; or the names of scenes. Cost: without names or a number, every label map is read.
 /// Throws: the DataErrors of open_training_set().
 [[nodiscard]] SetClasses classes_of(const SetOptions& options);
 
@@ -104,7 +104,7 @@ struct EvalPicture {
   std::string name;  ///< the picture's file
 };
 
-/// Whole pictures with their full masks, whatever `supervision` says: data float32 [3, H, W], normalised as above;
+/// Whole pictures with their full masks, for any `supervision`: data float32 [3, H, W], normalised as above;
 /// Sample::extra: EvalPicture.
 /// Throws: the errors of open_training_set().
 [[nodiscard]] SegmentationSet open_test_set(const SetOptions& options);

@@ -62,14 +62,14 @@ struct SampleFiles {
 
 struct FileListOptions {
   std::string split;
-  std::vector<Role> roles;             ///< of the maps
+  std::vector<Role> roles;             ///< roles of the maps
   std::vector<std::string> overrides;  ///< folders by role; an empty one is found by name
   bool strict = true;
 };
 
 struct FileList {
   std::vector<SampleFiles> samples;
-  std::vector<std::filesystem::path> folders;  ///< of the maps
+  std::vector<std::filesystem::path> folders;  ///< folders of the maps
   std::vector<std::string> notes;
 };
 

@@ -21,8 +21,8 @@ struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
   std::int64_t labelled = 0;               ///< pixels that are not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< by class: pixels of the class in map and mask, if both label them
-  std::array<std::int64_t, 256> either{};  ///< by class: pixels of the class in map or mask
+  std::array<std::int64_t, 256> both{};    ///< pixels of each class in map and mask, if both label them
+  std::array<std::int64_t, 256> either{};  ///< pixels of each class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
   /// The mean over the classes that occur, except `ignored`; 0 if there are none.
   [[nodiscard]] double mean_iou() const noexcept;
@@ -38,7 +38,8 @@ struct ScribbleFolderOptions {
   ScribbleOptions scribbles = {};
   std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it. The same below
 };
-/// Writes a map of scribbles for each mask, under the mask's name. Its random numbers depend on its index by name.
+/// Writes a map of scribbles for each mask, under the mask's name. Its random numbers depend on its index among the
+/// sorted names.
 /// Throws: UsageError if `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. The
 ///         other commands throw the same errors.
 [[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,

@@ -215,7 +215,7 @@ void add_slopes(const LossShape& shape, Workspace& work, const Pixels& pixels, c
   }
 }
 
-/// Adds the pixels' gradients to those of the two enlarged rows.
+/// Adds the pixels' gradients to the gradients of the two enlarged rows.
 HWY_INLINE void share_out(const LossShape& shape, Workspace& work, std::int64_t x, float share) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -16,7 +16,7 @@ enum LossMap { kLabelMap, kPseudoMap, kScribbleMap, kClassMap, kLossMaps };
 struct Enlarged {
   Enlarged(std::int64_t small, std::int64_t large);
 
-  std::vector<std::int64_t> before;  ///< for each pixel, the small axis' pixel at or before it
+  std::vector<std::int64_t> before;  ///< the small axis' pixel at or before each pixel
   std::vector<std::int64_t> after;
   std::vector<float> share;  ///< weight of the next pixel of the small axis
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network: a ResNet with dilated stages, a head and, in training, LoRM. The names of the backbone are torchvision's
-// ("layer1.0.conv1.weight"); the names of the head begin with "aspp.", those of LoRM with "lorm.".
+// ("layer1.0.conv1.weight"); the head's names begin with "aspp.", LoRM's names with "lorm.".
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scribbles like those of a human annotator, made from full masks: a thin line along the middle of each region. No
-// torch header.
+// Makes scribbles like a human annotator's from full masks: a thin line along the middle of each region. No torch
+// header.
 #pragma once
 
 #include <cstdint>

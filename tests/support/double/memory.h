@@ -24,7 +24,7 @@ namespace lockstep::testing::make_believe {
 /// The tensors of one operator call: GPU tensors as CPU tensors, and back.
 class Twins {
  public:
-  /// Returns the twin. The same tensor has the same twin, so that views and in-place results remain such.
+  /// Returns the twin. The same tensor has the same twin, so that views stay views and in-place results stay in place.
   at::Tensor there(const at::Tensor& value);
   at::Tensor back(const at::Tensor& value, const c10::Device& gpu, int stream);
   [[nodiscard]] bool is_twin(const at::Tensor& value) const;

@@ -306,8 +306,7 @@ class Call {
 
 void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack).run(); }
 
-// Operators with their own implementation
-// -----------------------------------------------------------------------------------
+// Operators with their own implementation -----------------------------------------------------------------------------
 
 /// CUDA copies this much pageable memory without a wait; for more it waits until the stream is done.
 constexpr std::size_t kStagedBytes = std::size_t{64} << 10;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of such ranks, in a separate program
+// Ranks with a make-believe GPU each, connected by the make-believe NCCL. A test of these ranks, in a separate program
 // (OWN_MAIN) that links lockstep_make_believe_gpus and has ranks.cpp and register.cpp among its SOURCES:
 //
 //   TEST(Double, Sums) {
